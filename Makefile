@@ -1,0 +1,53 @@
+# A thin front: `make run` and `make test` work on a bare Debian 12; the rest is CMake and Ninja.
+SHELL = /bin/bash
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+LANES ?=
+SOAK_MINUTES ?= 60
+
+.PHONY: help run test check bench soak install format clean dev release
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make run       set up, build and take the tour (build/release/weft tour)'
+	@echo 'make test      set up, build, and run the tests'
+	@echo 'make check     every lane: sanitizers, valgrind, clang, aarch64, explorer ... (LANES="asan tsan")'
+	@echo 'make bench     measure against other runtimes (bench/compare)'
+	@echo 'make soak      the long run of the stress tests (SOAK_MINUTES=60)'
+	@echo 'make install   into PREFIX=/usr/local, below DESTDIR= if set'
+	@echo 'make format    lay out the sources with clang-format'
+	@echo 'make clean     remove build/'
+
+run: release
+	build/release/weft tour
+
+test: release dev
+	ctest --test-dir build/release -j$(JOBS) --output-on-failure --no-label-summary -L 'install|hardening|layering'
+	ctest --test-dir build/dev -j$(JOBS) --output-on-failure --no-label-summary -L 'unit|stress'
+
+check:
+	tools/check $(LANES)
+
+bench: release
+	@tools/setup bench
+	bench/compare
+
+soak: release dev
+	SOAK_MINUTES=$(SOAK_MINUTES) tools/soak
+
+install: release
+	DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'
+	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+format:
+	@tools/setup check
+	tools/format
+
+clean:
+	rm -rf build
+
+# Configures once, and again by itself when a list of files changes.
+dev release:
+	@tools/setup build
+	@[ -e build/$@/build.ninja ] || cmake --preset $@
+	cmake --build build/$@ -j$(JOBS)

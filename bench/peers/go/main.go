@@ -1,0 +1,179 @@
+// Go runtime. Usage: go WORKLOAD WORKERS [FIBERS]
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var suffix string // the number of workers, as the workload's name ends
+
+func report(workload string, value float64, unit string) {
+	fmt.Printf("go %s %.3f %s\n", workload, value, unit)
+}
+
+func nsSince(t time.Time) float64 { return float64(time.Since(t).Nanoseconds()) }
+
+func yield() {
+	const fibers, yields = 1000, 1000
+	var done sync.WaitGroup
+	done.Add(fibers)
+	start := time.Now()
+	for i := 0; i < fibers; i++ {
+		go func() {
+			for j := 0; j < yields; j++ {
+				runtime.Gosched()
+			}
+			done.Done()
+		}()
+	}
+	done.Wait()
+	report("yield"+suffix, nsSince(start)/(fibers*yields), "ns/yield")
+}
+
+func spawn(workload string, batches, batch int) {
+	var done sync.WaitGroup
+	start := time.Now()
+	for i := 0; i < batches; i++ {
+		done.Add(batch)
+		for j := 0; j < batch; j++ {
+			go done.Done()
+		}
+		done.Wait()
+	}
+	report(workload+suffix, nsSince(start)/float64(batches*batch), "ns/spawn")
+}
+
+func pingpong() {
+	const rounds = 1000000
+	ping, pong := make(chan int), make(chan int)
+	go func() {
+		for v := range ping {
+			pong <- v
+		}
+	}()
+	start := time.Now()
+	for i := 0; i < rounds; i++ {
+		ping <- i
+		<-pong
+	}
+	report("pingpong"+suffix, nsSince(start)/rounds, "ns/roundtrip")
+}
+
+func sky(up chan int, first, leaves int) {
+	if leaves == 1 {
+		up <- first
+		return
+	}
+	down := make(chan int)
+	for i := 0; i < 10; i++ {
+		go sky(down, first+i*(leaves/10), leaves/10)
+	}
+	sum := 0
+	for i := 0; i < 10; i++ {
+		sum += <-down
+	}
+	up <- sum
+}
+
+func skynet() {
+	root := make(chan int)
+	start := time.Now()
+	go sky(root, 0, 1000000)
+	if sum := <-root; sum != 499999500000 {
+		panic(sum)
+	}
+	report("skynet"+suffix, nsSince(start)/1e6, "ms")
+}
+
+// A goroutine on a thread of its own starts the goroutines that the other worker runs.
+func crosspost() {
+	const posts = 1000000
+	var ran int64
+	all := make(chan struct{})
+	start := time.Now()
+	go func() {
+		runtime.LockOSThread()
+		for i := 0; i < posts; i++ {
+			go func() {
+				if atomic.AddInt64(&ran, 1) == posts {
+					close(all)
+				}
+			}()
+		}
+	}()
+	<-all
+	report("crosspost1", posts/nsSince(start)*1e3, "Mtask/s")
+}
+
+// A thread of its own sleeps, then sends to a goroutine that waits in a channel.
+func wake() {
+	const wakes = 2000
+	bell, took := make(chan time.Time), make(chan time.Duration, 1)
+	go func() {
+		for rung := range bell {
+			took <- time.Since(rung)
+		}
+	}()
+	runtime.LockOSThread()
+	var latency []time.Duration
+	for i := 0; i < wakes; i++ {
+		time.Sleep(500 * time.Microsecond)
+		bell <- time.Now()
+		latency = append(latency, <-took)
+	}
+	sort.Slice(latency, func(i, j int) bool { return latency[i] < latency[j] })
+	report("wake", float64(latency[wakes/2].Nanoseconds())/1e3, "us")
+	report("wake_p99", float64(latency[wakes*99/100].Nanoseconds())/1e3, "us")
+}
+
+func residentBytes() float64 {
+	statm, _ := os.ReadFile("/proc/self/statm")
+	pages, _ := strconv.ParseFloat(strings.Fields(string(statm))[1], 64)
+	return pages * float64(os.Getpagesize())
+}
+
+func memory(fibers int) {
+	never := make(chan int)
+	runtime.GC()
+	debug.FreeOSMemory()
+	before := residentBytes()
+	for i := 0; i < fibers; i++ {
+		go func() { <-never }()
+	}
+	time.Sleep(300 * time.Millisecond)
+	report(fmt.Sprintf("memory_%dk", fibers/1000), (residentBytes()-before)/float64(fibers), "B/fiber")
+}
+
+func main() {
+	suffix = os.Args[2]
+	workers, _ := strconv.Atoi(suffix)
+	runtime.GOMAXPROCS(workers)
+	switch os.Args[1] {
+	case "yield":
+		yield()
+	case "spawn":
+		spawn("spawn", 1, 1000000)
+	case "spawnb":
+		spawn("spawnb", 1000, 1000)
+	case "pingpong":
+		pingpong()
+	case "skynet":
+		skynet()
+	case "crosspost":
+		crosspost()
+	case "wake":
+		wake()
+	case "memory":
+		fibers, _ := strconv.Atoi(os.Args[3])
+		memory(fibers)
+	}
+}

@@ -1,0 +1,118 @@
+/* libuv: a mutex list drained whole by one uv_async, the usual way to post into a loop.
+ * Usage: libuv crosspost|wake */
+#include "../../measure.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <uv.h>
+
+enum { POSTS = 1000000, WAKES = 2000 };
+
+struct job {
+    struct job *next;
+    uint64_t posted;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct job *first, **last = &first;
+static uv_async_t bell;
+static atomic_long ran;
+static uint64_t latency[WAKES];
+
+static void post(uint64_t posted)
+{
+    struct job *job = malloc(sizeof *job);
+    job->next = NULL;
+    job->posted = posted;
+    pthread_mutex_lock(&lock);
+    *last = job;
+    last = &job->next;
+    pthread_mutex_unlock(&lock);
+    uv_async_send(&bell);
+}
+
+static struct job *take_all(void)
+{
+    pthread_mutex_lock(&lock);
+    struct job *jobs = first;
+    first = NULL;
+    last = &first;
+    pthread_mutex_unlock(&lock);
+    return jobs;
+}
+
+static void count_jobs(uv_async_t *async)
+{
+    (void)async;
+    for (struct job *job = take_all(), *next; job; job = next) {
+        next = job->next;
+        free(job);
+        atomic_fetch_add_explicit(&ran, 1, memory_order_release);
+    }
+}
+
+static void time_jobs(uv_async_t *async)
+{
+    (void)async;
+    for (struct job *job = take_all(), *next; job; job = next) {
+        next = job->next;
+        latency[atomic_load(&ran)] = now_ns() - job->posted;
+        free(job);
+        atomic_fetch_add(&ran, 1);
+    }
+}
+
+static void *run_loop(void *pinned)
+{
+    if (pinned)
+        pin_to(0);
+    uv_run(uv_default_loop(), UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static void start_loop(uv_async_cb on_bell, int pinned)
+{
+    pthread_t thread;
+    uv_async_init(uv_default_loop(), &bell, on_bell);
+    if (pinned)
+        pin_to(1);
+    pthread_create(&thread, NULL, run_loop, pinned ? &bell : NULL);
+    usleep(10000);
+}
+
+static void await(long jobs)
+{
+    while (atomic_load(&ran) != jobs)
+        sched_yield();
+}
+
+static void crosspost(void)
+{
+    start_loop(count_jobs, 1);
+    uint64_t start = now_ns();
+    for (int i = 0; i < POSTS; i++)
+        post(0);
+    await(POSTS);
+    report("libuv", "crosspost1", "", POSTS * 1e3 / ns_since(start), "Mtask/s");
+}
+
+static void wake(void)
+{
+    start_loop(time_jobs, 0);
+    for (int i = 0; i < WAKES; i++) {
+        usleep(500);
+        post(now_ns());
+        await(i + 1);
+    }
+    report_latency("libuv", "wake", latency, WAKES);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "crosspost"))
+        crosspost();
+    else
+        wake();
+    _exit(0); /* the loop never ends */
+}

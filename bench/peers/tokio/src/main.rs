@@ -1,0 +1,275 @@
+// Tokio. Usage: tokio WORKLOAD WORKERS [FIBERS]
+// WORKERS: 1 = current_thread runtime, 2.. = multi_thread, "m1" = multi_thread with one worker.
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{mpsc, Notify};
+
+fn report(peer: &str, workload: &str, value: f64, unit: &str) {
+    println!("{} {} {:.3} {}", peer, workload, value, unit);
+}
+
+fn ns_since(start: Instant) -> f64 {
+    start.elapsed().as_nanos() as f64
+}
+
+fn runtime(workers: &str) -> Runtime {
+    let mut builder = match workers {
+        "1" => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    if workers != "1" {
+        builder.worker_threads(workers.trim_start_matches('m').parse().unwrap());
+    }
+    builder.enable_all().build().unwrap()
+}
+
+// Runs the body inside a spawned task, so that on multi_thread it is on a worker and not on the
+// thread that waits in block_on.
+fn on_worker<F>(workers: &str, body: F) -> F::Output
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    runtime(workers).block_on(async move { tokio::spawn(body).await.unwrap() })
+}
+
+struct Countdown {
+    left: AtomicUsize,
+    zero: Notify,
+}
+impl Countdown {
+    fn new(n: usize) -> Arc<Countdown> {
+        Arc::new(Countdown { left: AtomicUsize::new(n), zero: Notify::new() })
+    }
+    fn done(&self) {
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            self.zero.notify_one();
+        }
+    }
+    async fn wait(&self) {
+        self.zero.notified().await
+    }
+}
+
+fn yields(workers: &str) {
+    const FIBERS: usize = 1000;
+    const YIELDS: usize = 1000;
+    let ns = on_worker(workers, async {
+        let countdown = Countdown::new(FIBERS);
+        let start = Instant::now();
+        for _ in 0..FIBERS {
+            let countdown = countdown.clone();
+            tokio::spawn(async move {
+                for _ in 0..YIELDS {
+                    tokio::task::yield_now().await;
+                }
+                countdown.done();
+            });
+        }
+        countdown.wait().await;
+        ns_since(start)
+    });
+    report("tokio", &format!("yield{}", workers), ns / (FIBERS * YIELDS) as f64, "ns/yield");
+}
+
+fn spawn(workload: &str, workers: &str, batches: usize, batch: usize) {
+    let ns = on_worker(workers, async move {
+        let start = Instant::now();
+        for _ in 0..batches {
+            let countdown = Countdown::new(batch);
+            for _ in 0..batch {
+                let countdown = countdown.clone();
+                tokio::spawn(async move { countdown.done() });
+            }
+            countdown.wait().await;
+        }
+        ns_since(start)
+    });
+    report("tokio", &format!("{}{}", workload, workers), ns / (batches * batch) as f64, "ns/spawn");
+}
+
+fn pingpong(workers: &str) {
+    const ROUNDS: usize = 1_000_000;
+    let ns = on_worker(workers, async {
+        let (ping, mut ping_end) = mpsc::channel::<usize>(1);
+        let (pong, mut pong_end) = mpsc::channel::<usize>(1);
+        tokio::spawn(async move {
+            while let Some(v) = ping_end.recv().await {
+                pong.send(v).await.unwrap();
+            }
+        });
+        let start = Instant::now();
+        for i in 0..ROUNDS {
+            ping.send(i).await.unwrap();
+            pong_end.recv().await.unwrap();
+        }
+        ns_since(start)
+    });
+    report("tokio", &format!("pingpong{}", workers), ns / ROUNDS as f64, "ns/roundtrip");
+}
+
+const LEAVES: usize = 1_000_000;
+const LEAF_SUM: usize = 499_999_500_000;
+
+// Children are joined through their JoinHandle: what a Tokio user would normally write.
+fn sky_join(first: usize, leaves: usize) -> Pin<Box<dyn Future<Output = usize> + Send>> {
+    Box::pin(async move {
+        if leaves == 1 {
+            return first;
+        }
+        let part = leaves / 10;
+        let children: Vec<_> = (0..10).map(|i| tokio::spawn(sky_join(first + i * part, part))).collect();
+        let mut sum = 0;
+        for child in children {
+            sum += child.await.unwrap();
+        }
+        sum
+    })
+}
+
+// Children answer through a channel: the form of the original benchmark.
+fn sky_channel(up: mpsc::Sender<usize>, first: usize, leaves: usize) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let mut sum = first;
+        if leaves > 1 {
+            let part = leaves / 10;
+            let (tx, mut rx) = mpsc::channel(10);
+            for i in 0..10 {
+                tokio::spawn(sky_channel(tx.clone(), first + i * part, part));
+            }
+            sum = 0;
+            for _ in 0..10 {
+                sum += rx.recv().await.unwrap();
+            }
+        }
+        let _ = up.send(sum).await;
+    })
+}
+
+fn skynet(workers: &str) {
+    let row = format!("skynet{}", workers);
+    let ns = on_worker(workers, async {
+        let start = Instant::now();
+        assert_eq!(sky_join(0, LEAVES).await, LEAF_SUM);
+        ns_since(start)
+    });
+    report("tokio", &row, ns / 1e6, "ms");
+    let ns = on_worker(workers, async {
+        let start = Instant::now();
+        let (tx, mut rx) = mpsc::channel(1);
+        tokio::spawn(sky_channel(tx, 0, LEAVES));
+        assert_eq!(rx.recv().await.unwrap(), LEAF_SUM);
+        ns_since(start)
+    });
+    report("tokio-chan", &row, ns / 1e6, "ms");
+}
+
+fn pin_to(cpu: usize) {
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set);
+    }
+}
+
+// Calls body with a runtime that lives in another thread; pinned: the runtime on CPU 0 (its worker
+// threads inherit it), the caller on CPU 1.
+fn from_outside(workers: &str, pinned: bool, body: impl FnOnce(Handle)) {
+    let stop = Arc::new(Notify::new());
+    let (handle_tx, handle_rx) = std::sync::mpsc::channel();
+    let (stopped, workers) = (stop.clone(), workers.to_string());
+    let thread = std::thread::spawn(move || {
+        if pinned {
+            pin_to(0);
+        }
+        let runtime = runtime(&workers);
+        handle_tx.send(runtime.handle().clone()).unwrap();
+        runtime.block_on(async move { stopped.notified().await });
+    });
+    if pinned {
+        pin_to(1);
+    }
+    let handle = handle_rx.recv().unwrap();
+    std::thread::sleep(Duration::from_millis(10));
+    body(handle);
+    stop.notify_one();
+    thread.join().unwrap();
+}
+
+fn crosspost(peer: &str, workers: &str) {
+    const POSTS: usize = 1_000_000;
+    from_outside(workers, true, |handle| {
+        let left = Arc::new(AtomicUsize::new(POSTS));
+        let start = Instant::now();
+        for _ in 0..POSTS {
+            let left = left.clone();
+            handle.spawn(async move {
+                left.fetch_sub(1, AcqRel);
+            });
+        }
+        while left.load(Acquire) != 0 {
+            std::thread::yield_now();
+        }
+        report(peer, "crosspost1", POSTS as f64 * 1e3 / ns_since(start), "Mtask/s");
+    });
+}
+
+fn wake(peer: &str, workers: &str) {
+    const WAKES: usize = 2000;
+    from_outside(workers, false, |handle| {
+        let mut latency = vec![];
+        for _ in 0..WAKES {
+            std::thread::sleep(Duration::from_micros(500));
+            let (tx, rx) = std::sync::mpsc::channel();
+            let posted = Instant::now();
+            handle.spawn(async move {
+                tx.send(ns_since(posted)).unwrap();
+            });
+            latency.push(rx.recv().unwrap());
+        }
+        latency.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        report(peer, "wake", latency[WAKES / 2] / 1e3, "us");
+        report(peer, "wake_p99", latency[WAKES * 99 / 100] / 1e3, "us");
+    });
+}
+
+fn resident_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<f64>().unwrap() * 4096.0
+}
+
+fn memory(workers: &str, fibers: usize) {
+    on_worker(workers, async move {
+        let never = Arc::new(Notify::new());
+        let before = resident_bytes();
+        for _ in 0..fibers {
+            let never = never.clone();
+            tokio::spawn(async move { never.notified().await });
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let each = (resident_bytes() - before) / fibers as f64;
+        report("tokio", &format!("memory_{}k", fibers / 1000), each, "B/fiber");
+        std::process::exit(0);
+    });
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let workers = args[2].as_str();
+    let peer = if workers == "m1" { "tokio-m1" } else { "tokio" };
+    match args[1].as_str() {
+        "yield" => yields(workers),
+        "spawn" => spawn("spawn", workers, 1, 1_000_000),
+        "spawnb" => spawn("spawnb", workers, 1000, 1000),
+        "pingpong" => pingpong(workers),
+        "skynet" => skynet(workers),
+        "crosspost" => crosspost(peer, workers),
+        "wake" => wake(peer, workers),
+        "memory" => memory(workers, args[3].parse().unwrap()),
+        other => panic!("no workload {}", other),
+    }
+}

@@ -1,0 +1,175 @@
+/* The table that galay publishes for its compute schedulers, over a weft_crew: empty, light and heavy
+ * tasks on 1 to 10 single-thread schedulers, the latency of a task that is submitted alone, and 5 s of
+ * light tasks. All tasks come from one plain thread, round robin.
+ *
+ * The heavy tasks also run in a bare loop without any scheduler, in turn with those on one scheduler:
+ * that is the limit of galay_heavy_1. */
+#include "program.h"
+
+#include <math.h>
+#include <semaphore.h>
+
+enum { SAMPLES = 5, WARM_UP = 1000, LATENCIES = 10000, SUSTAINED_S = 5, MAX_PENDING = 10000 };
+
+static atomic_long left;
+static sem_t all_done;
+
+static void *empty(void *arg)
+{
+    if (atomic_fetch_sub_explicit(&left, 1, memory_order_acq_rel) == 1)
+        sem_post(&all_done);
+    return arg;
+}
+
+static void *light(void *arg)
+{
+    volatile int sum = 0;
+    for (int i = 0; i < 100; i++)
+        sum += i;
+    return empty(arg);
+}
+
+static void *heavy(void *arg)
+{
+    volatile double sum = 0;
+    for (int i = 0; i < 1000; i++)
+        sum += sin(i) * cos(i);
+    return empty(arg);
+}
+
+static const struct load {
+    const char *name;
+    weft_fn task;
+    int tasks;
+    const char *unit;
+    double per_unit;
+} loads[] = {
+    {"empty", empty, 100000, "Mtask/s", 1e6},
+    {"light", light, 100000, "Mtask/s", 1e6},
+    {"heavy", heavy, 5000, "ktask/s", 1e3},
+};
+
+static weft_crew *start_crew(unsigned members)
+{
+    weft_crew *crew;
+    must(weft_crew_create(&crew, &(struct weft_crew_opts){.members = members}), "weft_crew_create");
+    must(weft_crew_start(crew), "weft_crew_start");
+    return crew;
+}
+
+static void stop_crew(weft_crew *crew)
+{
+    must(weft_crew_stop(crew, WEFT_STOP_DRAIN, WEFT_FOREVER), "weft_crew_stop");
+    weft_crew_destroy(crew);
+}
+
+/* Tasks per second, from the first submit to the end of the last. */
+static double through_crew(weft_crew *crew, weft_fn task, int tasks)
+{
+    atomic_store(&left, tasks);
+    uint64_t start = now_ns();
+    for (int i = 0; i < tasks; i++)
+        must(weft_crew_submit(crew, task, NULL), "weft_crew_submit");
+    sem_wait(&all_done);
+    return tasks * 1e9 / ns_since(start);
+}
+
+static double in_bare_loop(weft_fn task, int tasks)
+{
+    atomic_store(&left, tasks);
+    uint64_t start = now_ns();
+    for (int i = 0; i < tasks; i++)
+        task(NULL);
+    sem_wait(&all_done);
+    return tasks * 1e9 / ns_since(start);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *samples)
+{
+    qsort(samples, SAMPLES, sizeof *samples, by_size);
+    return samples[SAMPLES / 2];
+}
+
+static void measure_throughput(weft_crew *crew, unsigned members, const struct load *load)
+{
+    double scheduled[SAMPLES], bare[SAMPLES];
+    bool with_bare = members == 1 && load->task == heavy;
+    for (int i = 0; i < SAMPLES; i++) {
+        scheduled[i] = through_crew(crew, load->task, load->tasks);
+        if (with_bare)
+            bare[i] = in_bare_loop(load->task, load->tasks);
+    }
+    char row[32];
+    snprintf(row, sizeof row, "galay_%s_%u", load->name, members);
+    if (members == 1 && load->task == empty)
+        strcpy(row, "galay"); /* the row that has a target */
+    report("weft", row, "", median(scheduled) / load->per_unit, load->unit);
+    if (with_bare)
+        report("limit", row, "", median(bare) / load->per_unit, load->unit);
+}
+
+static uint64_t submitted, latency[LATENCIES];
+
+static void *note_latency(void *slot)
+{
+    *(uint64_t *)slot = now_ns() - submitted;
+    return empty(NULL);
+}
+
+static void measure_latency(weft_crew *crew, unsigned members)
+{
+    double sum = 0;
+    char suffix[16];
+    for (int i = 0; i < LATENCIES; i++) {
+        atomic_store(&left, 1);
+        submitted = now_ns();
+        must(weft_crew_submit(crew, note_latency, &latency[i]), "weft_crew_submit");
+        sem_wait(&all_done);
+        sum += (double)latency[i];
+    }
+    qsort(latency, LATENCIES, sizeof *latency, by_value);
+    snprintf(suffix, sizeof suffix, "_%u", members);
+    report("weft", "galay_latency_mean", suffix, sum / LATENCIES / 1e3, "us");
+    report("weft", "galay_latency_p50", suffix, (double)latency[LATENCIES / 2] / 1e3, "us");
+    report("weft", "galay_latency_p99", suffix, (double)latency[LATENCIES * 99 / 100] / 1e3, "us");
+}
+
+/* One scheduler per CPU, as galay runs it; the producer waits while MAX_PENDING tasks are queued. */
+static void measure_sustained(void)
+{
+    weft_crew *crew = start_crew(weft_usable_cpus());
+    const long many = 1L << 60; /* never counts down to zero */
+    long posted = 0;
+    atomic_store(&left, many);
+    uint64_t start = now_ns();
+    while (ns_since(start) < SUSTAINED_S * 1e9) {
+        while (posted - (many - atomic_load(&left)) >= MAX_PENDING)
+            sched_yield();
+        for (int i = 0; i < 100; i++, posted++)
+            must(weft_crew_submit(crew, light, NULL), "weft_crew_submit");
+    }
+    report("weft", "galay_sustained", "",
+           (double)(many - atomic_load(&left)) * 1e3 / ns_since(start), "Mtask/s");
+    stop_crew(crew);
+}
+
+int main(void)
+{
+    static const unsigned members[] = {1, 2, 4, 8, 10};
+    sem_init(&all_done, 0, 0);
+    for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
+        weft_crew *crew = start_crew(members[m]);
+        through_crew(crew, empty, WARM_UP);
+        for (size_t l = 0; l < sizeof loads / sizeof *loads; l++)
+            measure_throughput(crew, members[m], &loads[l]);
+        measure_latency(crew, members[m]);
+        stop_crew(crew);
+    }
+    measure_sustained();
+}

@@ -1,0 +1,51 @@
+/* What Weft's benchmark programs share: a check of results, a main fiber, and a countdown that
+ * unparks its waiter. */
+#ifndef BENCH_WEFT_PROGRAM_H
+#define BENCH_WEFT_PROGRAM_H
+
+#include "../measure.h" /* first: _GNU_SOURCE */
+
+#include <stdatomic.h>
+#include <string.h>
+#include <weft/weft.h>
+
+static inline void must(int result, const char *what)
+{
+    if (result >= 0)
+        return;
+    fprintf(stderr, "%s: %s\n", what, strerror(-result));
+    _exit(1); /* other threads may be running */
+}
+
+/* Runs `body` as the main fiber of a pool whose worker 0 is this thread. */
+static inline void run_main_fiber(const char *workers, weft_fn body)
+{
+    struct weft_pool_opts opts = {.workers = (unsigned)atoi(workers)};
+    must(weft_run(body, NULL, NULL, &opts), "weft_run");
+}
+
+struct countdown {
+    atomic_long left;
+    weft_fiber waiter;
+};
+
+static inline void countdown_init(struct countdown *countdown, long n)
+{
+    atomic_init(&countdown->left, n);
+    countdown->waiter = weft_self();
+}
+
+/* The waiter may be gone with its countdown as soon as `left` is zero, so its handle is read before. */
+static inline void countdown_done(struct countdown *countdown)
+{
+    weft_fiber waiter = countdown->waiter;
+    if (atomic_fetch_sub_explicit(&countdown->left, 1, memory_order_acq_rel) == 1)
+        weft_unpark(waiter);
+}
+
+static inline void countdown_wait(void)
+{
+    must(weft_park(WEFT_FOREVER), "weft_park");
+}
+
+#endif

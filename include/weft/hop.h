@@ -1,0 +1,31 @@
+/* Moving a running fiber to another pool or worker, and back. */
+#ifndef WEFT_HOP_H
+#define WEFT_HOP_H
+
+#include <weft/pool.h>
+
+WEFT_BEGIN_DECLS
+
+/* Moves the calling fiber: from now on its home is `pool`, bound to `worker` or to none
+ * (WEFT_ANY_WORKER). Already there: a no-op. Not cancellable.
+ * -ESHUTDOWN: the target is stopped or stopping; -EINVAL: no such worker; -ENXIO: not in a fiber.
+ * After an error the fiber is where it was. */
+WEFT_API int weft_switch_to(weft_pool *pool, int worker);
+
+/* The scoped form. enter moves as weft_switch_to; leave goes back to the pool (and the worker, if
+ * the fiber was bound) it came from. That pool waits in its stop for the fiber's return, so leave
+ * cannot fail. */
+struct weft_hop {
+    weft_pool *from; /* private */
+    int from_worker; /* private */
+};
+WEFT_API int weft_hop_enter(struct weft_hop *hop, weft_pool *pool, int worker);
+WEFT_API void weft_hop_leave(struct weft_hop *hop);
+
+/* Runs fn(arg) on another pool and returns to this one with its result, also when fn was ended early by
+ * a cancel. Called by a plain thread it blocks the thread until fn is done.
+ * Errors as weft_switch_to; fn did not run then. */
+WEFT_API int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result);
+
+WEFT_END_DECLS
+#endif

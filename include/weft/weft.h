@@ -1,0 +1,21 @@
+/* Weft: fibers over a few threads. The umbrella header.
+ *
+ * Conventions that hold for every call:
+ *  - int results are 0 (or a count) on success and a negative errno on failure;
+ *  - objects come back through a pointer argument that is written only on success;
+ *  - option structs: a zero field means the documented default, a NULL struct all defaults;
+ *  - a call that can wait takes one absolute deadline in nanoseconds of CLOCK_MONOTONIC as its
+ *    last argument: WEFT_FOREVER never ends the wait, a time in the past (such as 0) tries once;
+ *  - a caller's bug stops the program with a message; bad data from outside is an error.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include <weft/compute.h>
+#include <weft/fiber.h>
+#include <weft/hop.h>
+#include <weft/pool.h>
+#include <weft/stats.h>
+#include <weft/version.h>
+
+#endif

@@ -1,0 +1,24 @@
+#include "base/futex.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline)
+{
+    if (deadline < 0) {
+        deadline = 0; /* the kernel refuses a negative time; long past is long past */
+    }
+    struct timespec at = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    /* FUTEX_WAIT_BITSET takes an absolute time, FUTEX_WAIT a relative one. */
+    long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
+                      deadline == INT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
+    return rc < 0 && errno == ETIMEDOUT ? -ETIMEDOUT : 0;
+}
+
+void weft__futex_wake(_Atomic(uint32_t) *word, int n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n, NULL, NULL, 0);
+}

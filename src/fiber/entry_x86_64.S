@@ -1,0 +1,32 @@
+/* The bottom frame of every fiber on x86_64. Entered by a jump with rsp 16-byte aligned and the
+ * passed pointer in rdx. There is no caller: the return address is undefined, which is where
+ * unwinders stop, and the frame pointer is zero. */
+        .text
+        .globl  weft__context_entry
+        .hidden weft__context_entry
+        .type   weft__context_entry, @function
+        .p2align 4
+weft__context_entry:
+        .cfi_startproc
+        .cfi_undefined rip
+        endbr64
+        xorl    %ebp, %ebp
+        movq    %rdx, %rdi
+        callq   weft__fiber_main
+        ud2
+        .cfi_endproc
+        .size   weft__context_entry, . - weft__context_entry
+
+        .section .note.GNU-stack, "", @progbits
+
+/* IBT yes, SHSTK no: the shadow stack is not switched. */
+        .section .note.gnu.property, "a"
+        .p2align 3
+        .long   4
+        .long   16
+        .long   5
+        .asciz  "GNU"
+        .long   0xc0000002
+        .long   4
+        .long   1
+        .long   0

@@ -1,0 +1,16 @@
+/* The three ways to guard the memory below a stack; stack.h says when which is used. */
+#ifndef WEFT_FIBER_GUARD_H
+#define WEFT_FIBER_GUARD_H
+
+#include "fiber/stack.h"
+
+/* The best way this kernel really has; probed once. */
+enum weft__guard weft__guard_best(void);
+
+/* Guards [guard, bottom) by `way` or the next weaker one that works; returns which. */
+enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bottom);
+
+/* True unless the canary at a stack's bottom was overwritten. */
+bool weft__guard_canary_intact(const char *bottom);
+
+#endif

@@ -1,0 +1,411 @@
+#include "fiber/stack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define VALGRIND_STACK_REGISTER(start, end) 0
+#endif
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/lock.h"
+#include "fiber/guard.h"
+
+#define FIRST_CHUNK ((size_t)8 << 20)    /* bytes of address space */
+#define LARGEST_CHUNK ((size_t)4 << 30)
+#define LOCKED_CHUNK ((size_t)2 << 20)   /* where mlockall would make all of a chunk resident */
+
+/* Never freed, so that the fault handler walks the list without a lock. */
+struct chunk {
+    struct chunk *older;
+    struct chunk *next_open; /* under the class's lock: another chunk with stacks not carved yet */
+    char *base;
+    size_t stride, count;
+    size_t carved; /* under the class's lock */
+    unsigned class;
+    struct weft__stack stacks[];
+};
+
+struct stack_class {
+    struct weft__lock lock;
+    /* under lock */
+    struct weft__stack *warm, *cold;
+    size_t warm_count;
+    size_t reserved; /* stacks in all chunks */
+    size_t issued;   /* credits out */
+    size_t hoards;   /* stacks that caches may keep from others */
+    struct chunk *open; /* chunks with stacks that were never used */
+    size_t next_chunk_bytes;
+    bool locked; /* the process locks its memory: keep chunks small */
+};
+
+static struct stack_class classes[WEFT__STACK_CLASSES];
+static _Atomic(struct chunk *) chunks;
+static _Atomic(int) guard_limit = WEFT__GUARD_INSTALL;
+static _Atomic(int) weakest = -1;
+static _Atomic(size_t) warm_total;
+
+int weft__stack_class(size_t bytes)
+{
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        if (bytes <= weft__stack_bytes(class)) {
+            return (int)class;
+        }
+    }
+    return -EINVAL;
+}
+
+static void push(struct weft__stack **list, struct weft__stack *stack)
+{
+    atomic_store_explicit(&stack->user, *list, memory_order_relaxed);
+    *list = stack;
+}
+
+static struct weft__stack *pop(struct weft__stack **list)
+{
+    struct weft__stack *stack = *list;
+    if (stack) {
+        *list = atomic_load_explicit(&stack->user, memory_order_relaxed);
+    }
+    return stack;
+}
+
+/* --- reserving --------------------------------------------------------- */
+
+/* Address space for `count` stacks; NULL if the kernel refuses. */
+static struct chunk *chunk_create(unsigned class, size_t count)
+{
+    size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
+    size_t table = sizeof(struct chunk) + count * sizeof(struct weft__stack);
+    struct chunk *chunk = weft__map(table);
+    if (!chunk) {
+        return NULL;
+    }
+    char *base = weft__map(count * stride);
+    if (!base) {
+        weft__unmap(chunk, table);
+        return NULL;
+    }
+    /* Huge pages would make 2 MiB of every touched stack resident. */
+    madvise(base, count * stride, MADV_NOHUGEPAGE);
+    madvise(chunk, table, MADV_NOHUGEPAGE);
+    chunk->base = base;
+    chunk->stride = stride;
+    chunk->count = count;
+    chunk->class = class;
+    return chunk;
+}
+
+static void chunk_publish(struct chunk *chunk)
+{
+    chunk->older = atomic_load_explicit(&chunks, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&chunks, &chunk->older, chunk,
+                                                  memory_order_release, /* pairs: stack_of_guard */
+                                                  memory_order_relaxed)) {
+    }
+}
+
+/* At least `need` more stacks, more where address space is plentiful. Halves its wish until the kernel
+ * agrees: strict overcommit and RLIMIT_AS refuse what is large, not what is small. */
+static int reserve_locked(struct stack_class *c, unsigned class, size_t need)
+{
+    size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
+    while (need > 0) {
+        if (c->next_chunk_bytes == 0) {
+            c->next_chunk_bytes = FIRST_CHUNK;
+        }
+        size_t count = c->next_chunk_bytes / stride ? c->next_chunk_bytes / stride : 1;
+        struct chunk *chunk;
+        while (!(chunk = chunk_create(class, count))) {
+            if (count == 1) {
+                return -ENOMEM;
+            }
+            count /= 2;
+        }
+        chunk_publish(chunk);
+        chunk->next_open = c->open;
+        c->open = chunk;
+        c->reserved += count;
+        c->next_chunk_bytes = count * stride;
+        if (c->locked) {
+            c->next_chunk_bytes = LOCKED_CHUNK;
+        } else if (c->next_chunk_bytes < LARGEST_CHUNK) {
+            c->next_chunk_bytes *= 2;
+        }
+        need = need > count ? need - count : 0;
+    }
+    return 0;
+}
+
+int weft__stack_credit_take(unsigned class, size_t n)
+{
+    struct stack_class *c = &classes[class];
+    int err = 0;
+    weft__lock(&c->lock);
+    size_t wanted = c->issued + n + c->hoards;
+    if (wanted > c->reserved) {
+        err = reserve_locked(c, class, wanted - c->reserved);
+    }
+    if (!err) {
+        c->issued += n;
+    }
+    weft__unlock(&c->lock);
+    return err;
+}
+
+void weft__stack_credit_give(unsigned class, size_t n)
+{
+    struct stack_class *c = &classes[class];
+    weft__lock(&c->lock);
+    WEFT__ASSERT(c->issued >= n);
+    c->issued -= n;
+    weft__unlock(&c->lock);
+}
+
+/* --- getting and giving back -------------------------------------------- */
+
+static void warm_changed_locked(struct stack_class *c, int by)
+{
+    c->warm_count += (size_t)by;
+    atomic_fetch_add_explicit(&warm_total, (size_t)by, memory_order_relaxed);
+}
+
+static struct weft__stack *carve_locked(struct stack_class *c)
+{
+    struct chunk *chunk = c->open;
+    if (!chunk) {
+        return NULL;
+    }
+    struct weft__stack *stack = &chunk->stacks[chunk->carved];
+    chunk->carved++;
+    stack->top = chunk->base + chunk->carved * chunk->stride;
+    if (chunk->carved == chunk->count) {
+        c->open = chunk->next_open;
+    }
+    return stack;
+}
+
+static void note_weakest(enum weft__guard way)
+{
+    int seen = atomic_load_explicit(&weakest, memory_order_relaxed);
+    while ((int)way > seen && !atomic_compare_exchange_weak_explicit(
+                                  &weakest, &seen, (int)way, memory_order_relaxed,
+                                  memory_order_relaxed)) {
+    }
+}
+
+static void guard(struct stack_class *c, const struct weft__stack *stack, unsigned class)
+{
+    enum weft__guard limit = (enum weft__guard)atomic_load_explicit(&guard_limit, memory_order_relaxed);
+    enum weft__guard wish = weft__guard_best() > limit ? weft__guard_best() : limit;
+    char *bottom = weft__stack_bottom(stack, class);
+    enum weft__guard way = weft__guard_place(wish, bottom - WEFT__STACK_GUARD, bottom);
+    note_weakest(way);
+    if (wish == WEFT__GUARD_INSTALL && way != wish) {
+        weft__lock(&c->lock);
+        c->locked = true;
+        c->next_chunk_bytes = LOCKED_CHUNK;
+        weft__unlock(&c->lock);
+    }
+    (void)VALGRIND_STACK_REGISTER(bottom, stack->top - 1);
+}
+
+struct weft__stack *weft__stack_get_slow(unsigned class)
+{
+    struct stack_class *c = &classes[class];
+    weft__lock(&c->lock);
+    struct weft__stack *stack = pop(&c->warm);
+    bool carved = false;
+    if (stack) {
+        warm_changed_locked(c, -1);
+    } else if (!(stack = pop(&c->cold))) {
+        stack = carve_locked(c);
+        carved = true;
+    }
+    weft__unlock(&c->lock);
+    WEFT__ASSERT(stack); /* the caller holds a credit */
+    if (carved) {
+        guard(c, stack, class);
+    } else if (atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY) {
+        char *bottom = weft__stack_bottom(stack, class); /* a trim wiped it */
+        weft__guard_place(WEFT__GUARD_CANARY, bottom, bottom);
+    }
+    return stack;
+}
+
+/* Once one stack had to do with a canary, every stack that is handed out gets one. Those in use at that
+ * moment have none: their bottom is still zero, or not present. */
+static void check_canary(const struct weft__stack *stack, unsigned class)
+{
+    if (atomic_load_explicit(&weakest, memory_order_relaxed) != WEFT__GUARD_CANARY) {
+        return;
+    }
+    const char *bottom = weft__stack_bottom(stack, class);
+    WEFT__REQUIRE(weft__guard_canary_intact(bottom) || bottom[0] == 0,
+                  "a fiber overflowed its stack of %zu bytes (found by its canary)",
+                  weft__stack_bytes(class));
+}
+
+void weft__stack_put_slow(struct weft__stack *stack, unsigned class)
+{
+    struct stack_class *c = &classes[class];
+    check_canary(stack, class);
+    weft__lock(&c->lock);
+    push(&c->warm, stack);
+    warm_changed_locked(c, 1);
+    weft__unlock(&c->lock);
+}
+
+/* The first stack of a class that a cache keeps needs room in the reservation: once kept, it is out
+ * of reach for holders of credits. */
+static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
+{
+    if (cache->may_hoard[class]) {
+        return true;
+    }
+    struct stack_class *c = &classes[class];
+    weft__lock(&c->lock);
+    size_t wanted = c->issued + c->hoards + WEFT__STACK_CACHE;
+    if (wanted <= c->reserved || reserve_locked(c, class, wanted - c->reserved) == 0) {
+        c->hoards += WEFT__STACK_CACHE;
+        cache->may_hoard[class] = true;
+    }
+    weft__unlock(&c->lock);
+    return cache->may_hoard[class];
+}
+
+void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *stack,
+                           unsigned class)
+{
+    if (cache->count[class] >= WEFT__STACK_CACHE || !may_hoard(cache, class) ||
+        atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY) {
+        weft__stack_put_slow(stack, class);
+        return;
+    }
+    push(&cache->free[class], stack);
+    cache->count[class]++;
+}
+
+void weft__stack_cache_flush(struct weft__stack_cache *cache)
+{
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        struct weft__stack *stack;
+        while ((stack = weft__stack_cache_get(cache, class))) {
+            weft__stack_put_slow(stack, class);
+        }
+    }
+}
+
+void weft__stack_cache_deinit(struct weft__stack_cache *cache)
+{
+    weft__stack_cache_flush(cache);
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        if (cache->may_hoard[class]) {
+            cache->may_hoard[class] = false;
+            weft__lock(&classes[class].lock);
+            classes[class].hoards -= WEFT__STACK_CACHE;
+            weft__unlock(&classes[class].lock);
+        }
+    }
+}
+
+static void purge(const struct weft__stack *stack, unsigned class)
+{
+    char *bottom = weft__stack_bottom(stack, class);
+    madvise(bottom, weft__stack_bytes(class), MADV_DONTNEED);
+}
+
+size_t weft__stack_warm(void)
+{
+    return atomic_load_explicit(&warm_total, memory_order_relaxed);
+}
+
+size_t weft__stack_trim(size_t keep)
+{
+    size_t trimmed = 0;
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        struct stack_class *c = &classes[class];
+        for (;;) {
+            weft__lock(&c->lock);
+            struct weft__stack *stack = c->warm_count > keep ? pop(&c->warm) : NULL;
+            if (stack) {
+                warm_changed_locked(c, -1);
+            }
+            weft__unlock(&c->lock);
+            if (!stack) {
+                break;
+            }
+            purge(stack, class); /* without the lock: a system call */
+            weft__lock(&c->lock);
+            push(&c->cold, stack);
+            weft__unlock(&c->lock);
+            trimmed++;
+        }
+    }
+    return trimmed;
+}
+
+/* --- asking -------------------------------------------------------------- */
+
+size_t weft__stack_high_water(const struct weft__stack *stack, unsigned class)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char present[64];
+    for (char *at = weft__stack_bottom(stack, class); at < stack->top;) {
+        size_t pages = (size_t)(stack->top - at) / page;
+        if (pages > sizeof present) {
+            pages = sizeof present;
+        }
+        if (mincore(at, pages * page, present) != 0) {
+            return 0;
+        }
+        for (size_t i = 0; i < pages; i++) {
+            if (present[i] & 1) {
+                return (size_t)(stack->top - at) - i * page;
+            }
+        }
+        at += pages * page;
+    }
+    return 0;
+}
+
+const struct weft__stack *weft__stack_of_guard(const void *address, unsigned *class)
+{
+    const char *at = address;
+    /* pairs: chunk_publish */
+    struct chunk *chunk = atomic_load_explicit(&chunks, memory_order_acquire);
+    for (; chunk; chunk = chunk->older) {
+        if (at >= chunk->base && at < chunk->base + chunk->count * chunk->stride) {
+            size_t index = (size_t)(at - chunk->base) / chunk->stride;
+            size_t offset = (size_t)(at - chunk->base) % chunk->stride;
+            *class = chunk->class;
+            return offset < WEFT__STACK_GUARD ? &chunk->stacks[index] : NULL;
+        }
+    }
+    return NULL;
+}
+
+void weft__stack_totals(struct weft__stack_totals *out)
+{
+    memset(out, 0, sizeof *out);
+    struct chunk *chunk = atomic_load_explicit(&chunks, memory_order_acquire);
+    for (; chunk; chunk = chunk->older) {
+        weft__lock(&classes[chunk->class].lock);
+        out->carved += chunk->carved;
+        weft__unlock(&classes[chunk->class].lock);
+        out->reserved_bytes += chunk->count * chunk->stride;
+        out->chunks++;
+    }
+    int way = atomic_load_explicit(&weakest, memory_order_relaxed);
+    out->guard = way < 0 ? weft__guard_best() : (enum weft__guard)way;
+}
+
+void weft__stack_limit_guard(enum weft__guard best)
+{
+    atomic_store_explicit(&guard_limit, (int)best, memory_order_relaxed);
+}

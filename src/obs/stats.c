@@ -1,0 +1,150 @@
+/* Snapshots of pools, workers, fibers and memory. */
+#include <errno.h>
+#include <string.h>
+
+#include <weft/stats.h>
+
+#include "base/clock.h"
+#include "sched/ident.h"
+#include "sched/pool.h"
+#include "sched/slab.h"
+
+static uint64_t read_count(const _Atomic(uint64_t) *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *out)
+{
+    const struct weft__counters *c = &w->counters;
+    const struct weft__task *running = atomic_load_explicit(&w->running, memory_order_relaxed);
+    *out = (struct weft_worker_stats){
+        .state = (enum weft_worker_state)atomic_load_explicit(&w->state, memory_order_relaxed),
+        .tid = atomic_load_explicit(&w->tid, memory_order_relaxed),
+        .executed = read_count(&c->executed),
+        .spawned = read_count(&c->spawned),
+        .finished = read_count(&c->finished),
+        .steals = read_count(&c->steals),
+        .stolen = read_count(&c->stolen),
+        .parks = read_count(&c->parks),
+        .wakes = read_count(&c->wakes),
+        .overflows = read_count(&c->overflows),
+        .stacks = read_count(&c->stacks),
+        .ring = weft__ring_length(&w->ring),
+        .fresh = weft__fresh_length(&w->fresh),
+        .bound = read_count(&w->bound),
+        .inbox = !weft__inbox_empty(&w->inbox),
+        .current = running ? weft__task_handle(running) : WEFT_NO_FIBER,
+    };
+}
+
+int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats *out)
+{
+    if (worker >= pool->worker_count) {
+        return -EINVAL;
+    }
+    worker_snapshot(&pool->workers[worker], out);
+    return 0;
+}
+
+void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
+{
+    int phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
+    *out = (struct weft_pool_stats){
+        .name = pool->name,
+        .workers = pool->worker_count,
+        .started = phase == WEFT__POOL_STARTED || phase == WEFT__POOL_STOPPING,
+        .stopping = phase == WEFT__POOL_STOPPING,
+        .live = weft__pool_live(pool),
+        .global = weft__global_length(&pool->global),
+        .submitted = read_count(&pool->entered),
+    };
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        struct weft_worker_stats w;
+        worker_snapshot(&pool->workers[i], &w);
+        out->active += w.state == WEFT_WORKER_RUNNING || w.state == WEFT_WORKER_SEARCHING;
+        out->idle += w.state == WEFT_WORKER_PARKED;
+        out->total.executed += w.executed;
+        out->total.spawned += w.spawned;
+        out->total.finished += w.finished;
+        out->total.steals += w.steals;
+        out->total.stolen += w.stolen;
+        out->total.parks += w.parks;
+        out->total.wakes += w.wakes;
+        out->total.overflows += w.overflows;
+        out->total.stacks += w.stacks;
+        out->total.ring += w.ring;
+        out->total.fresh += w.fresh;
+        out->total.bound += w.bound;
+        out->total.inbox += w.inbox;
+    }
+}
+
+/* Under its ident lock the fiber cannot end, so its fields hold still. */
+static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident, int64_t now,
+                                  struct weft_fiber_info *out)
+{
+    enum weft__task_state state = weft__task_state(task);
+    *out = (struct weft_fiber_info){
+        .fiber = weft__ident_generation(ident) << 32 | task->slot,
+        .state = weft__fiber_state_of(state),
+        .worker = atomic_load_explicit(&task->ran_on, memory_order_relaxed),
+        .bound = task->pin,
+        .age_ns = now - task->born,
+    };
+    memcpy(out->name, task->name, sizeof out->name);
+    if (state == WEFT__TASK_WAITING) {
+        const struct weft__rare *rare = weft__task_rare(task);
+        out->waits = atomic_load_explicit(&rare->waits, memory_order_relaxed);
+        out->on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+    }
+}
+
+void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *), void *arg)
+{
+    int64_t now = weft__clock_ns();
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        struct weft__task *task = weft__slab_find(slot);
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+        struct weft_fiber_info info;
+        if (!(ident & WEFT__IDENT_LIVE) ||
+            !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
+            continue;
+        }
+        bool ours = !pool || task->home == pool;
+        if (ours) {
+            fiber_snapshot_locked(task, ident, now, &info);
+        }
+        weft__ident_unlock(task, ident);
+        if (ours && !visit(&info, arg)) {
+            return;
+        }
+    }
+}
+
+void weft_memory_stats(struct weft_memory_stats *out)
+{
+    static const char *const ways[] = {"guard-install", "mprotect", "canary"};
+    struct weft__stack_totals stacks;
+    weft__stack_totals(&stacks);
+    *out = (struct weft_memory_stats){
+        .blocks = weft__slab_slots(),
+        .stacks = stacks.carved,
+        .reserved_bytes = stacks.reserved_bytes,
+        .mappings = stacks.chunks,
+        .guard = ways[stacks.guard],
+    };
+}
+
+size_t weft_trim(void)
+{
+    return weft__stack_trim(0);
+}
+
+void weft_pool_trace(weft_pool *pool, bool on)
+{
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        atomic_store_explicit(&pool->workers[i].trace.on, on, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,611 @@
+/* Making, ending, joining and naming fibers. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "sched/handle.h"
+#include "sched/local.h"
+#include "sched/pool.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+/* --- what a spawning thread keeps at hand ---------------------------------- */
+
+/* A plain thread has a spawner of its own, given back when the thread ends. */
+static _Thread_local struct weft__spawner thread_spawner __attribute__((tls_model("initial-exec")));
+static _Thread_local bool thread_spawner_used __attribute__((tls_model("initial-exec")));
+static pthread_key_t thread_end;
+static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+
+static void thread_ended(void *spawner)
+{
+    weft__spawner_flush(spawner);
+    thread_spawner_used = false;
+}
+
+static void thread_end_create(void)
+{
+    int err = pthread_key_create(&thread_end, thread_ended);
+    WEFT__REQUIRE(!err, "no thread key left for Weft");
+}
+
+static struct weft__spawner *spawner_of(struct weft__worker *w)
+{
+    if (w) {
+        return &w->spawner;
+    }
+    if (!thread_spawner_used) {
+        pthread_once(&thread_end_once, thread_end_create);
+        if (pthread_setspecific(thread_end, &thread_spawner) != 0) {
+            return NULL;
+        }
+        thread_spawner_used = true;
+    }
+    return &thread_spawner;
+}
+
+/* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is short. */
+static inline int take_credit(struct weft__spawner *spawner, unsigned class)
+{
+    if (__builtin_expect(spawner->credits[class] == 0, 0)) {
+        if (weft__stack_credit_take(class, WEFT__CREDIT_BATCH) == 0) {
+            spawner->credits[class] = WEFT__CREDIT_BATCH;
+        } else if (weft__stack_credit_take(class, 1) == 0) {
+            spawner->credits[class] = 1;
+        } else {
+            return -ENOMEM;
+        }
+    }
+    spawner->credits[class]--;
+    return 0;
+}
+
+static inline void give_credit(struct weft__spawner *spawner, unsigned class)
+{
+    if (++spawner->credits[class] >= 2 * WEFT__CREDIT_BATCH) {
+        weft__stack_credit_give(class, WEFT__CREDIT_BATCH);
+        spawner->credits[class] -= WEFT__CREDIT_BATCH;
+    }
+}
+
+/* --- making -------------------------------------------------------------------- */
+
+static const struct weft_fiber_opts no_opts;
+
+/* -EINVAL, or the stack class. */
+static int check_opts(const struct weft_fiber_opts *opts, const weft_pool *pool)
+{
+    if (opts->bound && pool && (opts->worker < 0 || (unsigned)opts->worker >= pool->worker_count)) {
+        return -EINVAL;
+    }
+    if (opts->stack_bytes) {
+        return weft__stack_class(opts->stack_bytes);
+    }
+    return pool ? pool->stack_class : weft__stack_class(WEFT__STACK_DEFAULT);
+}
+
+/* A control block with a stack credit, not yet in any pool; NULL: no memory. */
+static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
+                                      const struct weft_fiber_opts *opts, unsigned class,
+                                      uint64_t flags, int64_t now)
+{
+    if (__builtin_expect(take_credit(spawner, class) != 0, 0)) {
+        return NULL;
+    }
+    struct weft__task *task = weft__slab_get(&spawner->blocks);
+    if (__builtin_expect(!task, 0)) {
+        give_credit(spawner, class);
+        return NULL;
+    }
+    task->stack = NULL;
+    task->stack_class = (uint8_t)class;
+    task->flags = opts->fp_env ? WEFT__TASK_FP_ENV : 0;
+    task->away = 0;
+    atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
+    task->fn = fn;
+    task->value = arg;
+    task->joiners = NULL;
+    task->born = now;
+    task->name[0] = 0;
+    if (__builtin_expect(opts->name != NULL, 0)) {
+        snprintf(task->name, sizeof task->name, "%s", opts->name);
+    }
+    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
+    ident |= WEFT__IDENT_LIVE | flags;
+    /* Release: whoever reaches the fiber by its handle finds it made. pairs: weft__ident_lock */
+    atomic_store_explicit(&task->ident, ident, memory_order_release);
+    return task;
+}
+
+/* Undoes make for a fiber that nobody can have seen run. */
+static void unmake(struct weft__spawner *spawner, struct weft__task *task)
+{
+    unsigned class = task->stack_class;
+    weft__task_free(task);
+    weft__ident_retire(task);
+    weft__slab_put(&spawner->blocks, task);
+    give_credit(spawner, class);
+}
+
+static void settle_in(struct weft__task *task, weft_pool *pool, int pin)
+{
+    task->home = pool;
+    task->pin = (int16_t)pin;
+    if (pin >= 0) {
+        atomic_fetch_add_explicit(&pool->workers[pin].bound, 1, memory_order_relaxed);
+    }
+}
+
+int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
+                    const struct weft_fiber_opts *opts)
+{
+    struct weft__worker *w = weft__worker_self();
+    bool inside = w && w->pool == pool && w->current;
+    opts = opts ? opts : &no_opts;
+    int class = check_opts(opts, pool);
+    if (__builtin_expect(class < 0 || !fn, 0)) {
+        return -EINVAL;
+    }
+    struct weft__spawner *spawner = spawner_of(w);
+    if (__builtin_expect(!spawner, 0)) {
+        return -ENOMEM;
+    }
+    int err = inside ? weft__pool_admit(pool, 1) : weft__pool_admit_outside(pool, 1);
+    if (__builtin_expect(err, 0)) {
+        return err;
+    }
+    uint64_t flags = out && !opts->detached ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED;
+    if (__builtin_expect(atomic_load_explicit(&pool->cancelling, memory_order_relaxed), 0)) {
+        flags |= WEFT__IDENT_CANCEL; /* born into a stop that has lost its patience */
+    }
+    struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, flags,
+                                   w ? w->now : weft__clock_ns());
+    if (__builtin_expect(!task, 0)) {
+        if (inside) {
+            weft__pool_release(pool, 1);
+        } else {
+            weft__pool_unadmit_outside(pool, 1);
+        }
+        return -ENOMEM;
+    }
+    settle_in(task, pool, opts->bound ? opts->worker : -1);
+    weft__task_create_fresh(task);
+    if (out) {
+        *out = weft__task_handle(task); /* before it can run and end */
+    }
+    if (inside) {
+        weft__count(&w->counters.spawned, 1);
+        weft__trace_add(&w->trace, WEFT__TRACE_SPAWN, weft__task_handle(task));
+    }
+    weft__place_fresh(inside ? w : NULL, task);
+    return 0;
+}
+
+int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w && w->current ? weft_pool_spawn(w->pool, out, fn, arg, opts) : -ENXIO;
+}
+
+int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
+{
+    return weft_pool_spawn(pool, NULL, fn, arg, NULL);
+}
+
+int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__spawner *spawner = spawner_of(w);
+    for (size_t i = 0; i < n; i++) {
+        if (!jobs[i].fn) {
+            return -EINVAL;
+        }
+    }
+    if (!spawner) {
+        return -ENOMEM;
+    }
+    int err = weft__pool_admit_outside(pool, n);
+    if (err) {
+        return err;
+    }
+    struct weft__chain made;
+    weft__chain_init(&made);
+    int64_t now = w ? w->now : weft__clock_ns();
+    for (size_t i = 0; i < n; i++) {
+        struct weft__task *task =
+            make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class,
+                 WEFT__IDENT_DETACHED, now);
+        if (!task) {
+            struct weft__link *link;
+            while ((link = weft__chain_pop(&made))) {
+                unmake(spawner, (struct weft__task *)(void *)link);
+            }
+            weft__pool_unadmit_outside(pool, n);
+            return -ENOMEM;
+        }
+        settle_in(task, pool, -1);
+        weft__task_create_fresh(task);
+        weft__chain_push(&made, &task->link);
+    }
+    weft__global_push_chain(&pool->global, &made);
+    weft__idle_notify(&pool->idle);
+    return 0;
+}
+
+int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
+{
+    struct weft__spawner *spawner = spawner_of(weft__worker_self());
+    opts = opts ? opts : &no_opts;
+    int class = check_opts(opts, NULL);
+    if (class < 0 || !fn || !out) {
+        return -EINVAL;
+    }
+    struct weft__task *task =
+        spawner ? make(spawner, fn, arg, opts, (unsigned)class,
+                       opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT, weft__clock_ns())
+                : NULL;
+    if (!task) {
+        return -ENOMEM;
+    }
+    task->home = NULL;
+    task->pin = -1;
+    weft__task_create(task);
+    *out = weft__task_handle(task);
+    return 0;
+}
+
+int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
+{
+    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
+        return -EINVAL;
+    }
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    int err = weft__task_submit(task) ? weft__pool_admit_outside(pool, 1) : -EALREADY;
+    if (err) {
+        if (err != -EALREADY) {
+            weft__task_unsubmit(task);
+        }
+        weft__ident_unlock(task, ident);
+        return err;
+    }
+    settle_in(task, pool, worker);
+    weft__ident_unlock(task, ident);
+    weft__place_fresh(NULL, task);
+    return 0;
+}
+
+int weft_fiber_discard(weft_fiber fiber)
+{
+    struct weft__spawner *spawner = spawner_of(weft__worker_self());
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    if (weft__task_state(task) != WEFT__TASK_CREATED || !spawner) {
+        weft__ident_unlock(task, ident);
+        return spawner ? -EALREADY : -ENOMEM;
+    }
+    unmake(spawner, task);
+    return 0;
+}
+
+/* --- ending --------------------------------------------------------------------- */
+
+/* Under the ident lock: every joiner gets the result. Returns how many were still there to take it. */
+static unsigned fire_joiners_locked(struct weft__task *self, struct weft__chain *ready)
+{
+    unsigned taken = 0;
+    struct weft__waiter *waiter = self->joiners;
+    self->joiners = NULL;
+    while (waiter) {
+        struct weft__waiter *next = waiter->next; /* fired, it may be gone */
+        taken += weft__waiter_fire(waiter, WEFT__REASON_DONE, self->value, ready);
+        waiter = next;
+    }
+    return taken;
+}
+
+/* The fiber's result is out and its control block given up, or left to its joiners. */
+static inline void give_up(struct weft__worker *w, struct weft__task *self)
+{
+    struct weft__chain ready;
+    uint64_t ident;
+    weft__chain_init(&ready);
+    bool live = weft__ident_lock(
+        self, weft__ident_generation(atomic_load_explicit(&self->ident, memory_order_relaxed)), 0,
+        &ident);
+    WEFT__ASSERT(live);
+    unsigned rights = weft__ident_rights(ident);
+    if (self->joiners) {
+        unsigned taken = fire_joiners_locked(self, &ready);
+        rights -= taken < rights ? taken : rights;
+    }
+    weft__task_finish(self);
+    if (rights == 0) {
+        weft__task_free(self);
+        weft__ident_retire(self);
+        weft__slab_put(&w->spawner.blocks, self);
+    } else {
+        ident = (ident & ~(uint64_t)WEFT__IDENT_RIGHTS) | rights * (uint64_t)WEFT__IDENT_RIGHT;
+        weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
+    }
+    weft__place_chain(&ready);
+}
+
+void weft_exit(void *result)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *self = w ? w->current : NULL;
+    WEFT__REQUIRE(self, "weft_exit was called outside of a fiber");
+    self->value = result;
+    struct weft__rare *rare = weft__task_rare(self);
+    if (rare->cleanups || rare->locals_used) {
+        weft__local_run_cleanups(rare); /* may wait and move to another worker */
+        w = weft__worker_self();
+    }
+    if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
+        weft__fp_set(weft__fp_default());
+    }
+    WEFT__REQUIRE(self->away == 0, "a fiber ended inside weft_hop_enter without weft_hop_leave");
+    weft_pool *pool = w->pool;
+    struct weft__stack *stack = self->stack;
+    unsigned class = self->stack_class;
+    weft__trace_add(&w->trace, WEFT__TRACE_END, weft__task_handle(self));
+    if (self->pin >= 0) {
+        atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
+    }
+    give_up(w, self);
+    give_credit(&w->spawner, class);
+    weft__pool_release(pool, 1);
+    /* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop that
+     * counts this fiber as ended has what it wrote. pairs: weft__pool_live */
+    atomic_store_explicit(&w->counters.finished,
+                          atomic_load_explicit(&w->counters.finished, memory_order_relaxed) + 1,
+                          memory_order_release);
+    weft__worker_end_fiber(w, stack, class);
+}
+
+/* --- joining --------------------------------------------------------------------- */
+
+/* Under the lock, of a fiber that has ended: uses a right, and gives the block up with the last. */
+static void use_right_locked(struct weft__task *task, uint64_t ident, struct weft__spawner *spawner)
+{
+    if (weft__ident_rights(ident) > 1) {
+        weft__ident_unlock(task, ident - WEFT__IDENT_RIGHT);
+        return;
+    }
+    weft__task_free(task);
+    weft__ident_retire(task);
+    weft__slab_put(&spawner->blocks, task);
+}
+
+/* A joiner that gives up takes its node out, unless the fiber has ended or even gone meanwhile. */
+static void leave_joiners(weft_fiber fiber, struct weft__waiter *waiter)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return;
+    }
+    for (struct weft__waiter **at = &task->joiners; *at; at = &(*at)->next) {
+        if (*at == waiter) {
+            *at = waiter->next;
+            break;
+        }
+    }
+    weft__ident_unlock(task, ident);
+}
+
+int weft_join(weft_fiber fiber, void **result, int64_t deadline)
+{
+    struct weft__worker *w = weft__worker_self();
+    if (w && w->current && weft__task_handle(w->current) == fiber) {
+        return -EDEADLK;
+    }
+    struct weft__spawner *spawner = spawner_of(w);
+    if (!spawner) {
+        return -ENOMEM;
+    }
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    if (ident & WEFT__IDENT_DETACHED) {
+        weft__ident_unlock(task, ident);
+        return -EINVAL;
+    }
+    if (ident & WEFT__IDENT_DONE) {
+        if (result) {
+            *result = task->value;
+        }
+        use_right_locked(task, ident, spawner);
+        return 0;
+    }
+    struct weft__waiter waiter;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    waiter.next = task->joiners;
+    task->joiners = &waiter;
+    weft__ident_unlock(task, ident);
+
+    enum weft__reason reason = weft__waiter_park(&waiter, deadline, "join", fiber);
+    if (reason != WEFT__REASON_DONE) {
+        leave_joiners(fiber, &waiter);
+    } else if (result) {
+        *result = waiter.value;
+    }
+    return weft__reason_errno(reason);
+}
+
+bool weft__join_arm(weft_fiber fiber, struct weft__waiter *waiter)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    WEFT__ASSERT(task);
+    if (ident & WEFT__IDENT_DONE) {
+        waiter->value = task->value;
+        use_right_locked(task, ident, spawner_of(NULL));
+        return false;
+    }
+    waiter->next = task->joiners;
+    task->joiners = waiter;
+    weft__ident_unlock(task, ident);
+    return true;
+}
+
+int weft_fiber_share(weft_fiber fiber)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    int err = 0;
+    if (!task) {
+        return -ESRCH;
+    }
+    if (ident & WEFT__IDENT_DETACHED) {
+        err = -EINVAL;
+    } else if (weft__ident_rights(ident) >= WEFT__MAX_RIGHTS) {
+        err = -EOVERFLOW;
+    } else {
+        ident += WEFT__IDENT_RIGHT;
+    }
+    weft__ident_unlock(task, ident);
+    return err;
+}
+
+int weft_fiber_detach(weft_fiber fiber)
+{
+    struct weft__spawner *spawner = spawner_of(weft__worker_self());
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task || !spawner) {
+        return task ? -ENOMEM : -ESRCH;
+    }
+    if (ident & WEFT__IDENT_DETACHED) {
+        weft__ident_unlock(task, ident);
+        return -EINVAL;
+    }
+    if (ident & WEFT__IDENT_DONE) {
+        use_right_locked(task, ident, spawner);
+        return 0;
+    }
+    ident -= WEFT__IDENT_RIGHT;
+    if (weft__ident_rights(ident) == 0) {
+        ident |= WEFT__IDENT_DETACHED;
+    }
+    weft__ident_unlock(task, ident);
+    return 0;
+}
+
+/* --- asking ------------------------------------------------------------------------- */
+
+weft_fiber weft_self(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w && w->current ? weft__task_handle(w->current) : WEFT_NO_FIBER;
+}
+
+int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    snprintf(buf, size, "%s", task->name);
+    weft__ident_unlock(task, ident);
+    return 0;
+}
+
+int weft_set_name(const char *name)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(weft_self(), 0, &ident);
+    if (!task) {
+        return -ENXIO;
+    }
+    snprintf(task->name, sizeof task->name, "%s", name);
+    weft__ident_unlock(task, ident);
+    return 0;
+}
+
+enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state)
+{
+    switch (state) {
+    case WEFT__TASK_FREE:
+    case WEFT__TASK_CREATED:
+        return WEFT_FIBER_CREATED;
+    case WEFT__TASK_FRESH:
+    case WEFT__TASK_READY:
+        return WEFT_FIBER_READY;
+    case WEFT__TASK_RUNNING:
+    case WEFT__TASK_ARMED:
+    case WEFT__TASK_FIRED:
+        return WEFT_FIBER_RUNNING;
+    case WEFT__TASK_WAITING:
+        return WEFT_FIBER_WAITING;
+    case WEFT__TASK_DONE:
+        break;
+    }
+    return WEFT_FIBER_DONE;
+}
+
+int weft_fiber_state(weft_fiber fiber, enum weft_fiber_state *out)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    *out = weft__fiber_state_of(weft__task_state(task));
+    weft__ident_unlock(task, ident);
+    return 0;
+}
+
+const char *weft_fiber_state_name(enum weft_fiber_state state)
+{
+    static const char *const names[] = {"created", "ready", "running", "waiting", "done"};
+    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
+int weft_fiber_text(weft_fiber fiber, char *buf, size_t size)
+{
+    return snprintf(buf, size, "#%u.%u", (unsigned)(uint32_t)fiber, (unsigned)(fiber >> 32));
+}
+
+int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    enum weft__task_state state = weft__task_state(task);
+    bool attached = state != WEFT__TASK_CREATED && state != WEFT__TASK_FRESH &&
+                    state != WEFT__TASK_DONE && task->stack;
+    *size = attached ? weft__stack_bytes(task->stack_class) : 0;
+    *high_water = attached ? weft__stack_high_water(task->stack, task->stack_class) : 0;
+    weft__ident_unlock(task, ident);
+    return 0;
+}
+
+int64_t weft_now(void)
+{
+    return weft__clock_ns();
+}
+
+int64_t weft_after(int64_t ns)
+{
+    int64_t now = weft__clock_ns();
+    if (ns <= 0) {
+        return now;
+    }
+    return ns < INT64_MAX - now ? now + ns : WEFT_FOREVER;
+}

@@ -1,0 +1,86 @@
+#include "sched/local.h"
+
+#include <errno.h>
+
+#include "base/assert.h"
+
+#define KEYS 16u
+
+static _Atomic(unsigned) keys;
+static void (*destructors[KEYS])(void *); /* written before its key is given out */
+
+static struct weft__rare *rare_self(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w && w->current ? weft__task_rare(w->current) : NULL;
+}
+
+int weft_key_create(weft_key *out, void (*destructor)(void *value))
+{
+    unsigned key = atomic_load_explicit(&keys, memory_order_relaxed);
+    do {
+        if (key == KEYS) {
+            return -EAGAIN;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&keys, &key, key + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    destructors[key] = destructor;
+    *out = key;
+    return 0;
+}
+
+int weft_set_local(weft_key key, void *value)
+{
+    struct weft__rare *rare = rare_self();
+    WEFT__REQUIRE(key < atomic_load_explicit(&keys, memory_order_relaxed), "%u is not a key", key);
+    if (!rare) {
+        return -ENXIO;
+    }
+    rare->locals[key] = value;
+    rare->locals_used |= 1u << key;
+    return 0;
+}
+
+void *weft_get_local(weft_key key)
+{
+    struct weft__rare *rare = rare_self();
+    WEFT__REQUIRE(key < atomic_load_explicit(&keys, memory_order_relaxed), "%u is not a key", key);
+    return rare && (rare->locals_used & 1u << key) ? rare->locals[key] : NULL;
+}
+
+void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg), void *arg)
+{
+    struct weft__rare *rare = rare_self();
+    WEFT__REQUIRE(rare, "weft_cleanup_push was called outside of a fiber");
+    node->fn = fn;
+    node->arg = arg;
+    node->below = rare->cleanups;
+    rare->cleanups = node;
+}
+
+void weft_cleanup_pop(struct weft_cleanup *node, bool run)
+{
+    struct weft__rare *rare = rare_self();
+    WEFT__REQUIRE(rare && rare->cleanups == node, "weft_cleanup_pop: not the top of the fiber's cleanups");
+    rare->cleanups = node->below;
+    if (run) {
+        node->fn(node->arg);
+    }
+}
+
+void weft__local_run_cleanups(struct weft__rare *rare)
+{
+    while (rare->cleanups || rare->locals_used) {
+        if (rare->cleanups) {
+            struct weft_cleanup *node = rare->cleanups;
+            rare->cleanups = node->below;
+            node->fn(node->arg);
+            continue;
+        }
+        unsigned key = (unsigned)__builtin_ctz(rare->locals_used);
+        rare->locals_used &= ~(1u << key);
+        if (destructors[key] && rare->locals[key]) {
+            destructors[key](rare->locals[key]);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+#include "sched/parker.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* EMPTY -> PARKED. False: there was a wake, which is used up. */
+static bool prepare(struct weft__parker *parker)
+{
+    uint32_t empty = WEFT__PARKER_EMPTY;
+    if (atomic_compare_exchange_strong_explicit(&parker->word, &empty, WEFT__PARKER_PARKED,
+                                                memory_order_seq_cst, memory_order_relaxed)) {
+        return true;
+    }
+    /* pairs: weft__parker_wake */
+    atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire);
+    return false;
+}
+
+bool weft__parker_park(struct weft__parker *parker, int64_t deadline)
+{
+    if (!prepare(parker)) {
+        return true;
+    }
+    int rc = 0;
+    while (rc == 0 &&
+           atomic_load_explicit(&parker->word, memory_order_relaxed) == WEFT__PARKER_PARKED) {
+        WEFT__STEP();
+        rc = weft__futex_wait(&parker->word, WEFT__PARKER_PARKED, deadline);
+    }
+    /* pairs: weft__parker_wake */
+    return atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire) ==
+           WEFT__PARKER_NOTIFIED;
+}
+
+bool weft__parker_wake(struct weft__parker *parker)
+{
+    /* Release: what was published before is seen by the owner. pairs: prepare, park */
+    if (atomic_exchange_explicit(&parker->word, WEFT__PARKER_NOTIFIED, memory_order_seq_cst) !=
+        WEFT__PARKER_PARKED) {
+        return false;
+    }
+    WEFT__STEP();
+    int fd = atomic_load_explicit(&parker->host_fd, memory_order_relaxed);
+    if (fd >= 0) {
+        uint64_t one = 1;
+        /* EAGAIN: the counter is full, so the host is woken anyway. */
+        while (write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+        }
+    } else {
+        weft__futex_wake(&parker->word, 1);
+    }
+    return true;
+}
+
+bool weft__parker_enter_host(struct weft__parker *parker, int fd)
+{
+    /* Before PARKED: a waker that sees PARKED sees the descriptor too (both by the same CAS). */
+    atomic_store_explicit(&parker->host_fd, fd, memory_order_relaxed);
+    if (!prepare(parker)) {
+        atomic_store_explicit(&parker->host_fd, -1, memory_order_relaxed);
+        return false;
+    }
+    return true;
+}
+
+void weft__parker_leave_host(struct weft__parker *parker)
+{
+    atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire);
+    atomic_store_explicit(&parker->host_fd, -1, memory_order_relaxed);
+}

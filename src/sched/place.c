@@ -1,0 +1,84 @@
+/* Where a ready task goes:
+ *   bound                          to its worker: its own FIFO, or through the inbox
+ *   woken inside its pool          the waker's next slot; what was there moves to the ring
+ *   woken or made outside it       the pool's global queue
+ *   made inside its pool           the maker's fresh queue
+ * Nothing that may run anywhere sits where only one worker can reach it.
+ */
+#include "sched/ident.h"
+#include "sched/pool.h"
+#include "sched/worker.h"
+
+void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_order order)
+{
+    while (!weft__ring_push_local(&w->ring, &task->link, order)) {
+        struct weft__chain spill;
+        weft__chain_init(&spill);
+        weft__ring_spill_local(&w->ring, &spill);
+        if (spill.count) {
+            weft__count(&w->counters.overflows, 1);
+            weft__global_push_chain(&w->pool->global, &spill);
+        }
+    }
+}
+
+static void place_bound(struct weft__worker *w, struct weft__task *task)
+{
+    weft_pool *home = task->home;
+    struct weft__worker *target = &home->workers[task->pin];
+    if (w == target) {
+        weft__chain_push(&w->pinned, &task->link);
+        return;
+    }
+    if (weft__inbox_push_remote(&target->inbox, &task->link)) {
+        weft__parker_wake(&target->sleeper.parker);
+    }
+}
+
+void weft__place(struct weft__task *task)
+{
+    struct weft__worker *w = weft__worker_self();
+    if (w) {
+        weft__trace_add(&w->trace, WEFT__TRACE_WAKE, weft__task_handle(task));
+    }
+    if (task->pin >= 0) {
+        place_bound(w, task);
+        return;
+    }
+    weft_pool *home = task->home;
+    if (!w || w->pool != home) {
+        weft__global_push(&home->global, &task->link);
+        weft__idle_notify(&home->idle);
+        return;
+    }
+    /* Release and acquire: a thief may take it from here. */
+    struct weft__task *before = atomic_exchange_explicit(&w->next, task, memory_order_acq_rel);
+    if (before) {
+        weft__place_local(w, before, memory_order_seq_cst);
+        weft__idle_notify(&home->idle);
+    }
+}
+
+void weft__place_chain(struct weft__chain *tasks)
+{
+    struct weft__link *link = tasks->head;
+    while (link) {
+        struct weft__link *next = link->next;
+        weft__place((struct weft__task *)(void *)link);
+        link = next;
+    }
+    weft__chain_init(tasks);
+}
+
+void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
+{
+    weft_pool *home = task->home;
+    if (task->pin >= 0) {
+        place_bound(w, task);
+        return;
+    }
+    if (!w || weft__fresh_push_local(&w->fresh, &task->link) != 0) {
+        weft__global_push(&home->global, &task->link);
+    }
+    weft__idle_notify(&home->idle);
+}

@@ -1,0 +1,469 @@
+/* The life of a pool: create, start, run, poll, destroy. Stopping has its own file. */
+#include "sched/pool.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "sched/fault.h"
+
+#define MAX_WORKERS 1024u
+#define DEFAULT_SLOTS 256u
+#define DEFAULT_SPIN_NS 5000
+
+/* The pool that this thread is worker 0 of, whether it is in its loop or not. */
+static _Thread_local weft_pool *caller_of;
+
+/* --- create ---------------------------------------------------------------- */
+
+static bool power_of_two(unsigned n, unsigned least, unsigned most)
+{
+    return n >= least && n <= most && (n & (n - 1)) == 0;
+}
+
+static int check_cpus(const struct weft_pool_opts *opts)
+{
+    cpu_set_t allowed;
+    if (opts->cpu_count && !opts->cpus) {
+        return -EINVAL;
+    }
+    if (opts->cpu_count && sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        return -errno;
+    }
+    for (size_t i = 0; i < opts->cpu_count; i++) {
+        int cpu = opts->cpus[i];
+        if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed)) {
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* Fills in what was left 0 and checks the rest; *stack_class is the class of stack_bytes. */
+static int check_opts(struct weft_pool_opts *opts, int *stack_class)
+{
+    opts->name = opts->name ? opts->name : "weft";
+    opts->workers = opts->workers ? opts->workers : weft__cpu_usable();
+    opts->ring_slots = opts->ring_slots ? opts->ring_slots : DEFAULT_SLOTS;
+    opts->fresh_slots = opts->fresh_slots ? opts->fresh_slots : DEFAULT_SLOTS;
+    opts->stack_bytes = opts->stack_bytes ? opts->stack_bytes : WEFT__STACK_DEFAULT;
+    opts->spin_ns = opts->spin_ns ? opts->spin_ns : DEFAULT_SPIN_NS;
+    if (opts->spin_ns < 0 || weft__cpu_usable() == 1) {
+        opts->spin_ns = 0; /* on one CPU, spinning keeps the one we wait for from running */
+    }
+    *stack_class = weft__stack_class(opts->stack_bytes);
+    if (*stack_class < 0 || opts->workers > MAX_WORKERS || strlen(opts->name) > 10 ||
+        !power_of_two(opts->ring_slots, 4, 65536) || !power_of_two(opts->fresh_slots, 2, 1u << 20) ||
+        (opts->fresh_order != WEFT_FRESH_LIFO && opts->fresh_order != WEFT_FRESH_FIFO)) {
+        return -EINVAL;
+    }
+    return check_cpus(opts);
+}
+
+static int workers_init(weft_pool *pool, const struct weft_pool_opts *opts)
+{
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        int err = weft__worker_init(&pool->workers[i], pool, (int)i);
+        if (err) {
+            while (i-- > 0) {
+                weft__worker_deinit(&pool->workers[i]);
+            }
+            return err;
+        }
+        if (opts->cpu_count) {
+            pool->workers[i].cpu = opts->cpus[i % opts->cpu_count];
+        }
+    }
+    return 0;
+}
+
+int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
+{
+    struct weft_pool_opts opts = {0};
+    int stack_class;
+    if (options) {
+        opts = *options;
+    }
+    int err = check_opts(&opts, &stack_class);
+    if (err) {
+        return err;
+    }
+    if (opts.caller && (caller_of || weft__worker_self())) {
+        return -EBUSY;
+    }
+    weft_pool *pool = weft__alloc(sizeof *pool + opts.workers * sizeof pool->workers[0]);
+    if (!pool) {
+        return -ENOMEM;
+    }
+    snprintf(pool->name, sizeof pool->name, "%s", opts.name);
+    pool->worker_count = opts.workers;
+    pool->caller = opts.caller;
+    pool->compute = opts.compute;
+    pool->stack_class = (uint8_t)stack_class;
+    pool->fresh_fifo = opts.fresh_order == WEFT_FRESH_FIFO;
+    pool->ring_slots = opts.ring_slots;
+    pool->fresh_slots = opts.fresh_slots;
+    pool->max_fibers = opts.max_fibers;
+    pool->spin_ns = opts.spin_ns;
+    pool->caller_thread = pthread_self();
+    pool->host_fd = -1;
+    weft__global_init(&pool->global);
+    weft__idle_init(&pool->idle);
+    pthread_mutex_init(&pool->joining, NULL);
+    if (opts.caller) {
+        pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (pool->host_fd < 0) {
+            err = -errno;
+            goto free_pool;
+        }
+    }
+    err = workers_init(pool, &opts);
+    if (err) {
+        goto close_fd;
+    }
+    weft__fault_install();
+    if (opts.caller) {
+        caller_of = pool;
+    }
+    *out = pool;
+    return 0;
+
+close_fd:
+    if (pool->host_fd >= 0) {
+        close(pool->host_fd);
+    }
+free_pool:
+    weft__free(pool);
+    return err;
+}
+
+void weft_pool_destroy(weft_pool *pool)
+{
+    if (!pool) {
+        return;
+    }
+    int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
+    WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
+                  "pool %s is destroyed before it was stopped", pool->name);
+    WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
+    if (caller_of == pool) {
+        caller_of = NULL;
+    }
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        weft__worker_deinit(&pool->workers[i]);
+    }
+    if (pool->host_fd >= 0) {
+        close(pool->host_fd);
+    }
+    pthread_mutex_destroy(&pool->joining);
+    weft__free(pool);
+}
+
+/* --- start --------------------------------------------------------------------- */
+
+static void *thread_main(void *arg)
+{
+    struct weft__worker *w = arg;
+    weft__worker_enter_thread(w);
+    weft__worker_loop(w, NULL);
+    weft__worker_leave_thread(w);
+    return NULL;
+}
+
+/* A thread of ours takes no signals but those it causes: the program's own threads handle the rest. */
+static int thread_create(struct weft__worker *w)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    pthread_attr_init(&attr);
+    if (w->cpu >= 0) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(w->cpu, &set);
+        pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+    }
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGABRT);
+    sigdelset(&all, SIGTRAP);
+    sigdelset(&all, SIGPROF);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&w->thread, &attr, thread_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (err) {
+        return -EAGAIN;
+    }
+    char name[16]; /* all the kernel keeps: 10 of the pool's name, and up to 1023 */
+    snprintf(name, sizeof name, "%.10s_%u", w->pool->name, (unsigned)w->index % MAX_WORKERS);
+    pthread_setname_np(w->thread, name);
+    w->has_thread = true;
+    return 0;
+}
+
+void weft__pool_join_threads(weft_pool *pool)
+{
+    atomic_store_explicit(&pool->exiting, 1, memory_order_seq_cst); /* pairs: sleep_once */
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        struct weft__worker *w = &pool->workers[i];
+        if (w->has_thread) {
+            weft__parker_wake(&w->sleeper.parker);
+        }
+    }
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        struct weft__worker *w = &pool->workers[i];
+        if (w->has_thread) {
+            pthread_join(w->thread, NULL);
+            w->has_thread = false;
+        }
+    }
+    atomic_store_explicit(&pool->exiting, 0, memory_order_relaxed);
+}
+
+int weft_pool_start(weft_pool *pool)
+{
+    pthread_mutex_lock(&pool->joining);
+    int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
+    int err = 0;
+    if (phase == WEFT__POOL_STARTED) {
+        goto unlock;
+    }
+    if (phase == WEFT__POOL_STOPPING) {
+        err = -EBUSY;
+        goto unlock;
+    }
+    for (unsigned i = pool->caller ? 1 : 0; i < pool->worker_count && !err; i++) {
+        err = thread_create(&pool->workers[i]);
+    }
+    if (err) {
+        weft__pool_join_threads(pool);
+    } else {
+        atomic_store_explicit(&pool->cancelling, false, memory_order_relaxed);
+        atomic_store_explicit(&pool->phase, WEFT__POOL_STARTED, memory_order_seq_cst);
+    }
+unlock:
+    pthread_mutex_unlock(&pool->joining);
+    return err;
+}
+
+/* --- admission -------------------------------------------------------------------- */
+
+int weft__pool_admit_outside(weft_pool *pool, uint64_t n)
+{
+    int err = weft__pool_admit(pool, n);
+    if (err) {
+        return err;
+    }
+    /* Count first, then look at the phase; stop sets the phase first, then counts: no fiber slips
+     * in between. */
+    atomic_fetch_add_explicit(&pool->entered, n, memory_order_seq_cst);
+    int phase = atomic_load_explicit(&pool->phase, memory_order_seq_cst);
+    if (phase == WEFT__POOL_STOPPING || phase == WEFT__POOL_STOPPED) {
+        weft__pool_unadmit_outside(pool, n);
+        return -ESHUTDOWN;
+    }
+    return 0;
+}
+
+void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n)
+{
+    weft__pool_release(pool, n);
+    atomic_fetch_add_explicit(&pool->left, n, memory_order_seq_cst);
+    if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
+        weft__pool_look_drained(pool); /* a stop may have counted it */
+    }
+}
+
+/* All `left` counters are read before all `entered` ones. Let t be the moment between. What was read as
+ * left had left by t, and had entered before that; what had entered by t is read as entered. So
+ * entered_read >= entered(t) >= left(t) >= left_read, and if the two reads are equal, nothing was live
+ * at t. Only live fibers make fibers once outside submits are refused: zero stays zero. */
+uint64_t weft__pool_live(weft_pool *pool)
+{
+    uint64_t left = atomic_load_explicit(&pool->left, memory_order_seq_cst);
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        struct weft__counters *c = &pool->workers[i].counters;
+        left += atomic_load_explicit(&c->finished, memory_order_acquire);
+        left += atomic_load_explicit(&c->departed, memory_order_acquire);
+    }
+    uint64_t entered = atomic_load_explicit(&pool->entered, memory_order_seq_cst);
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        struct weft__counters *c = &pool->workers[i].counters;
+        entered += atomic_load_explicit(&c->spawned, memory_order_acquire);
+    }
+    return entered - left;
+}
+
+/* --- the caller as worker 0 ----------------------------------------------------------- */
+
+static int check_caller(const weft_pool *pool)
+{
+    if (!pool->caller || !pthread_equal(pool->caller_thread, pthread_self())) {
+        return -EINVAL;
+    }
+    /* Inside a fiber, or inside another pool's loop, this thread is taken. */
+    return weft__worker_self() ? -EBUSY : 0;
+}
+
+void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until)
+{
+    struct weft__worker *w = &pool->workers[0];
+    cpu_set_t before, mine;
+    bool pinned = w->cpu >= 0 && pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
+    if (pinned) {
+        CPU_ZERO(&mine);
+        CPU_SET(w->cpu, &mine);
+        pthread_setaffinity_np(pthread_self(), sizeof mine, &mine);
+    }
+    weft__pool_leave_host(pool);
+    weft__worker_enter_thread(w);
+    weft__worker_loop(w, until);
+    weft__worker_hand_over(w);
+    weft__worker_leave_thread(w);
+    if (pinned) {
+        pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+    }
+}
+
+int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
+{
+    int err = check_caller(pool);
+    if (err) {
+        return err;
+    }
+    weft_fiber main_fiber;
+    err = weft_pool_spawn(pool, &main_fiber, fn, arg, &(struct weft_fiber_opts){.name = "main"});
+    if (err) {
+        return err;
+    }
+    struct weft__waiter waiter;
+    weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker);
+    if (weft__join_arm(main_fiber, &waiter)) {
+        weft__pool_lend_thread(pool, &waiter.word);
+    }
+    if (result) {
+        *result = waiter.value;
+    }
+    return 0;
+}
+
+/* --- inside a host's loop ------------------------------------------------------------------ */
+
+/* Worker 0 may be listed as sleeping between two polls. */
+void weft__pool_leave_host(weft_pool *pool)
+{
+    struct weft__worker *w = &pool->workers[0];
+    if (atomic_load_explicit(&w->sleeper.parker.host_fd, memory_order_relaxed) < 0) {
+        return;
+    }
+    uint64_t count;
+    weft__parker_leave_host(&w->sleeper.parker);
+    weft__idle_leave(&pool->idle, &w->sleeper);
+    w->sleeper.host = false;
+    if (read(pool->host_fd, &count, sizeof count) < 0) {
+        /* It had not been written to. */
+    }
+}
+
+int weft_pool_poll(weft_pool *pool)
+{
+    int err = check_caller(pool);
+    if (err) {
+        return err;
+    }
+    struct weft__worker *w = &pool->workers[0];
+    uint64_t turns = 0;
+    weft__pool_leave_host(pool);
+    weft__worker_enter_thread(w);
+    for (;;) {
+        turns += weft__worker_drain(w);
+        /* As any worker that goes to sleep: enter, look again. */
+        w->sleeper.host = true;
+        weft__idle_enter(&pool->idle, &w->sleeper, false);
+        if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
+            weft__pool_look_drained(pool);
+        }
+        if (!weft__worker_anything_left(w) &&
+            weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
+            break;
+        }
+        weft__idle_leave(&pool->idle, &w->sleeper);
+        w->sleeper.host = false;
+    }
+    weft__worker_leave_thread(w);
+    atomic_store_explicit(&w->state, WEFT_WORKER_PARKED, memory_order_relaxed);
+    return turns < INT32_MAX ? (int)turns : INT32_MAX;
+}
+
+int weft_pool_fd(weft_pool *pool)
+{
+    return pool->caller ? pool->host_fd : -EINVAL;
+}
+
+int64_t weft_pool_next_deadline(weft_pool *pool)
+{
+    return weft__worker_nearest_timer(&pool->workers[0]);
+}
+
+/* --- asking --------------------------------------------------------------------------------- */
+
+weft_pool *weft_pool_self(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w && w->current ? w->pool : NULL;
+}
+
+int weft_worker_self(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w && w->current ? w->index : -1;
+}
+
+const char *weft_pool_name(const weft_pool *pool)
+{
+    return pool->name;
+}
+
+unsigned weft_pool_workers(const weft_pool *pool)
+{
+    return pool->worker_count;
+}
+
+unsigned weft_usable_cpus(void)
+{
+    return weft__cpu_usable();
+}
+
+/* --- all in one -------------------------------------------------------------------------------- */
+
+int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
+{
+    struct weft_pool_opts opts = {0};
+    if (options) {
+        opts = *options;
+    }
+    opts.caller = true;
+    weft_pool *pool;
+    int err = weft_pool_create(&pool, &opts);
+    if (err) {
+        return err;
+    }
+    err = weft_pool_start(pool);
+    if (!err) {
+        err = weft_pool_run(pool, fn, arg, result);
+        int stopped = weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+        err = err ? err : stopped;
+    }
+    weft_pool_destroy(pool);
+    return err;
+}

@@ -1,0 +1,103 @@
+/* A pool's own structure. The public contract is <weft/pool.h>. */
+#ifndef WEFT_SCHED_POOL_H
+#define WEFT_SCHED_POOL_H
+
+#include <errno.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/pool.h>
+
+#include "base/lock.h"
+#include "queue/global.h"
+#include "sched/idle.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+enum weft__pool_phase {
+    WEFT__POOL_CREATED,
+    WEFT__POOL_STARTED,
+    WEFT__POOL_STOPPING, /* no submits from outside; fibers run on */
+    WEFT__POOL_STOPPED,
+};
+
+struct weft_pool {
+    /* immutable after create */
+    char name[16];
+    unsigned worker_count;
+    bool caller;  /* worker 0 is the creating thread */
+    bool compute; /* no I/O driver */
+    uint8_t stack_class;
+    bool fresh_fifo;
+    unsigned ring_slots, fresh_slots;
+    uint64_t max_fibers;
+    int64_t spin_ns;
+    pthread_t caller_thread;
+    int host_fd; /* eventfd of a caller in a host's loop, or -1 */
+
+    /* any thread */
+    alignas(WEFT__CACHE_LINE) struct weft__global global;
+    alignas(WEFT__CACHE_LINE) struct weft__idle idle;
+    alignas(WEFT__CACHE_LINE) _Atomic(int) phase;
+    _Atomic(uint32_t) exiting;  /* threads leave their loops when they are out of work */
+    _Atomic(uint32_t) watched;  /* somebody waits in stop for the drain: idle workers look */
+    _Atomic(bool) cancelling;   /* fibers are born cancelled */
+    alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
+    _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
+    _Atomic(uint64_t) admitted; /* live fibers, exact; only with max_fibers */
+
+    /* under lock */
+    struct weft__lock lock;
+    struct weft__waiter *stoppers; /* who waits for the drain */
+
+    pthread_mutex_t joining; /* one stop at a time joins the threads */
+
+    struct weft__worker workers[];
+};
+
+/* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside
+ * are refused (the proof is at the function). */
+uint64_t weft__pool_live(weft_pool *pool);
+
+/* Links a joinable fiber's joiner that serves as a worker meanwhile. False: the fiber has ended already, the
+ * value is there and the right used. */
+bool weft__join_arm(weft_fiber fiber, struct weft__waiter *waiter);
+enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state);
+
+/* The caller's thread is worker 0 until *until is not 0. */
+void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until);
+/* Ends the time between two polls. */
+void weft__pool_leave_host(weft_pool *pool);
+void weft__pool_join_threads(weft_pool *pool);
+
+/* For a worker that has run out of work and entered the idle word: wakes whoever waits in stop, if the
+ * pool is drained or cannot go on without a caller that is absent. */
+void weft__pool_look_drained(weft_pool *pool);
+
+/* Takes a place for one more fiber from a thread that is not a worker of the pool.
+ * -ESHUTDOWN, -EAGAIN. */
+int weft__pool_admit_outside(weft_pool *pool, uint64_t n);
+void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n);
+
+/* The same for a fiber of the pool: only max_fibers can refuse. */
+static inline int weft__pool_admit(weft_pool *pool, uint64_t n)
+{
+    if (__builtin_expect(pool->max_fibers != 0, 0)) {
+        uint64_t live = atomic_fetch_add_explicit(&pool->admitted, n, memory_order_relaxed) + n;
+        if (live > pool->max_fibers) {
+            atomic_fetch_sub_explicit(&pool->admitted, n, memory_order_relaxed);
+            return -EAGAIN;
+        }
+    }
+    return 0;
+}
+
+static inline void weft__pool_release(weft_pool *pool, uint64_t n)
+{
+    if (__builtin_expect(pool->max_fibers != 0, 0)) {
+        atomic_fetch_sub_explicit(&pool->admitted, n, memory_order_relaxed);
+    }
+}
+
+#endif

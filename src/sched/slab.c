@@ -1,0 +1,152 @@
+#include "sched/slab.h"
+
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/lock.h"
+
+#define SLAB_BYTES ((size_t)2 << 20)
+#define SLAB_TASKS (SLAB_BYTES / sizeof(struct weft__task))
+#define MAX_SLABS 16384u /* 268 million fibers */
+
+static struct weft__lock lock;
+/* under lock */
+static struct weft__task *batches; /* chained by `home` of their first blocks */
+/* written under lock, read by any thread */
+static _Atomic(struct weft__task *) slabs[MAX_SLABS];
+static _Atomic(uint32_t) slots;
+
+static struct weft__task *batch_next(const struct weft__task *batch)
+{
+    return (struct weft__task *)(void *)batch->home;
+}
+
+static void depot_give_locked(struct weft__task *batch)
+{
+    batch->home = (struct weft_pool *)(void *)batches;
+    batches = batch;
+}
+
+/* Aligned to its size, so that it can be one huge page. */
+static struct weft__task *slab_create(void)
+{
+    char *twice = weft__map(2 * SLAB_BYTES);
+    if (!twice) {
+        return NULL;
+    }
+    size_t before = (SLAB_BYTES - (uintptr_t)twice % SLAB_BYTES) % SLAB_BYTES;
+    char *slab = twice + before;
+    weft__unmap(before ? twice : NULL, before);
+    weft__unmap(slab + SLAB_BYTES, SLAB_BYTES - before);
+    madvise(slab, SLAB_BYTES, MADV_HUGEPAGE);
+    return (struct weft__task *)(void *)slab;
+}
+
+/* The next 64 blocks that were never used. */
+static struct weft__task *carve_locked(void)
+{
+    uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);
+    uint32_t slab = used / SLAB_TASKS;
+    if (used % SLAB_TASKS == 0) {
+        struct weft__task *fresh = slab < MAX_SLABS ? slab_create() : NULL;
+        if (!fresh) {
+            return NULL;
+        }
+        atomic_store_explicit(&slabs[slab], fresh, memory_order_relaxed);
+    }
+    struct weft__task *first =
+        atomic_load_explicit(&slabs[slab], memory_order_relaxed) + used % SLAB_TASKS;
+    for (unsigned i = 0; i < WEFT__SLAB_BATCH; i++) {
+        first[i].slot = used + i + 1;
+    }
+    /* Release: slots up to here have their numbers and their slab. pairs: weft__slab_find */
+    atomic_store_explicit(&slots, used + WEFT__SLAB_BATCH, memory_order_release);
+    return first;
+}
+
+struct weft__task *weft__slab_refill(struct weft__slab_cache *cache)
+{
+    if (cache->spare) {
+        cache->free = cache->spare;
+        cache->count = WEFT__SLAB_BATCH;
+        cache->spare = NULL;
+        return weft__slab_get(cache);
+    }
+    if (cache->bump == cache->bump_end) {
+        weft__lock(&lock);
+        struct weft__task *batch = batches;
+        if (batch) {
+            batches = batch_next(batch);
+        } else {
+            struct weft__task *first = carve_locked();
+            cache->bump = first;
+            cache->bump_end = first ? first + WEFT__SLAB_BATCH : NULL;
+        }
+        weft__unlock(&lock);
+        if (batch) {
+            cache->free = batch;
+            cache->count = WEFT__SLAB_BATCH;
+            return weft__slab_get(cache);
+        }
+    }
+    return cache->bump != cache->bump_end ? cache->bump++ : NULL;
+}
+
+void weft__slab_spill(struct weft__slab_cache *cache)
+{
+    if (cache->spare) {
+        weft__lock(&lock);
+        depot_give_locked(cache->spare);
+        weft__unlock(&lock);
+    }
+    cache->spare = cache->free;
+    cache->free = NULL;
+    cache->count = 0;
+}
+
+/* A dying thread's blocks. Batches must be full, so a rest is topped up from the bump range and, if
+ * that does not reach, kept in a common remainder. */
+void weft__slab_cache_flush(struct weft__slab_cache *cache)
+{
+    static struct weft__slab_cache rest; /* under lock */
+    weft__lock(&lock);
+    if (cache->spare) {
+        depot_give_locked(cache->spare);
+        cache->spare = NULL;
+    }
+    for (;;) {
+        struct weft__task *task = cache->free;
+        if (task) {
+            cache->free = (struct weft__task *)task->link.next;
+        } else if (cache->bump != cache->bump_end) {
+            task = cache->bump++;
+        } else {
+            break;
+        }
+        task->link.next = (struct weft__link *)rest.free;
+        rest.free = task;
+        if (++rest.count == WEFT__SLAB_BATCH) {
+            depot_give_locked(rest.free);
+            rest.free = NULL;
+            rest.count = 0;
+        }
+    }
+    cache->count = 0;
+    weft__unlock(&lock);
+}
+
+struct weft__task *weft__slab_find(uint32_t slot)
+{
+    /* pairs: carve_locked */
+    if (slot == 0 || slot > atomic_load_explicit(&slots, memory_order_acquire)) {
+        return NULL;
+    }
+    uint32_t index = slot - 1;
+    return atomic_load_explicit(&slabs[index / SLAB_TASKS], memory_order_relaxed) +
+           index % SLAB_TASKS;
+}
+
+uint32_t weft__slab_slots(void)
+{
+    return atomic_load_explicit(&slots, memory_order_acquire);
+}

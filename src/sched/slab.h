@@ -1,0 +1,64 @@
+/* Where control blocks live: slabs of 2 MiB that are never unmapped.
+ *
+ * Type-stable memory: a block is always a task, free or not, so a stale handle can be followed, a late
+ * fire can look at the state word, and a dump can walk all slots without slowing spawn down.
+ *
+ * Free blocks travel in batches of 64 between the caches of threads and a common depot, so that a thread
+ * that only spawns and another that only finishes pay one lock per 64 fibers. Slabs ask for huge
+ * pages: touching 4 KiB at a time would cost 48 ns per block.
+ */
+#ifndef WEFT_SCHED_SLAB_H
+#define WEFT_SCHED_SLAB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sched/ident.h"
+#include "sched/task.h"
+
+#define WEFT__SLAB_BATCH 64u
+
+/* One per worker and per spawning thread. Zeroed = empty. */
+struct weft__slab_cache {
+    struct weft__task *free; /* a batch in use */
+    unsigned count;
+    struct weft__task *spare; /* a full batch, or NULL */
+    struct weft__task *bump, *bump_end; /* blocks that were never used */
+};
+
+/* NULL: no memory. */
+struct weft__task *weft__slab_refill(struct weft__slab_cache *cache);
+void weft__slab_spill(struct weft__slab_cache *cache);
+void weft__slab_cache_flush(struct weft__slab_cache *cache);
+
+static inline struct weft__task *weft__slab_get(struct weft__slab_cache *cache)
+{
+    struct weft__task *task = cache->free;
+    if (__builtin_expect(!task, 0)) {
+        return weft__slab_refill(cache);
+    }
+    cache->free = (struct weft__task *)task->link.next;
+    cache->count--;
+    return task;
+}
+
+/* The task is FREE and its generation over. */
+static inline void weft__slab_put(struct weft__slab_cache *cache, struct weft__task *task)
+{
+    if (__builtin_expect(weft__ident_wrapped(task), 0)) {
+        return; /* 2^32 fibers lived here: a further one could be taken for the first */
+    }
+    if (__builtin_expect(cache->count == WEFT__SLAB_BATCH, 0)) {
+        weft__slab_spill(cache);
+    }
+    task->link.next = (struct weft__link *)cache->free;
+    cache->free = task;
+    cache->count++;
+}
+
+/* The block of a slot number; NULL if there is none. */
+struct weft__task *weft__slab_find(uint32_t slot);
+/* Slots are 1 .. this. */
+uint32_t weft__slab_slots(void);
+
+#endif

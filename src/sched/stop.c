@@ -1,0 +1,221 @@
+/* Stopping a pool: refuse what comes from outside, wait until no fiber is left, join the threads.
+ *
+ * The wait is told by a worker that runs out of work: it has entered the idle word (a seq_cst RMW) after the
+ * last fiber's counter was written, then looks whether somebody watches; the waiter first says that it
+ * watches, then reads the idle word and counts. One of the two sees the other, and ending a fiber costs no
+ * barrier.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "sched/handle.h"
+#include "sched/pool.h"
+
+#define LEAST_PATIENCE_NS 1000000000
+
+/* Work that only worker 0 can do, while its thread is elsewhere. */
+static bool needs_absent_caller(weft_pool *pool)
+{
+    struct weft__worker *w = &pool->workers[0];
+    if (!pool->caller ||
+        atomic_load_explicit(&w->state, memory_order_relaxed) != WEFT_WORKER_ABSENT) {
+        return false;
+    }
+    return pool->worker_count == 1 || atomic_load_explicit(&w->bound, memory_order_relaxed) > 0;
+}
+
+void weft__pool_look_drained(weft_pool *pool)
+{
+    if (weft__pool_live(pool) != 0 && !needs_absent_caller(pool)) {
+        return;
+    }
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__lock(&pool->lock);
+    struct weft__waiter *waiter = pool->stoppers;
+    pool->stoppers = NULL;
+    while (waiter) {
+        struct weft__waiter *next = waiter->next;
+        weft__waiter_fire(waiter, WEFT__REASON_DONE, NULL, &ready);
+        waiter = next;
+    }
+    weft__unlock(&pool->lock);
+    weft__place_chain(&ready);
+}
+
+static void unlink_stopper(weft_pool *pool, struct weft__waiter *waiter)
+{
+    weft__lock(&pool->lock);
+    for (struct weft__waiter **at = &pool->stoppers; *at; at = &(*at)->next) {
+        if (*at == waiter) {
+            *at = waiter->next;
+            break;
+        }
+    }
+    weft__unlock(&pool->lock);
+}
+
+/* The stopper that is worker 0 itself serves the pool while it waits; its deadline is a timer of its own
+ * wheel. */
+struct served_wait {
+    struct weft__timer timer; /* first */
+    struct weft__waiter *waiter;
+};
+
+static void served_wait_expired(struct weft__timer *timer, void *arg)
+{
+    struct served_wait *wait = (struct served_wait *)(void *)timer;
+    weft__waiter_fire(wait->waiter, WEFT__REASON_TIMEOUT, NULL, arg);
+}
+
+static enum weft__reason serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline)
+{
+    struct weft__wheel *wheel = &pool->workers[0].wheel;
+    struct served_wait wait = {.waiter = waiter};
+    weft__timer_init(&wait.timer, served_wait_expired);
+    if (deadline != WEFT_FOREVER) {
+        weft__wheel_add(wheel, &wait.timer, deadline);
+    }
+    weft__pool_lend_thread(pool, &waiter->word);
+    if (deadline != WEFT_FOREVER) {
+        weft__wheel_cancel(wheel, &wait.timer);
+    }
+    return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
+}
+
+/* 0: drained. -EDEADLK, -ETIMEDOUT, -ECANCELED (the stopping fiber was cancelled). */
+static int wait_drained(weft_pool *pool, int64_t deadline)
+{
+    bool as_worker = pool->caller && pthread_equal(pool->caller_thread, pthread_self()) &&
+                     !weft__worker_self();
+    for (;;) {
+        struct weft__waiter waiter;
+        if (as_worker) {
+            weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker);
+            /* From here on worker 0 is not absent for those who look. */
+            atomic_store_explicit(&pool->workers[0].state, WEFT_WORKER_RUNNING, memory_order_relaxed);
+        } else {
+            weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+        }
+        weft__lock(&pool->lock);
+        waiter.next = pool->stoppers;
+        pool->stoppers = &waiter;
+        weft__unlock(&pool->lock);
+        atomic_store_explicit(&pool->watched, 1, memory_order_seq_cst); /* pairs: sleep_once */
+        (void)atomic_load_explicit(&pool->idle.word, memory_order_seq_cst);
+        weft__pool_look_drained(pool);
+
+        enum weft__reason reason = as_worker ? serve(pool, &waiter, deadline)
+                                             : weft__waiter_park(&waiter, deadline, "stop", 0);
+        if (reason != WEFT__REASON_DONE) {
+            unlink_stopper(pool, &waiter);
+            return weft__reason_errno(reason);
+        }
+        if (weft__pool_live(pool) == 0) {
+            return 0;
+        }
+        if (needs_absent_caller(pool)) {
+            return -EDEADLK;
+        }
+    }
+}
+
+/* In a scoped hop away from this pool. Of nested hops only the innermost is seen: the fiber is then
+ * waited for, but not cancelled. */
+static bool comes_back(const struct weft__task *task, const weft_pool *pool)
+{
+    enum weft__task_state state = weft__task_state(task);
+    if (state == WEFT__TASK_CREATED || state == WEFT__TASK_FRESH || state == WEFT__TASK_DONE) {
+        return false; /* no stack */
+    }
+    return atomic_load_explicit(&weft__task_rare(task)->origin, memory_order_relaxed) == pool;
+}
+
+/* Every fiber whose home is this pool, or who will come back to it. */
+static void cancel_all(weft_pool *pool)
+{
+    atomic_store_explicit(&pool->cancelling, true, memory_order_seq_cst);
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        struct weft__task *task = weft__slab_find(slot);
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+        if (!(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE)) {
+            continue;
+        }
+        if (weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
+            bool ours = task->home == pool || comes_back(task, pool);
+            weft_fiber fiber = weft__ident_generation(ident) << 32 | slot;
+            weft__ident_unlock(task, ident);
+            if (ours) {
+                weft_cancel(fiber);
+            }
+        }
+    }
+}
+
+static int64_t once_more(int64_t began, int64_t deadline)
+{
+    int64_t patience = deadline > began ? deadline - began : 0;
+    return weft_after(patience > LEAST_PATIENCE_NS ? patience : LEAST_PATIENCE_NS);
+}
+
+static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
+{
+    int64_t began = weft__clock_ns();
+    int err;
+    if (mode == WEFT_STOP_DRAIN) {
+        err = wait_drained(pool, deadline);
+        if (err != -ETIMEDOUT) {
+            return err;
+        }
+        deadline = once_more(began, deadline);
+    }
+    cancel_all(pool);
+    err = wait_drained(pool, deadline);
+    if (err == -ETIMEDOUT) {
+        fprintf(stderr, "weft: pool %s: fibers have not ended although they were cancelled\n",
+                pool->name);
+        weft_pool_dump(pool, stderr, 100);
+        return -EBUSY;
+    }
+    return err;
+}
+
+int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
+{
+    if (mode != WEFT_STOP_DRAIN && mode != WEFT_STOP_CANCEL) {
+        return -EINVAL;
+    }
+    int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
+    if (phase == WEFT__POOL_CREATED) {
+        int err = weft__pool_live(pool) ? weft_pool_start(pool) : 0;
+        if (err) {
+            return err; /* what was submitted before the start cannot be run, nor lost */
+        }
+    }
+    if (phase == WEFT__POOL_STOPPED) {
+        return 0;
+    }
+    atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPING, memory_order_seq_cst);
+    struct weft__worker *w = weft__worker_self();
+    if (w && w->current && w->pool == pool) {
+        return -EINPROGRESS;
+    }
+    int err = drain(pool, mode, deadline);
+    if (err) {
+        return err;
+    }
+    pthread_mutex_lock(&pool->joining);
+    if (atomic_load_explicit(&pool->phase, memory_order_relaxed) == WEFT__POOL_STOPPING) {
+        if (pool->caller && pthread_equal(pool->caller_thread, pthread_self())) {
+            weft__pool_leave_host(pool);
+        }
+        weft__pool_join_threads(pool);
+        atomic_store_explicit(&pool->watched, 0, memory_order_relaxed);
+        atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPED, memory_order_release);
+    }
+    pthread_mutex_unlock(&pool->joining);
+    return 0;
+}

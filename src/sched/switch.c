@@ -1,0 +1,294 @@
+/* The hot path: pick, switch, and what follows a switch. sched/worker.h has the rules. */
+#include <sched.h>
+
+#include <weft/fiber.h>
+
+#include "base/assert.h"
+#include "sched/ident.h"
+#include "sched/pool.h"
+#include "sched/worker.h"
+
+static _Thread_local struct weft__worker *self_worker __attribute__((tls_model("initial-exec")));
+
+__attribute__((noinline)) struct weft__worker *weft__worker_self(void)
+{
+    struct weft__worker *w = self_worker;
+    __asm__ volatile("" : "+r"(w)::"memory");
+    return w;
+}
+
+void weft__worker_set_self(struct weft__worker *worker)
+{
+    self_worker = worker;
+}
+
+/* --- pick ------------------------------------------------------------------- */
+
+static inline struct weft__task *as_task(struct weft__link *link)
+{
+    return (struct weft__task *)(void *)link; /* the link is its first member */
+}
+
+static inline struct weft__task *take_fresh(struct weft__worker *w)
+{
+    if (!w->pool->fresh_fifo) {
+        return as_task(weft__fresh_take_newest_local(&w->fresh));
+    }
+    bool lost;
+    struct weft__link *item;
+    do {
+        item = weft__fresh_take_oldest(&w->fresh, &lost);
+    } while (lost);
+    return as_task(item);
+}
+
+static inline bool others_ready(const struct weft__worker *w)
+{
+    return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
+}
+
+static inline struct weft__task *take_next(struct weft__worker *w)
+{
+    if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
+        return NULL;
+    }
+    if (w->streak >= WEFT__NEXT_STREAK && others_ready(w)) {
+        return NULL;
+    }
+    w->streak += w->streak < WEFT__NEXT_STREAK;
+    /* A thief may have been faster. Acquire: pairs with the exchange that put it there. */
+    return atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
+}
+
+struct weft__task *weft__worker_pick(struct weft__worker *w, bool yielded)
+{
+    struct weft__task *task;
+    if (--w->turns_left < 0) {
+        return NULL; /* a tick is due: the base context serves what the queues would hide */
+    }
+    if (yielded && (task = take_fresh(w))) {
+        return task;
+    }
+    if ((task = take_next(w))) {
+        return task;
+    }
+    w->streak = 0;
+    if (w->pinned.head && w->pinned_turn) {
+        w->pinned_turn = false;
+        return as_task(weft__chain_pop(&w->pinned));
+    }
+    if ((task = as_task(weft__ring_pop_local(&w->ring)))) {
+        w->pinned_turn = true;
+        return task;
+    }
+    if (w->pinned.head) {
+        return as_task(weft__chain_pop(&w->pinned));
+    }
+    return yielded ? NULL : take_fresh(w);
+}
+
+/* --- after a switch ---------------------------------------------------------- */
+
+static inline void requeue(struct weft__worker *w, struct weft__task *task)
+{
+    if (task->pin >= 0) {
+        weft__chain_push(&w->pinned, &task->link);
+    } else {
+        weft__place_local(w, task, memory_order_release);
+    }
+}
+
+/* Does for the context that was left what could not be done on its stack. */
+static inline void after_switch(struct weft__worker *w)
+{
+    struct weft__task *task = w->post_task;
+    switch ((enum weft__post)w->post) {
+    case WEFT__POST_NONE:
+        break;
+    case WEFT__POST_YIELD:
+        weft__task_requeue(task);
+        requeue(w, task);
+        break;
+    case WEFT__POST_PARK:
+        if (!weft__task_settle(task)) {
+            requeue(w, task);
+        }
+        break;
+    case WEFT__POST_HOP:
+        weft__task_requeue(task);
+        weft__place(task);
+        break;
+    case WEFT__POST_END:
+        weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
+        break;
+    }
+    w->post = WEFT__POST_NONE;
+    weft__san_bury(&w->dead_san);
+}
+
+/* --- switching ------------------------------------------------------------------ */
+
+#if WEFT__ASAN || WEFT__TSAN
+#define SAN_OF(stack) (&(stack)->san)
+#else
+#define SAN_OF(stack) NULL
+#endif
+
+/* Fibers of one stride would keep their hottest lines in the same few cache sets. */
+static inline size_t colour(const struct weft__task *task)
+{
+    return (size_t)(task->slot % 16) * WEFT__CACHE_LINE;
+}
+
+static inline void attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack)
+{
+    task->stack = stack;
+    atomic_store_explicit(&stack->user, task, memory_order_relaxed);
+    struct weft__rare *rare = weft__task_rare(task);
+    rare->cleanups = NULL;
+    rare->locals_used = 0;
+    rare->fp = weft__fp_default();
+    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
+    atomic_store_explicit(&rare->origin, NULL, memory_order_relaxed);
+    weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
+    weft__san_create(SAN_OF(stack), weft__stack_bottom(stack, task->stack_class),
+                     weft__stack_bytes(task->stack_class));
+    weft__count(&w->counters.stacks, 1);
+}
+
+/* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs one
+ * that only the base context may fetch. */
+static inline bool start(struct weft__worker *w, struct weft__task *task, struct weft__stack *spare)
+{
+    if (weft__task_is_fresh(task)) {
+        struct weft__stack *stack =
+            spare ? spare : weft__stack_cache_get(&w->stacks, task->stack_class);
+        if (__builtin_expect(!stack, 0)) {
+            w->handoff = task;
+            return false;
+        }
+        attach(w, task, stack);
+    }
+    weft__task_run(task);
+    w->current = task;
+    atomic_store_explicit(&w->running, task, memory_order_relaxed);
+    atomic_store_explicit(&task->ran_on, (int16_t)w->index, memory_order_relaxed);
+    weft__count(&w->counters.executed, 1);
+    weft__trace_add(&w->trace, WEFT__TRACE_RUN, weft__task_handle(task));
+    return true;
+}
+
+static inline void check_fp(const struct weft__task *task)
+{
+    WEFT__DEBUG_ASSERT((task->flags & WEFT__TASK_FP_ENV) ||
+                       weft__fp_get().words == weft__fp_default().words);
+    (void)task;
+}
+
+/* `next` NULL: to the base context. */
+static inline __attribute__((always_inline)) void leave(struct weft__worker *w,
+                                                        struct weft__task *next,
+                                                        enum weft__post post)
+{
+    struct weft__task *self = w->current;
+    int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
+    check_fp(self);
+    if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
+        weft__task_rare(self)->fp = weft__fp_get();
+        weft__fp_set(weft__fp_default());
+    }
+    w->post = (uint8_t)post;
+    w->post_task = self;
+    const struct weft__context *to = &w->base;
+    struct weft__san *to_san = &w->base_san;
+    if (next && start(w, next, NULL)) {
+        to = &next->ctx;
+        to_san = SAN_OF(next->stack);
+    } else {
+        w->current = NULL;
+    }
+    weft__san_leave(SAN_OF(self->stack), to_san, false);
+    w = weft__context_switch(&self->ctx, to, w);
+    weft__san_arrive(SAN_OF(self->stack), &w->base_san);
+    after_switch(w);
+    if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
+        weft__fp_set(weft__task_rare(self)->fp);
+    }
+    *w->errno_at = error;
+    (void)to_san;
+}
+
+void weft_yield(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    if (!w || !w->current) {
+        sched_yield();
+        return;
+    }
+    struct weft__task *next = weft__worker_pick(w, true);
+    if (next || w->turns_left < 0) {
+        weft__trace_add(&w->trace, WEFT__TRACE_YIELD, weft__task_handle(w->current));
+        leave(w, next, WEFT__POST_YIELD);
+    }
+}
+
+void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
+{
+    weft__trace_add(&w->trace, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
+                    weft__task_handle(w->current));
+    leave(w, weft__worker_pick(w, false), post);
+}
+
+void weft__worker_run(struct weft__worker *w, struct weft__task *task)
+{
+    struct weft__stack *spare = NULL;
+    if (weft__task_is_fresh(task) && !w->stacks.free[task->stack_class]) {
+        spare = weft__stack_get_slow(task->stack_class);
+    }
+    start(w, task, spare);
+    weft__san_leave(&w->base_san, SAN_OF(task->stack), false);
+    w = weft__context_switch(&w->base, &task->ctx, w);
+    weft__san_arrive(&w->base_san, NULL);
+    after_switch(w);
+    atomic_store_explicit(&w->running, NULL, memory_order_relaxed);
+}
+
+/* The first C function of every fiber, called by weft__context_entry. */
+void weft__fiber_main(void *pass);
+void weft__fiber_main(void *pass)
+{
+    struct weft__worker *w = pass;
+    struct weft__task *self = w->current;
+    weft__san_arrive(SAN_OF(self->stack), &w->base_san);
+    after_switch(w);
+    *w->errno_at = 0;
+    weft_exit(self->fn(self->value));
+}
+
+void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
+{
+    struct weft__task *next = weft__worker_pick(w, false);
+    const struct weft__context *to = &w->base;
+    struct weft__san *to_san = &w->base_san;
+    struct weft__stack *spare = NULL;
+    w->dead_san = weft__san_take(SAN_OF(stack));
+    if (next && weft__task_is_fresh(next) && next->stack_class == stack_class) {
+        /* A fiber that never ran takes over this very stack, warm as it is. */
+        spare = stack;
+        w->post = WEFT__POST_NONE;
+    } else {
+        w->post = WEFT__POST_END;
+        w->post_stack = stack;
+        w->post_class = (uint8_t)stack_class;
+    }
+    if (next && start(w, next, spare)) {
+        to = &next->ctx;
+        to_san = SAN_OF(next->stack);
+    } else {
+        w->current = NULL;
+    }
+    weft__san_leave(SAN_OF(stack), to_san, true);
+    weft__context_switch(&w->dead, to, w);
+    (void)to_san;
+    __builtin_unreachable();
+}

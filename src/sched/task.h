@@ -1,0 +1,312 @@
+/* The task: what schedulers run. One control block of 128 bytes, one atomic state word.
+ *
+ * The state word is {sequence:48, reason:12, state:4}. The sequence counts waits over the whole life of
+ * the slot, through all its incarnations; a *ticket* is the sequence of one wait. Whoever wants to end
+ * a wait must show its ticket, so a late timer, a cancel of an old wait or a wake meant for an earlier
+ * fiber of this slot fails by itself. The first to fire a ticket wins; all others do nothing.
+ *
+ * No other file touches the word. Transitions (P = the task itself on its worker, W = the worker after it
+ * switched away from the task, A = any thread):
+ *
+ *   from      to        who  function  race it closes
+ *   --------  --------  ---  --------  --------------------------------------------------------------
+ *   FREE      CREATED   A    create    the slot is owned by its maker alone
+ *   CREATED   FRESH     A    submit    CAS: submitted once, whoever calls
+ *   FRESH     RUNNING   W    run       the dequeuer owns it: queues hand each task to one worker
+ *   READY     RUNNING   W    run       "
+ *   RUNNING   READY     W    requeue   after the switch, so nobody runs a stack that is still in use
+ *   RUNNING   ARMED     P    arm       seq_cst: then P looks at what might have fired before (a permit, a
+ *                                      cancel flag); A sets that first and looks at the word second
+ *   ARMED     RUNNING   P    disarm    CAS: P gives the wait up, unless it was fired
+ *   ARMED     FIRED     A    fire      CAS: a wake between arming and the end of the switch; nobody queues
+ *                                      the task, because its stack is still in use: W will
+ *   FIRED     RUNNING   P    disarm    P finds out without having parked
+ *   ARMED     WAITING   W    settle    CAS: the switch is complete
+ *   FIRED     READY     W    settle    ... and it was fired meanwhile: W queues it
+ *   WAITING   READY     A    fire      CAS: the winner queues it
+ *   RUNNING   DONE      P    finish    the result waits for its joiners
+ *   DONE      FREE      A    free      the last right was used (under the ident lock)
+ */
+#ifndef WEFT_SCHED_TASK_H
+#define WEFT_SCHED_TASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/assert.h"
+#include "base/atomic.h"
+#include "base/link.h"
+#include "fiber/context.h"
+
+struct weft_pool;
+struct weft__stack;
+struct weft__waiter;
+
+enum weft__task_state {
+    WEFT__TASK_FREE,
+    WEFT__TASK_CREATED,
+    WEFT__TASK_FRESH,
+    WEFT__TASK_READY,
+    WEFT__TASK_RUNNING,
+    WEFT__TASK_ARMED,
+    WEFT__TASK_FIRED,
+    WEFT__TASK_WAITING,
+    WEFT__TASK_DONE,
+};
+
+/* Why a wait ended. */
+enum weft__reason {
+    WEFT__REASON_NONE,
+    WEFT__REASON_DONE, /* what was waited for happened */
+    WEFT__REASON_TIMEOUT,
+    WEFT__REASON_CANCEL,
+};
+
+/* What a wait can be ended by, kept where the reason will be until it is. */
+enum weft__wait {
+    WEFT__WAIT_OBJECT, /* by whoever was given the ticket */
+    WEFT__WAIT_PARK,   /* also by name: weft_unpark */
+};
+
+/* Flags that never change after creation. */
+enum {
+    WEFT__TASK_FP_ENV = 1,
+};
+
+struct weft__task {
+    /* The queue that holds the task, then the worker that runs it. */
+    struct weft__link link; /* first: a link is a task */
+    _Atomic(uint64_t) state;
+    struct weft__context ctx;
+    struct weft_pool *home;    /* changed by the task itself, under its ident lock */
+    struct weft__stack *stack; /* attached at the first run */
+    int16_t pin;               /* bound to this worker, or -1; changed like home */
+    uint8_t stack_class;
+    uint8_t flags;
+    _Atomic(int16_t) ran_on; /* for dumps: the last worker, -1 at first */
+    uint8_t away;            /* scoped hops it is in: the pools of origin count it too */
+
+    /* Identity and ending. */
+    _Atomic(uint64_t) ident; /* sched/ident.h */
+    void *(*fn)(void *);
+    void *value;                  /* the argument, then the result */
+    struct weft__waiter *joiners; /* under the ident lock */
+    int64_t born;
+    char name[16]; /* under the ident lock once running */
+    uint32_t slot;
+};
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__task) == 128, "two cache lines");
+#endif
+
+#define WEFT__STATE_BITS 4
+#define WEFT__REASON_BITS 12
+#define WEFT__TICKET_SHIFT (WEFT__STATE_BITS + WEFT__REASON_BITS)
+
+static inline enum weft__task_state weft__word_state(uint64_t word)
+{
+    return (enum weft__task_state)(word & ((1u << WEFT__STATE_BITS) - 1));
+}
+
+static inline enum weft__reason weft__word_reason(uint64_t word)
+{
+    return (enum weft__reason)(word >> WEFT__STATE_BITS & ((1u << WEFT__REASON_BITS) - 1));
+}
+
+static inline uint64_t weft__word_with(uint64_t word, enum weft__task_state state)
+{
+    return (word & ~(uint64_t)((1u << WEFT__STATE_BITS) - 1)) | state;
+}
+
+static inline uint64_t weft__word_fired(uint64_t word, enum weft__task_state state,
+                                        enum weft__reason reason)
+{
+    return word >> WEFT__TICKET_SHIFT << WEFT__TICKET_SHIFT | (uint64_t)reason << WEFT__STATE_BITS |
+           state;
+}
+
+/* A look from outside; true of its own moment. */
+static inline enum weft__task_state weft__task_state(const struct weft__task *task)
+{
+    return weft__word_state(atomic_load_explicit(&task->state, memory_order_acquire)); /* pairs: run */
+}
+
+/* Steps of the one who owns the task at that moment: plain stores, because nobody else may write. */
+static inline void weft__task_own_step(struct weft__task *task, enum weft__task_state from,
+                                       enum weft__task_state to)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    WEFT__DEBUG_ASSERT(weft__word_state(word) == from);
+    (void)from;
+    atomic_store_explicit(&task->state, weft__word_with(word, to), memory_order_relaxed);
+}
+
+static inline void weft__task_create(struct weft__task *task)
+{
+    weft__task_own_step(task, WEFT__TASK_FREE, WEFT__TASK_CREATED);
+}
+
+/* For a spawn: nobody else knows the task yet. */
+static inline void weft__task_create_fresh(struct weft__task *task)
+{
+    weft__task_own_step(task, WEFT__TASK_FREE, WEFT__TASK_FRESH);
+}
+
+/* False: it was submitted before. */
+static inline bool weft__task_submit(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    return weft__word_state(word) == WEFT__TASK_CREATED &&
+           atomic_compare_exchange_strong_explicit(
+               &task->state, &word, weft__word_with(word, WEFT__TASK_FRESH), memory_order_acq_rel,
+               memory_order_relaxed);
+}
+
+/* A submit that could not be completed takes its word back. */
+static inline void weft__task_unsubmit(struct weft__task *task)
+{
+    weft__task_own_step(task, WEFT__TASK_FRESH, WEFT__TASK_CREATED);
+}
+
+/* True: it has never run and needs a stack. */
+static inline bool weft__task_run(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    enum weft__task_state state = weft__word_state(word);
+    WEFT__DEBUG_ASSERT(state == WEFT__TASK_FRESH || state == WEFT__TASK_READY);
+    /* Release: who sees it running sees the stack it was given. pairs: weft__task_state */
+    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),
+                          memory_order_release);
+    return state == WEFT__TASK_FRESH;
+}
+
+static inline bool weft__task_is_fresh(const struct weft__task *task)
+{
+    return weft__task_state(task) == WEFT__TASK_FRESH;
+}
+
+static inline void weft__task_requeue(struct weft__task *task)
+{
+    weft__task_own_step(task, WEFT__TASK_RUNNING, WEFT__TASK_READY);
+}
+
+static inline void weft__task_finish(struct weft__task *task)
+{
+    weft__task_own_step(task, WEFT__TASK_RUNNING, WEFT__TASK_DONE);
+}
+
+/* From DONE, or from CREATED when a fiber is discarded. */
+static inline void weft__task_free(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_FREE),
+                          memory_order_relaxed);
+}
+
+/* Begins a wait and returns its ticket. After it the task looks once more at whatever can fire without
+ * the ticket having been handed out. */
+static inline uint64_t weft__task_arm(struct weft__task *task, enum weft__wait kind)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_RUNNING);
+    uint64_t ticket = (word >> WEFT__TICKET_SHIFT) + 1;
+    atomic_store_explicit(&task->state,
+                          ticket << WEFT__TICKET_SHIFT | (uint64_t)kind << WEFT__STATE_BITS |
+                              WEFT__TASK_ARMED,
+                          memory_order_seq_cst); /* pairs: weft__task_ticket */
+    return ticket & (UINT64_MAX >> WEFT__TICKET_SHIFT);
+}
+
+/* The ticket of the wait the task is in, for one that fires by what it knows of the task (a permit, a
+ * cancel) and not of the wait. False: it is in none. */
+static inline bool weft__task_ticket(const struct weft__task *task, uint64_t *ticket,
+                                     enum weft__wait *kind)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_seq_cst); /* pairs: arm */
+    enum weft__task_state state = weft__word_state(word);
+    *ticket = word >> WEFT__TICKET_SHIFT;
+    *kind = (enum weft__wait)weft__word_reason(word);
+    return state == WEFT__TASK_ARMED || state == WEFT__TASK_WAITING;
+}
+
+enum weft__fire {
+    WEFT__FIRE_LOST,   /* the wait is over, or another was first */
+    WEFT__FIRE_WON,    /* the task goes on by itself */
+    WEFT__FIRE_ENQUEUE /* the task is READY and the caller must queue it */
+};
+
+/* Ends the wait with this ticket. */
+static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t ticket,
+                                              enum weft__reason reason)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    while (word >> WEFT__TICKET_SHIFT == ticket) {
+        enum weft__task_state state = weft__word_state(word), to;
+        if (state == WEFT__TASK_ARMED) {
+            to = WEFT__TASK_FIRED;
+        } else if (state == WEFT__TASK_WAITING) {
+            to = WEFT__TASK_READY;
+        } else {
+            break;
+        }
+        WEFT__STEP();
+        /* Release: what the waker wrote is for the task to read. Acquire: the frame that settle
+         * released is for whoever runs the task next. pairs: settle, disarm */
+        if (atomic_compare_exchange_weak_explicit(&task->state, &word,
+                                                  weft__word_fired(word, to, reason),
+                                                  memory_order_acq_rel, memory_order_relaxed)) {
+            return to == WEFT__TASK_READY ? WEFT__FIRE_ENQUEUE : WEFT__FIRE_WON;
+        }
+    }
+    return WEFT__FIRE_LOST;
+}
+
+/* After the switch. True: it waits now. False: it was fired meanwhile, and the caller queues it. */
+static inline bool weft__task_settle(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    if (weft__word_state(word) == WEFT__TASK_ARMED &&
+        atomic_compare_exchange_strong_explicit(&task->state, &word,
+                                                weft__word_with(word, WEFT__TASK_WAITING),
+                                                memory_order_release, /* pairs: fire */
+                                                memory_order_relaxed)) {
+        return true;
+    }
+    word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */
+    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);
+    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),
+                          memory_order_relaxed);
+    return false;
+}
+
+/* Ends a wait without parking. REASON_NONE: it had not been fired, and cannot be any more. */
+static inline enum weft__reason weft__task_disarm(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    if (weft__word_state(word) == WEFT__TASK_ARMED &&
+        atomic_compare_exchange_strong_explicit(&task->state, &word,
+                                                weft__word_with(word, WEFT__TASK_RUNNING),
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        return WEFT__REASON_NONE;
+    }
+    word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */
+    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);
+    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),
+                          memory_order_relaxed);
+    return weft__word_reason(word);
+}
+
+/* Fired already? For the moment between arming and parking. */
+static inline bool weft__task_fired(const struct weft__task *task)
+{
+    return weft__task_state(task) == WEFT__TASK_FIRED;
+}
+
+/* Why the last wait ended; asked by the task itself after it was resumed. */
+static inline enum weft__reason weft__task_reason(const struct weft__task *task)
+{
+    return weft__word_reason(atomic_load_explicit(&task->state, memory_order_relaxed));
+}
+
+#endif

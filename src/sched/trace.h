@@ -1,0 +1,49 @@
+/* The trace ring: the last events of one worker, written by it alone, read when somebody asks.
+ * A reader may see an event that is just being overwritten; it is for looking, not for proof. */
+#ifndef WEFT_SCHED_TRACE_H
+#define WEFT_SCHED_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+
+enum weft__trace_kind {
+    WEFT__TRACE_NONE,
+    WEFT__TRACE_SPAWN,
+    WEFT__TRACE_RUN,
+    WEFT__TRACE_YIELD,
+    WEFT__TRACE_WAIT,
+    WEFT__TRACE_WAKE,
+    WEFT__TRACE_END,
+    WEFT__TRACE_STEAL,
+    WEFT__TRACE_PARK,
+    WEFT__TRACE_UNPARK,
+    WEFT__TRACE_HOP,
+};
+
+#define WEFT__TRACE_EVENTS 1024u
+
+struct weft__trace {
+    _Atomic(bool) on; /* any thread */
+    _Atomic(uint64_t) written;
+    struct {
+        _Atomic(int64_t) at;
+        _Atomic(uint64_t) what; /* kind << 56 | handle or number */
+    } events[WEFT__TRACE_EVENTS];
+};
+
+static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_kind kind, uint64_t who)
+{
+    if (__builtin_expect(atomic_load_explicit(&trace->on, memory_order_relaxed), 0)) {
+        uint64_t n = atomic_load_explicit(&trace->written, memory_order_relaxed);
+        unsigned i = n % WEFT__TRACE_EVENTS;
+        atomic_store_explicit(&trace->events[i].at, weft__clock_ns(), memory_order_relaxed);
+        atomic_store_explicit(&trace->events[i].what,
+                              (uint64_t)kind << 56 | (who & (UINT64_MAX >> 8)), memory_order_relaxed);
+        atomic_store_explicit(&trace->written, n + 1, memory_order_release);
+    }
+}
+
+#endif

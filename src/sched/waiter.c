@@ -1,0 +1,148 @@
+#include "sched/waiter.h"
+
+#include <errno.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/futex.h"
+#include "sched/ident.h"
+#include "sched/parker.h"
+#include "sched/worker.h"
+
+/* The deadline of a fiber's wait, in the wheel of the worker it began on. */
+struct deadline {
+    struct weft__timer timer; /* first: the timer is the deadline */
+    struct weft__task *task;
+    uint64_t ticket;
+};
+
+/* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock. */
+static void deadline_expire(struct weft__timer *timer, void *arg)
+{
+    struct deadline *deadline = (struct deadline *)(void *)timer;
+    struct weft__chain *ready = arg;
+    if (weft__task_fire(deadline->task, deadline->ticket, WEFT__REASON_TIMEOUT) ==
+        WEFT__FIRE_ENQUEUE) {
+        weft__chain_push(ready, &deadline->task->link);
+    }
+}
+
+void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    waiter->next = NULL;
+    waiter->value = NULL;
+    waiter->parker = NULL;
+    waiter->task = w ? w->current : NULL;
+    atomic_init(&waiter->word, 0);
+    if (waiter->task) {
+        waiter->ticket = weft__task_arm(waiter->task, kind);
+    }
+}
+
+void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker)
+{
+    waiter->next = NULL;
+    waiter->value = NULL;
+    waiter->task = NULL;
+    waiter->parker = parker;
+    atomic_init(&waiter->word, 0);
+}
+
+/* The word may be gone once it is set; the parker belongs to a worker and stays, and waking a futex
+ * that is no longer one disturbs nobody who loops. */
+static void wake_thread(_Atomic(uint32_t) *word, struct weft__parker *parker)
+{
+    if (parker) {
+        weft__parker_wake(parker);
+    } else {
+        weft__futex_wake(word, 1);
+    }
+}
+
+bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, void *value,
+                       struct weft__chain *ready)
+{
+    waiter->value = value;
+    if (waiter->task) {
+        struct weft__task *task = waiter->task;
+        enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
+        if (fire == WEFT__FIRE_ENQUEUE) {
+            weft__chain_push(ready, &task->link);
+        }
+        return fire != WEFT__FIRE_LOST;
+    }
+    uint32_t waiting = 0;
+    struct weft__parker *parker = waiter->parker;
+    if (!atomic_compare_exchange_strong_explicit(&waiter->word, &waiting, reason,
+                                                 memory_order_seq_cst, /* pairs: told_to_leave, park */
+                                                 memory_order_relaxed)) {
+        return false;
+    }
+    wake_thread(&waiter->word, parker);
+    return true;
+}
+
+static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline)
+{
+    uint32_t reason;
+    while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {
+        if (weft__futex_wait(&waiter->word, 0, deadline) == -ETIMEDOUT) {
+            uint32_t waiting = 0;
+            if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting,
+                                                        WEFT__REASON_TIMEOUT, memory_order_acquire,
+                                                        memory_order_acquire)) {
+                return WEFT__REASON_TIMEOUT;
+            }
+        }
+    }
+    return (enum weft__reason)reason;
+}
+
+enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline, const char *what,
+                                    uint64_t on)
+{
+    struct weft__task *task = waiter->task;
+    if (!task) {
+        return park_thread(waiter, deadline);
+    }
+    /* A cancel that came before the ticket existed. pairs: weft_cancel sets, then looks */
+    if (weft__ident_flags(task) & WEFT__IDENT_CANCEL) {
+        weft__task_fire(task, waiter->ticket, WEFT__REASON_CANCEL);
+    } else if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
+        weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
+    }
+    if (weft__task_fired(task)) {
+        return weft__task_disarm(task);
+    }
+    struct weft__rare *rare = weft__task_rare(task);
+    atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
+    atomic_store_explicit(&rare->waits, what, memory_order_relaxed);
+    struct weft__worker *w = weft__worker_self();
+    if (deadline == WEFT_FOREVER) {
+        weft__worker_suspend(w, WEFT__POST_PARK);
+    } else {
+        struct deadline node = {.task = task, .ticket = waiter->ticket};
+        struct weft__wheel *wheel = &w->wheel;
+        weft__timer_init(&node.timer, deadline_expire);
+        weft__wheel_add(wheel, &node.timer, deadline);
+        weft__worker_suspend(w, WEFT__POST_PARK);
+        weft__wheel_cancel(wheel, &node.timer);
+    }
+    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
+    return weft__task_reason(task);
+}
+
+int weft__reason_errno(enum weft__reason reason)
+{
+    switch (reason) {
+    case WEFT__REASON_TIMEOUT:
+        return -ETIMEDOUT;
+    case WEFT__REASON_CANCEL:
+        return -ECANCELED;
+    case WEFT__REASON_NONE:
+    case WEFT__REASON_DONE:
+        break;
+    }
+    return 0;
+}

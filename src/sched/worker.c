@@ -1,0 +1,432 @@
+#include "sched/worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "sched/fault.h"
+#include "sched/ident.h"
+#include "sched/pool.h"
+
+#define GLOBAL_BATCH 16u     /* taken at a tick */
+#define TIMER_BATCH 256u     /* fired before other work gets a turn */
+#define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
+#define TIGHT_PROBES 4       /* searches without a pause in between */
+#define LEAST_SPIN_NS 500
+
+/* --- life -------------------------------------------------------------------- */
+
+int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
+{
+    w->pool = pool;
+    w->index = index;
+    w->cpu = -1;
+    w->turns_left = w->tick_turns = WEFT__TICK_TURNS;
+    w->now = weft__clock_ns();
+    w->spin_ns = pool->spin_ns;
+    weft__chain_init(&w->pinned);
+    weft__rand_seed(&w->rand, (uint64_t)index + 1);
+    weft__inbox_init(&w->inbox);
+    weft__parker_init(&w->sleeper.parker);
+    weft__wheel_init(&w->wheel, w->now, WEFT__WHEEL_TICK_SHIFT);
+    int err = weft__ring_init(&w->ring, pool->ring_slots, 0);
+    if (err) {
+        return err;
+    }
+    err = weft__fresh_init(&w->fresh, pool->fresh_slots, 0);
+    if (err) {
+        weft__ring_deinit(&w->ring);
+    }
+    return err;
+}
+
+void weft__worker_deinit(struct weft__worker *w)
+{
+    weft__stack_cache_deinit(&w->stacks);
+    weft__spawner_flush(&w->spawner);
+    weft__ring_deinit(&w->ring);
+    weft__fresh_deinit(&w->fresh);
+}
+
+void weft__spawner_flush(struct weft__spawner *spawner)
+{
+    weft__slab_cache_flush(&spawner->blocks);
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        if (spawner->credits[class]) {
+            weft__stack_credit_give(class, spawner->credits[class]);
+            spawner->credits[class] = 0;
+        }
+    }
+}
+
+static void set_state(struct weft__worker *w, enum weft_worker_state state)
+{
+    atomic_store_explicit(&w->state, state, memory_order_relaxed);
+}
+
+void weft__worker_enter_thread(struct weft__worker *w)
+{
+    w->errno_at = &errno;
+    weft__san_thread(&w->base_san);
+    weft__fault_enter_thread();
+    atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
+    set_state(w, WEFT_WORKER_RUNNING);
+    weft__worker_set_self(w);
+    w->in_loop = true;
+}
+
+void weft__worker_leave_thread(struct weft__worker *w)
+{
+    w->in_loop = false;
+    weft__worker_set_self(NULL);
+    weft__fault_leave_thread();
+    set_state(w, WEFT_WORKER_ABSENT);
+    atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
+}
+
+/* --- sources of work ------------------------------------------------------------- */
+
+static struct weft__task *as_task(struct weft__link *link)
+{
+    return (struct weft__task *)(void *)link;
+}
+
+static void drain_inbox(struct weft__worker *w)
+{
+    struct weft__link *item = weft__inbox_drain_local(&w->inbox);
+    while (item) {
+        struct weft__link *next = item->next;
+        weft__chain_push(&w->pinned, item);
+        item = next;
+    }
+}
+
+/* Up to max tasks of the global queue: one to run now, the others to the ring. */
+static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
+{
+    struct weft__chain batch;
+    weft__chain_init(&batch);
+    if (!weft__global_take(&w->pool->global, max, &batch)) {
+        return NULL;
+    }
+    struct weft__task *first = as_task(weft__chain_pop(&batch));
+    struct weft__link *item;
+    while ((item = weft__chain_pop(&batch))) {
+        weft__place_local(w, as_task(item), memory_order_release);
+    }
+    return first;
+}
+
+/* A fair share for a worker that has nothing else. */
+static uint64_t global_share(const struct weft__worker *w)
+{
+    uint64_t share = weft__global_length(&w->pool->global) / w->pool->worker_count + 1;
+    uint64_t room = w->pool->ring_slots / 2;
+    return share < room ? share : room;
+}
+
+/* Under the wheel's lock: the timer of a wait (sched/waiter.c) was due, and these are now ready. */
+static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
+{
+    if (weft__wheel_next(wheel) > w->now) {
+        return;
+    }
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__wheel_advance(wheel, w->now, TIMER_BATCH, &ready);
+    weft__place_chain(&ready);
+}
+
+static struct weft__task *take_oldest_fresh(struct weft__worker *w)
+{
+    bool lost;
+    struct weft__link *item;
+    do {
+        item = weft__fresh_take_oldest(&w->fresh, &lost);
+    } while (lost);
+    return as_task(item);
+}
+
+/* The turns between two ticks: 61, or as many as fit into 200 us by the last tick's pace. Reading the
+ * clock at every turn would cost more than the turn. */
+static void pace(struct weft__worker *w)
+{
+    int64_t now = weft__clock_ns();
+    int64_t took = now - w->now;
+    w->now = now;
+    if (took > WEFT__TICK_NS) {
+        int64_t fit = w->tick_turns * (int64_t)WEFT__TICK_NS / took;
+        w->tick_turns = fit > 1 ? (int)fit : 1;
+    } else if (w->tick_turns < WEFT__TICK_TURNS) {
+        w->tick_turns = w->tick_turns * 2 < WEFT__TICK_TURNS ? w->tick_turns * 2 : WEFT__TICK_TURNS;
+    }
+    w->turns_left = w->tick_turns;
+}
+
+/* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to run
+ * now, if there is one. */
+static struct weft__task *tick(struct weft__worker *w)
+{
+    pace(w);
+    fire_timers(w, &w->wheel);
+    drain_inbox(w);
+    w->pinned_turn = true;
+    struct weft__task *now = take_global(w, GLOBAL_BATCH);
+    struct weft__task *fresh = take_oldest_fresh(w);
+    if (now && fresh) {
+        weft__place(fresh); /* the next slot: it is next, and still can be stolen */
+    } else if (fresh) {
+        now = fresh;
+    }
+    /* Work that came by yields woke nobody: offer it. */
+    if (weft__ring_length(&w->ring) > 0) {
+        weft__idle_notify(&w->pool->idle);
+    }
+    return now;
+}
+
+/* Everything within reach without looking at other workers. */
+static struct weft__task *find_here(struct weft__worker *w)
+{
+    struct weft__task *task = w->handoff;
+    if (task) {
+        w->handoff = NULL;
+        return task;
+    }
+    if (w->turns_left <= 0 && (task = tick(w))) {
+        return task;
+    }
+    if ((task = weft__worker_pick(w, false))) {
+        return task;
+    }
+    drain_inbox(w);
+    if (w->pinned.head) {
+        return as_task(weft__chain_pop(&w->pinned));
+    }
+    if ((task = take_global(w, global_share(w)))) {
+        return task;
+    }
+    if (weft__wheel_next(&w->wheel) != INT64_MAX) {
+        w->now = weft__clock_ns();
+        fire_timers(w, &w->wheel);
+        return weft__worker_pick(w, false);
+    }
+    return NULL;
+}
+
+static struct weft__task *steal_from(struct weft__worker *w, struct weft__worker *victim, bool last)
+{
+    uint64_t n = 1;
+    struct weft__task *task = as_task(weft__ring_steal(&victim->ring, &w->ring, &n));
+    if (!task) {
+        bool lost;
+        do {
+            task = as_task(weft__fresh_take_oldest(&victim->fresh, &lost));
+        } while (lost);
+        n = 1;
+    }
+    /* What was just woken is best run where it was woken; only if nothing else is to be had. */
+    if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
+        task = atomic_exchange_explicit(&victim->next, NULL, memory_order_acquire); /* pairs: place */
+    }
+    if (task) {
+        weft__count(&w->counters.steals, 1);
+        weft__count(&w->counters.stolen, n);
+        weft__trace_add(&w->trace, WEFT__TRACE_STEAL, (uint64_t)victim->index << 32 | n);
+    }
+    return task;
+}
+
+static struct weft__task *steal(struct weft__worker *w, bool last)
+{
+    unsigned count = w->pool->worker_count;
+    unsigned first = weft__rand_next(&w->rand) % count;
+    for (unsigned i = 0; i < count; i++) {
+        struct weft__worker *victim = &w->pool->workers[(first + i) % count];
+        struct weft__task *task = victim == w ? NULL : steal_from(w, victim, last);
+        if (task) {
+            return task;
+        }
+        if (victim != w && weft__wheel_next(&victim->wheel) <= w->now) {
+            fire_timers(w, &victim->wheel); /* its owner is busy */
+            if ((task = weft__worker_pick(w, false))) {
+                return task;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* --- idling ------------------------------------------------------------------------- */
+
+/* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been paying. */
+static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
+    int64_t began = w->now = weft__clock_ns();
+    int64_t spin_ns = w->spin_ns;
+    for (int probe = 0;; probe++) {
+        bool last = probe >= TIGHT_PROBES && w->now - began >= spin_ns;
+        struct weft__task *task = find_here(w);
+        if (!task) {
+            task = steal(w, last);
+        }
+        if (task) {
+            if (probe >= TIGHT_PROBES && w->spin_ns < w->pool->spin_ns) {
+                w->spin_ns = w->pool->spin_ns;
+            }
+            return task;
+        }
+        if (last || (until && atomic_load_explicit(until, memory_order_relaxed))) {
+            break;
+        }
+        if (probe >= TIGHT_PROBES) {
+            for (int i = 0; i < 16; i++) {
+                weft__cpu_pause();
+            }
+            w->now = weft__clock_ns();
+        }
+    }
+    if (w->spin_ns / 2 >= LEAST_SPIN_NS) {
+        w->spin_ns /= 2;
+    }
+    return NULL;
+}
+
+static bool has_work(const struct weft__worker *w)
+{
+    return weft__ring_length(&w->ring) > 0 || weft__fresh_length(&w->fresh) > 0;
+}
+
+/* The look that must come after entering the idle word (sched/idle.h, sleep step 2). */
+bool weft__worker_anything_left(const struct weft__worker *w)
+{
+    const weft_pool *pool = w->pool;
+    if (!weft__inbox_empty(&w->inbox) || weft__global_length(&pool->global) > 0) {
+        return true;
+    }
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        if (has_work(&pool->workers[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The nearest timer this worker answers for: its own, and those of workers that are not asleep by
+ * themselves (busy, absent or in a host's loop), which may come too late to them. */
+int64_t weft__worker_nearest_timer(const struct weft__worker *w)
+{
+    int64_t nearest = weft__wheel_next(&w->wheel);
+    for (unsigned i = 0; i < w->pool->worker_count; i++) {
+        const struct weft__worker *other = &w->pool->workers[i];
+        if (atomic_load_explicit(&other->state, memory_order_relaxed) != WEFT_WORKER_PARKED ||
+            atomic_load_explicit(&other->sleeper.parker.host_fd, memory_order_relaxed) >= 0) {
+            int64_t at = weft__wheel_next(&other->wheel);
+            nearest = at < nearest ? at : nearest;
+        }
+    }
+    return nearest;
+}
+
+/* Sleeps until there may be work. True: it was woken to search. */
+static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until)
+{
+    struct weft__idle *idle = &w->pool->idle;
+    weft__idle_enter(idle, &w->sleeper, searching);
+    if (atomic_load_explicit(&w->pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
+        weft__pool_look_drained(w->pool);
+    }
+    bool stay = !weft__worker_anything_left(w) && !(until && atomic_load_explicit(until, memory_order_seq_cst)) &&
+                !atomic_load_explicit(&w->pool->exiting, memory_order_seq_cst);
+    if (stay) {
+        if (weft__stack_warm() > KEEP_WARM_STACKS) {
+            weft__stack_trim(KEEP_WARM_STACKS);
+        }
+        set_state(w, WEFT_WORKER_PARKED);
+        weft__trace_add(&w->trace, WEFT__TRACE_PARK, 0);
+        weft__count(&w->counters.parks, 1);
+        if (weft__parker_park(&w->sleeper.parker, weft__worker_nearest_timer(w))) {
+            weft__count(&w->counters.wakes, 1);
+        }
+        weft__trace_add(&w->trace, WEFT__TRACE_UNPARK, 0);
+        set_state(w, WEFT_WORKER_RUNNING);
+    }
+    return weft__idle_leave(idle, &w->sleeper);
+}
+
+static bool told_to_leave(const struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
+    return until ? atomic_load_explicit(until, memory_order_acquire) != 0
+                 : atomic_load_explicit(&w->pool->exiting, memory_order_acquire) != 0;
+}
+
+/* The next task, however long it takes. NULL: told to leave. */
+static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
+    struct weft__idle *idle = &w->pool->idle;
+    bool searching = false;
+    for (;;) {
+        struct weft__task *task = find_here(w);
+        if (!task && !told_to_leave(w, until)) {
+            searching = searching || weft__idle_search(idle);
+            if (searching) {
+                set_state(w, WEFT_WORKER_SEARCHING);
+                task = search(w, until);
+                set_state(w, WEFT_WORKER_RUNNING);
+            }
+        }
+        if (task || told_to_leave(w, until)) {
+            if (searching) {
+                weft__idle_found(idle);
+            }
+            return task;
+        }
+        searching = sleep_once(w, searching, until);
+    }
+}
+
+void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
+    struct weft__task *task;
+    while (!(until && told_to_leave(w, until)) && (task = find_work(w, until))) {
+        weft__worker_run(w, task);
+    }
+}
+
+/* A thread that stops being a worker leaves its work where the others find it. */
+void weft__worker_hand_over(struct weft__worker *w)
+{
+    struct weft__chain rest;
+    weft__chain_init(&rest);
+    if (w->handoff) {
+        weft__chain_push(&rest, &w->handoff->link);
+        w->handoff = NULL;
+    }
+    struct weft__task *next = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
+    if (next) {
+        weft__chain_push(&rest, &next->link);
+    }
+    if (rest.count) {
+        weft__global_push_chain(&w->pool->global, &rest);
+    }
+    if (weft__worker_anything_left(w)) {
+        weft__idle_notify(&w->pool->idle);
+    }
+}
+
+uint64_t weft__worker_drain(struct weft__worker *w)
+{
+    uint64_t before = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
+    struct weft__task *task;
+    w->now = weft__clock_ns();
+    while ((task = find_here(w)) || (task = steal(w, true))) {
+        weft__worker_run(w, task);
+    }
+    return atomic_load_explicit(&w->counters.executed, memory_order_relaxed) - before;
+}

@@ -1,0 +1,192 @@
+/* A worker: one thread's share of a pool, and the switch between the fibers that run there.
+ *
+ * Order in which a worker takes work (pick):
+ *   1. next: a task woken by the running one; at most 3 in a row while anything else is ready;
+ *   2. pinned and ring in turn: woken and yielded tasks, first in first out;
+ *   3. fresh: tasks that never ran, newest first (or oldest, by option).
+ * A yield takes one fresh task before all that, so that `while (!done) yield();` cannot starve what it
+ * waits for. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
+ * first: timers, inbox, a batch from the global queue, its oldest fresh task.
+ *
+ * A fiber that blocks picks its successor and switches to it directly. What must happen after the
+ * switch, when the old stack is no longer in use, is a closed list (enum weft__post), done by whoever is
+ * resumed. On a fiber's stack only queues and state words are touched; everything else (timers, stealing,
+ * system calls, idling) runs on the worker's base context, which is the thread's own stack.
+ */
+#ifndef WEFT_SCHED_WORKER_H
+#define WEFT_SCHED_WORKER_H
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/stats.h>
+
+#include "base/atomic.h"
+#include "base/link.h"
+#include "base/rand.h"
+#include "fiber/context.h"
+#include "fiber/sanitizer.h"
+#include "fiber/stack.h"
+#include "queue/fresh.h"
+#include "queue/inbox.h"
+#include "queue/ring.h"
+#include "sched/idle.h"
+#include "sched/slab.h"
+#include "sched/task.h"
+#include "sched/trace.h"
+#include "time/wheel.h"
+
+#define WEFT__TICK_TURNS 61
+#define WEFT__TICK_NS 200000
+#define WEFT__NEXT_STREAK 3
+#define WEFT__CREDIT_BATCH 64
+
+/* What is still to be done for the context that was left. */
+enum weft__post {
+    WEFT__POST_NONE,
+    WEFT__POST_YIELD, /* queue it again */
+    WEFT__POST_PARK,  /* publish that it waits, or queue it if it was fired meanwhile */
+    WEFT__POST_HOP,   /* queue it at its new home */
+    WEFT__POST_END,   /* recycle its stack */
+};
+
+/* What a thread that spawns keeps at hand: control blocks and stack credits. */
+struct weft__spawner {
+    struct weft__slab_cache blocks;
+    uint16_t credits[WEFT__STACK_CLASSES];
+};
+
+/* Counters: written by their worker alone, read by anybody. */
+struct weft__counters {
+    _Atomic(uint64_t) executed, spawned, finished, arrived, departed, steals, stolen, parks, wakes,
+        overflows, stacks;
+};
+
+/* Gives everything back. */
+void weft__spawner_flush(struct weft__spawner *spawner);
+
+static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+struct weft__worker {
+    /* owner only */
+    struct weft__task *current; /* NULL on the base context */
+    weft_pool *pool;
+    int *errno_at; /* this thread's errno: its address must not be cached across a switch */
+    int turns_left;            /* until the next tick */
+    int tick_turns;            /* what it is reset to: 61, or fewer when turns are long */
+    uint8_t streak;            /* tasks from `next` in a row */
+    bool pinned_turn;          /* the next of {pinned, ring} is pinned */
+    uint8_t post;              /* enum weft__post */
+    bool in_loop;              /* the thread is running the loop (not merely created) */
+    struct weft__task *post_task;
+    struct weft__stack *post_stack; /* with POST_END: the stack, and its class */
+    uint8_t post_class;
+    struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
+    struct weft__chain pinned;
+    struct weft__context base;
+    struct weft__context dead; /* where an ending fiber is saved to, for nobody */
+    struct weft__san base_san;
+    void *dead_san; /* the checker's record of a fiber that ended on the stack it left */
+    int64_t now;    /* read at each tick and park */
+    int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
+    struct weft__rand rand;
+    struct weft__spawner spawner;
+    struct weft__stack_cache stacks;
+
+    /* any thread */
+    alignas(WEFT__CACHE_LINE) struct weft__counters counters;
+    _Atomic(struct weft__task *) next;
+    _Atomic(int) state; /* enum weft_worker_state */
+    _Atomic(int) tid;
+    _Atomic(struct weft__task *) running; /* `current`, for dumps */
+    _Atomic(uint64_t) bound;   /* live fibers that are bound here */
+    alignas(WEFT__CACHE_LINE) struct weft__inbox inbox;
+    struct weft__sleeper sleeper;
+    struct weft__ring ring;
+    struct weft__fresh fresh;
+    struct weft__wheel wheel;
+    struct weft__trace trace;
+
+    /* immutable after start */
+    int index;
+    int cpu; /* -1: not pinned */
+    bool has_thread;
+    pthread_t thread;
+};
+
+/* The rarely used parts of a running fiber, at the top of its stack. */
+struct weft__rare {
+    struct weft_cleanup *cleanups;
+    uint32_t locals_used; /* bit per key; the values are valid only there */
+    struct weft__fp_env fp;
+    _Atomic(const char *) waits; /* for dumps: what it waits for, or NULL */
+    _Atomic(uint64_t) waits_on;
+    void *locals[16];
+    _Atomic(weft_pool *) origin; /* in a scoped hop: where it will come back to */
+};
+
+static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
+{
+    return (struct weft__rare *)(void *)(task->stack->top - sizeof(struct weft__rare));
+}
+
+/* The calling thread's worker, or NULL. Not kept across a switch. noinline is not enough: gcc and clang
+ * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
+struct weft__worker *weft__worker_self(void);
+void weft__worker_set_self(struct weft__worker *worker);
+
+/* --- the switch (switch.c) ------------------------------------------------ */
+
+/* Picks the next task of this worker, on any stack. NULL: go to the base context. */
+struct weft__task *weft__worker_pick(struct weft__worker *w, bool yielded);
+
+/* Suspends the running fiber, which has armed a wait or published its new home, and goes on with another.
+ * Returns when it is resumed, maybe on another thread: nothing of the old worker may be used after. */
+void weft__worker_suspend(struct weft__worker *w, enum weft__post post);
+
+/* Ends the running fiber, whose control block is given up already; never returns. */
+void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
+    __attribute__((noreturn));
+
+/* From the base context: runs the task, and whatever it switches to, until somebody comes back here. */
+void weft__worker_run(struct weft__worker *w, struct weft__task *task);
+
+/* --- where a ready task goes ------------------------------------------------ */
+
+/* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any thread. */
+void weft__place(struct weft__task *task);
+void weft__place_chain(struct weft__chain *tasks);
+/* Queues a FRESH task: from a fiber of its home pool, with that fiber's worker; else w is NULL. */
+void weft__place_fresh(struct weft__worker *w, struct weft__task *task);
+/* To the end of this worker's own ring, without waking anybody; overflows into the global queue. */
+void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_order order);
+
+/* --- the loop ----------------------------------------------------------------- */
+
+int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index);
+void weft__worker_deinit(struct weft__worker *w);
+
+/* The calling thread becomes this worker until leave_thread. */
+void weft__worker_enter_thread(struct weft__worker *w);
+void weft__worker_leave_thread(struct weft__worker *w);
+
+/* Runs tasks until *until is not 0 (looked at whenever the worker is on its base context) or, if `until` is
+ * NULL, until the pool's threads are told to exit. */
+void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until);
+/* Before the thread leaves the pool to others: what it alone could reach is made reachable. */
+void weft__worker_hand_over(struct weft__worker *w);
+/* Runs what is ready without ever parking; returns the number of turns. */
+uint64_t weft__worker_drain(struct weft__worker *w);
+
+/* Sleep step 2 of sched/idle.h: is there anything this worker could take? */
+bool weft__worker_anything_left(const struct weft__worker *w);
+/* When this worker has to look again by itself; INT64_MAX: never. */
+int64_t weft__worker_nearest_timer(const struct weft__worker *w);
+
+#endif

@@ -1,0 +1,132 @@
+/* The timer wheel: pending timers of one worker, as a hierarchy of wheels of 64 slots.
+ *
+ * Time is counted in ticks of 2^tick_shift ns; a deadline belongs to the first tick that begins at
+ * or after it, so nothing ever fires early. A tick is a number of 6-bit digits, one per level, and
+ * `current` is the tick up to which the wheel has been advanced:
+ *
+ *   level 2 | level 1 | level 0
+ *   --------+---------+--------
+ *       3   |   41    |    7       current
+ *       3   |   41    |   20       differs in digit 0: level 0, slot 20
+ *       3   |   50    |   63       digit 1 is the highest that differs: level 1, slot 50
+ *       9   |    0    |    1       level 2, slot 9
+ *
+ * A timer lies in the level of the highest digit in which its tick differs from current, in the
+ * slot of that digit. 11 levels cover 66 bits, so there is no horizon and no overflow list. When
+ * current enters a slot of an upper level its timers move down (they *cascade*), each at most once
+ * per level; a level-0 slot is one tick, and expires. Invariants:
+ *
+ *  - Above level 0 the digit of an occupied slot is greater than current's digit there; in level 0
+ *    greater or equal (equal: it is due). The one exception is the slot `cascade`, which current
+ *    has entered and whose timers have not all moved down yet; nothing is added to that one.
+ *  - Hence everything in a level is earlier than everything in the levels above, slots never wrap,
+ *    and the earliest slot is `cascade`, or else the first bit of the first level that has one.
+ *  - Let S be the first tick of the earliest slot, and E the tick of the earliest timer (or
+ *    current, if it was overdue when added). Then S <= next <= E, in ns; INT64_MAX if nothing is
+ *    pending. So next is too early only by the cascading that is still ahead. It is E itself from
+ *    the add that made E the earliest, and when a slot with one timer becomes the earliest: a lone
+ *    sleeper is woken once.
+ *  - advance(now) that was not sliced leaves next > now. So polling at next() always makes
+ *    progress, and reaches E in at most one step per level.
+ *
+ * Order: by tick. Timers of one tick expire in the order in which they were added, unless a mass
+ * cascade was sliced in between.
+ *
+ * Rejected: levels without cascading (a far deadline is late by up to 1/64 of its delay); a heap
+ * (cancel is O(log n) and misses the cache); a list per distinct timeout (deadlines here are
+ * absolute and all different).
+ */
+#ifndef WEFT_TIME_WHEEL_H
+#define WEFT_TIME_WHEEL_H
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+#define WEFT__WHEEL_TICK_SHIFT 16 /* the default tick: 65.5 us */
+#define WEFT__WHEEL_SLOTS 64      /* per level: one word of occupancy */
+#define WEFT__WHEEL_LEVELS 11     /* of 6 bits: any 64-bit tick */
+#define WEFT__WHEEL_MOVES 1024    /* timers that one advance may cascade, if max is not more */
+
+/* Memory of the caller. In no wheel, or in one; never moves while pending. */
+struct weft__timer {
+    /* under the wheel's lock */
+    struct weft__timer *next, *prev; /* a circle: the slot points to the oldest */
+    _Atomic(uint32_t) slot;          /* level * 64 + digit, or WEFT__TIMER_IDLE */
+    int64_t deadline;                /* ns of CLOCK_MONOTONIC, as it was given */
+    /* immutable after init */
+    void (*expire)(struct weft__timer *timer, void *arg);
+};
+
+#define WEFT__TIMER_IDLE UINT32_MAX
+
+struct weft__wheel {
+    /* read by any thread, written under the lock */
+    alignas(WEFT__CACHE_LINE) _Atomic(int64_t) next;
+    /* immutable after init */
+    unsigned tick_shift;
+    unsigned moves; /* WEFT__WHEEL_MOVES; tests make it small */
+    /* under the lock */
+    alignas(WEFT__CACHE_LINE) struct weft__lock lock;
+    uint32_t cascade; /* the slot that is moving down, or WEFT__TIMER_IDLE */
+    uint32_t levels;  /* which levels have a timer */
+    uint64_t current;
+    uint64_t occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer */
+    struct weft__timer *slots[WEFT__WHEEL_LEVELS * WEFT__WHEEL_SLOTS];
+};
+
+static inline void weft__timer_init(struct weft__timer *timer,
+                                    void (*expire)(struct weft__timer *timer, void *arg))
+{
+    timer->next = timer->prev = NULL;
+    timer->deadline = 0;
+    timer->expire = expire;
+    atomic_init(&timer->slot, WEFT__TIMER_IDLE);
+}
+
+/* A hint from any thread; exact for whoever excludes adds, cancels and advances. */
+static inline bool weft__timer_pending(const struct weft__timer *timer)
+{
+    return atomic_load_explicit(&timer->slot, memory_order_relaxed) != WEFT__TIMER_IDLE;
+}
+
+/* now >= 0; tick_shift 0..62. Nothing to deinit: pending timers are the callers'. */
+void weft__wheel_init(struct weft__wheel *wheel, int64_t now, unsigned tick_shift);
+
+/* Any thread. Links an idle timer; borrows it until it expires or is cancelled. Any deadline will
+ * do: a past one expires at the next advance, one inside the last tick before INT64_MAX only at
+ * now == INT64_MAX. True: next() became earlier, so an owner that parked by it has to be woken. */
+bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline);
+
+/* Any thread. True: it was pending and is not any more; false: it already expired or was never
+ * added. A callback that was running has returned: nothing touches the node after this. */
+bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer);
+
+/* Cancel and add under one lock, whether or not it was pending. True as add: only if next() is
+ * earlier than it was before the call. */
+bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline);
+
+/* Any thread: the moment before which advance has nothing to do; the exact rule is in the banner.
+ * Relaxed. No wake-up is lost if the owner announces that it parks by a read-modify-write (acq_rel)
+ * of some word and reads this afterwards, and whoever got true from add does a read-modify-write of
+ * the same word afterwards: of the two, the later one sees what came before the earlier one. */
+static inline int64_t weft__wheel_next(const struct weft__wheel *wheel)
+{
+    return atomic_load_explicit(&wheel->next, memory_order_relaxed);
+}
+
+/* Any thread, several at once too; a `now` behind that of another does nothing. Expires up to max
+ * timers that are due at `now` and returns how many. expire(timer, arg) is called UNDER the lock:
+ * it is short, does not block, and does not call into this wheel. The node was unlinked before its
+ * callback and is not touched after it.
+ * A slice also moves at most max or WEFT__WHEEL_MOVES timers, whichever is more, down the levels.
+ * There is more to do at `now` if and only if next() <= now (for now < INT64_MAX); if fewer than
+ * max expired, that is only so after a mass cascade. O(levels + expired + moved), whatever time
+ * has passed. */
+size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, void *arg);
+
+#endif

@@ -1,0 +1,236 @@
+/* A unit test is one C file that includes this and defines some TEST(name) { ... }.
+ *
+ * main is here: it runs every test in the order of definition, or those named on the command line,
+ * and prints a line for each. The first CHECK that fails says where and aborts the program, from
+ * whatever thread or fiber it happens in, so that a debugger or a core file shows the very moment.
+ *
+ *   WEFT_SEED=N     the seed that check_seed gives; else it comes from the clock, and is printed
+ *   WEFT_CHAOS=N    seed of the delays in a build that has them; stress tests set it by themselves
+ *   WEFT_STRESS=P   how much check_scale repeats, in percent; else what the build was made for
+ *
+ * The head of a test file (its first 30 lines) may hold, each on a line of its own:
+ *   labels: valgrind       in a comment: more ctest labels
+ *   timeout: 60            in a comment: seconds, instead of 120
+ *   not under: asan qemu   in a comment: kinds of build that leave the file out
+ *                          (asan, tsan, valgrind, qemu, chaos)
+ *   serial                 in a comment: nothing else may run beside it
+ */
+#ifndef WEFT_TEST_CHECK_H
+#define WEFT_TEST_CHECK_H
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef CHECK_STRESS
+#define CHECK_STRESS 100 /* percent */
+#endif
+
+#define CHECK_SKIPPED 77 /* the exit status that ctest shows as "Skipped" */
+
+#define CHECK(cond)                                                                                \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            check_fail(__FILE__, __LINE__, "CHECK(%s)", #cond);                                    \
+        }                                                                                          \
+    } while (0)
+
+/* For integers up to 64 bits; both values are printed. */
+#define CHECK_EQ(a, b)                                                                             \
+    do {                                                                                           \
+        long long check_a_ = (long long)(a), check_b_ = (long long)(b);                            \
+        if (check_a_ != check_b_) {                                                                \
+            check_fail(__FILE__, __LINE__, "CHECK_EQ(%s, %s): %lld, %lld", #a, #b, check_a_,       \
+                       check_b_);                                                                  \
+        }                                                                                          \
+    } while (0)
+
+#define CHECK_STR(a, b)                                                                            \
+    do {                                                                                           \
+        const char *check_a_ = (a), *check_b_ = (b);                                               \
+        if (strcmp(check_a_, check_b_) != 0) {                                                     \
+            check_fail(__FILE__, __LINE__, "CHECK_STR(%s, %s): \"%s\", \"%s\"", #a, #b, check_a_,  \
+                       check_b_);                                                                  \
+        }                                                                                          \
+    } while (0)
+
+#define TEST(name)                                                                                 \
+    static void check_run_##name(void);                                                            \
+    __attribute__((constructor)) static void check_add_##name(void)                                \
+    {                                                                                              \
+        static struct check_case one = {#name, check_run_##name, NULL};                            \
+        check_add(&one);                                                                           \
+    }                                                                                              \
+    static void check_run_##name(void)
+
+struct check_case {
+    const char *name;
+    void (*run)(void);
+    struct check_case *next;
+};
+
+static struct check_case *check_first, **check_last = &check_first;
+
+static void check_add(struct check_case *one)
+{
+    *check_last = one;
+    check_last = &one->next;
+}
+
+/* Small on the stack, and no streams: it may run in a fiber of 16 KiB. */
+__attribute__((noreturn, cold, format(printf, 3, 4), unused)) static void
+check_fail(const char *file, int line, const char *format, ...)
+{
+    char text[512];
+    int n = snprintf(text, sizeof text, "%s:%d: failed: ", file, line);
+    va_list args;
+    va_start(args, format);
+    n += vsnprintf(text + n, sizeof text - (size_t)n, format, args);
+    va_end(args);
+    if (n > (int)sizeof text - 2) {
+        n = (int)sizeof text - 2;
+    }
+    text[n++] = '\n';
+    if (write(STDERR_FILENO, text, (size_t)n) < 0) {
+        abort();
+    }
+    abort();
+}
+
+/* Leaves the whole program as skipped: the machine lacks what the test is about. */
+__attribute__((noreturn, unused)) static void check_skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    fflush(stdout);
+    _exit(CHECK_SKIPPED);
+}
+
+/* The seed of this run; the same for every call. */
+__attribute__((unused)) static uint64_t check_seed(void)
+{
+    static uint64_t seed;
+    static bool known;
+    if (!known) {
+        const char *text = getenv("WEFT_SEED");
+        if (text != NULL && *text != '\0') {
+            seed = strtoull(text, NULL, 0);
+        } else {
+            struct timespec now;
+            clock_gettime(CLOCK_REALTIME, &now);
+            seed = ((uint64_t)now.tv_sec * 1000000007U) ^ (uint64_t)now.tv_nsec ^
+                   ((uint64_t)getpid() << 40);
+        }
+        known = true;
+        printf("seed: WEFT_SEED=%" PRIu64 "\n", seed);
+        fflush(stdout);
+    }
+    return seed;
+}
+
+/* Percent of the usual number of repetitions that this run is to make. */
+__attribute__((unused)) static long check_stress(void)
+{
+    const char *text = getenv("WEFT_STRESS");
+    long percent = text != NULL ? strtol(text, NULL, 0) : CHECK_STRESS;
+    return percent > 0 ? percent : CHECK_STRESS;
+}
+
+/* n repetitions in a usual run, more or fewer in this one, never none. */
+__attribute__((unused)) static long check_scale(long n)
+{
+    long percent = check_stress();
+    long scaled = n / 100 * percent + n % 100 * percent / 100;
+    return scaled > 0 ? scaled : 1;
+}
+
+__attribute__((unused)) static double check_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Runs fn(arg) in a child process and returns its wait status. What it wrote to stderr comes back in
+ * `err`, cut to size and ended by a zero; a child that returns from fn exits with 0. */
+__attribute__((unused)) static int check_child(void (*fn)(void *), void *arg, char *err,
+                                               size_t size)
+{
+    int ends[2], status;
+    fflush(NULL);
+    CHECK(pipe(ends) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(ends[0]);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[1]);
+        fn(arg);
+        fflush(NULL);
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    char rest[512];
+    for (;;) {
+        bool room = size > used + 1;
+        ssize_t n = read(ends[0], room ? err + used : rest, room ? size - used - 1 : sizeof rest);
+        if (n <= 0) {
+            break;
+        }
+        used += room ? (size_t)n : 0;
+    }
+    if (size > 0) {
+        err[used] = '\0';
+    }
+    close(ends[0]);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+static bool check_wanted(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], name) == 0) {
+            return true;
+        }
+    }
+    return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+    int ran = 0;
+#ifdef CHECK_CHAOS
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, check_seed() % 1000000007U);
+    setenv("WEFT_CHAOS", seed, 0);
+#endif
+    for (struct check_case *one = check_first; one != NULL; one = one->next) {
+        if (check_wanted(one->name, argc, argv)) {
+            printf("test %s\n", one->name);
+            fflush(stdout);
+            double start = check_seconds();
+            one->run();
+            printf("ok   %s (%.0f ms)\n", one->name, (check_seconds() - start) * 1e3);
+            fflush(stdout);
+            ran++;
+        }
+    }
+    if (ran == 0) {
+        fprintf(stderr, "%s: no such test; there are:\n", argv[0]);
+        for (struct check_case *one = check_first; one != NULL; one = one->next) {
+            fprintf(stderr, "  %s\n", one->name);
+        }
+        return 2;
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,306 @@
+/* Clients of sched/task.h: the state word.
+ *
+ * The task is one plain variable, its frame, that only the one who runs it may touch; so a task that
+ * runs twice, or on a stack that is still in use, or without seeing what it waited for, is a race.
+ * T0 is the worker on which the task arms; whoever makes it READY runs it at once, as if from a queue.
+ */
+#include "model/explore.h"
+#include "sched/ident.h"
+#include "sched/task.h"
+
+enum { RESUMED, WON, SUBMITTED }; /* counters */
+
+static struct weft__task task;
+static int frame, message[2];
+static enum weft__reason reason;
+static _Atomic(uint64_t) handed; /* the ticket + 1, for firers that must be given it */
+
+static void setup_with(enum weft__task_state state, uint64_t sequence)
+{
+    task = (struct weft__task){.pin = -1};
+    atomic_init(&task.state, sequence << WEFT__TICKET_SHIFT | state);
+    atomic_init(&task.ident, (uint64_t)1 << 32 | WEFT__IDENT_LIVE);
+    atomic_init(&handed, 0);
+    frame = 0;
+    reason = WEFT__REASON_NONE;
+    message[0] = message[1] = 0;
+    x_name(&task, sizeof task, "task");
+    x_name(&frame, sizeof frame, "frame");
+    x_name(message, sizeof message, "message");
+    x_name(&handed, sizeof handed, "handed");
+}
+
+static void setup(void)
+{
+    setup_with(WEFT__TASK_RUNNING, 0);
+}
+
+/* The next ticket is 0 again. */
+static void setup_wrap(void)
+{
+    setup_with(WEFT__TASK_RUNNING, UINT64_MAX >> WEFT__TICKET_SHIFT);
+}
+
+/* ---- the parts ---- */
+
+static uint64_t arm_and_hand_over(enum weft__wait kind)
+{
+    uint64_t ticket = weft__task_arm(&task, kind);
+    atomic_store_explicit(&handed, ticket + 1, memory_order_release);
+    return ticket;
+}
+
+/* False: the task has not armed yet. */
+static bool handed_ticket(uint64_t *ticket)
+{
+    uint64_t word = atomic_load_explicit(&handed, memory_order_acquire);
+    *ticket = word - 1;
+    return word != 0;
+}
+
+/* The task goes on, on whatever thread this is. */
+static void resume(void)
+{
+    X_ASSERT(!weft__task_run(&task));
+    X_ASSERT(weft__task_state(&task) == WEFT__TASK_RUNNING);
+    frame++;
+    reason = weft__task_reason(&task);
+    X_ASSERT(reason != WEFT__REASON_NONE);
+    if (reason == WEFT__REASON_DONE) {
+        X_ASSERT(message[0] == 1);
+    }
+    x_count(RESUMED);
+}
+
+/* What the worker does after it has switched away from the task. */
+static void switch_away(void)
+{
+    frame = 10; /* the last of the frame is saved */
+    if (!weft__task_settle(&task)) {
+        resume();
+    }
+}
+
+static enum weft__fire fire(uint64_t ticket, enum weft__reason why)
+{
+    if (why == WEFT__REASON_DONE) {
+        message[0] = 1;
+    }
+    enum weft__fire outcome = weft__task_fire(&task, ticket, why);
+    if (outcome != WEFT__FIRE_LOST) {
+        x_count(WON);
+    }
+    if (outcome == WEFT__FIRE_ENQUEUE) {
+        resume();
+    }
+    return outcome;
+}
+
+/* It waits still, or was resumed once by the one winner. */
+static void resumed_if_won(void)
+{
+    X_ASSERT(x_counted(RESUMED) == x_counted(WON));
+    X_ASSERT(weft__task_state(&task) ==
+             (x_counted(WON) ? WEFT__TASK_RUNNING : WEFT__TASK_WAITING));
+}
+
+/* ---- wake against suspend ---- */
+
+static void wake_against_suspend(int i)
+{
+    uint64_t ticket;
+    if (i == 0) {
+        arm_and_hand_over(WEFT__WAIT_OBJECT);
+        switch_away();
+    } else if (handed_ticket(&ticket)) {
+        X_ASSERT(fire(ticket, WEFT__REASON_DONE) != WEFT__FIRE_LOST);
+    }
+}
+
+/* The source, a deadline and a cancel: one wins, the others do nothing. */
+static void firers(int i)
+{
+    static const enum weft__reason why[] = {WEFT__REASON_NONE, WEFT__REASON_DONE,
+                                            WEFT__REASON_TIMEOUT, WEFT__REASON_CANCEL};
+    uint64_t ticket;
+    if (i == 0) {
+        arm_and_hand_over(WEFT__WAIT_OBJECT);
+        switch_away();
+    } else if (handed_ticket(&ticket)) {
+        fire(ticket, why[i]);
+    }
+}
+
+/* ---- disarm ---- */
+
+static void disarm_against_wake(int i)
+{
+    uint64_t ticket;
+    if (i == 0) {
+        frame = 1;
+        arm_and_hand_over(WEFT__WAIT_OBJECT);
+        reason = weft__task_disarm(&task);
+        X_ASSERT(weft__task_state(&task) == WEFT__TASK_RUNNING);
+        X_ASSERT(reason == WEFT__REASON_NONE || message[0] == 1);
+        frame++;
+        if (reason != WEFT__REASON_NONE) {
+            x_count(RESUMED);
+        }
+    } else if (handed_ticket(&ticket)) {
+        X_ASSERT(fire(ticket, WEFT__REASON_DONE) != WEFT__FIRE_ENQUEUE);
+    }
+}
+
+static void fired_as_seen(void)
+{
+    X_ASSERT(x_counted(RESUMED) == x_counted(WON));
+    X_ASSERT(weft__task_state(&task) == WEFT__TASK_RUNNING);
+}
+
+/* ---- tickets ---- */
+
+/* A firer that is late for the first wait does not end the second. */
+static void late_for_the_first(int i)
+{
+    uint64_t ticket;
+    if (i == 0) {
+        arm_and_hand_over(WEFT__WAIT_OBJECT);
+        reason = weft__task_disarm(&task);
+        if (reason != WEFT__REASON_NONE) {
+            x_count(RESUMED);
+        }
+        weft__task_arm(&task, WEFT__WAIT_OBJECT);
+        frame = 10;
+        X_ASSERT(weft__task_settle(&task)); /* nobody has the second ticket */
+    } else if (handed_ticket(&ticket)) {
+        fire(ticket, WEFT__REASON_TIMEOUT);
+    }
+}
+
+static void waits_for_the_second(void)
+{
+    X_ASSERT(x_counted(RESUMED) == x_counted(WON));
+    X_ASSERT(weft__task_state(&task) == WEFT__TASK_WAITING);
+}
+
+/* One waker fires the first wait, then the second: each is ended once. */
+static void two_waits(int i)
+{
+    uint64_t ticket;
+    if (i == 0) {
+        ticket = arm_and_hand_over(WEFT__WAIT_OBJECT);
+        switch_away();
+    } else if (handed_ticket(&ticket) && fire(ticket, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE) {
+        /* The task runs here now, and waits again. */
+        uint64_t second = weft__task_arm(&task, WEFT__WAIT_OBJECT);
+        X_ASSERT(second == ((ticket + 1) & (UINT64_MAX >> WEFT__TICKET_SHIFT)));
+        X_ASSERT(weft__task_fire(&task, ticket, WEFT__REASON_CANCEL) == WEFT__FIRE_LOST);
+        frame = 10;
+        X_ASSERT(weft__task_settle(&task));
+        X_ASSERT(weft__task_fire(&task, second, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE);
+        X_ASSERT(weft__task_fire(&task, second, WEFT__REASON_DONE) == WEFT__FIRE_LOST);
+        weft__task_run(&task);
+    }
+}
+
+static void running_or_waiting(void)
+{
+    X_ASSERT(x_counted(RESUMED) == x_counted(WON));
+    enum weft__task_state state = weft__task_state(&task);
+    X_ASSERT(state == WEFT__TASK_RUNNING || state == WEFT__TASK_WAITING);
+}
+
+/* ---- a wake by name: set a flag, then look; arm, then look ---- */
+
+static void flag_against_arm(int i)
+{
+    uint64_t ticket, ident;
+    enum weft__wait kind;
+    if (i == 0) {
+        weft__task_arm(&task, WEFT__WAIT_PARK);
+        if (weft__ident_flags(&task) & WEFT__IDENT_CANCEL) {
+            /* Whoever set the flag may fire as well: one of us wins. */
+            weft__task_fire(&task, 1, WEFT__REASON_CANCEL);
+        }
+        switch_away();
+    } else {
+        X_ASSERT(weft__ident_lock(&task, 1, WEFT__IDENT_CANCEL, &ident));
+        if (weft__task_ticket(&task, &ticket, &kind)) {
+            X_ASSERT(ticket == 1 && kind == WEFT__WAIT_PARK);
+            if (weft__task_fire(&task, ticket, WEFT__REASON_CANCEL) == WEFT__FIRE_ENQUEUE) {
+                resume();
+            }
+        }
+        weft__ident_unlock(&task, ident);
+    }
+}
+
+/* The flag is never missed by both. */
+static void cancelled(void)
+{
+    X_ASSERT(x_counted(RESUMED) == 1 && reason == WEFT__REASON_CANCEL);
+}
+
+/* ---- submit, and the end ---- */
+
+static void setup_created(void)
+{
+    setup_with(WEFT__TASK_FREE, 5);
+    weft__task_create(&task);
+}
+
+static void submit_twice(int i)
+{
+    (void)i;
+    if (weft__task_submit(&task)) {
+        x_count(SUBMITTED);
+        X_ASSERT(weft__task_is_fresh(&task));
+        frame = 1;
+        X_ASSERT(weft__task_run(&task));
+        frame++;
+    }
+}
+
+static void submitted_once(void)
+{
+    X_ASSERT(x_counted(SUBMITTED) == 1);
+    X_ASSERT(weft__task_state(&task) == WEFT__TASK_RUNNING);
+}
+
+/* Through all states, alone. */
+static void life(int i)
+{
+    (void)i;
+    X_ASSERT(weft__task_submit(&task) && !weft__task_submit(&task));
+    weft__task_unsubmit(&task);
+    X_ASSERT(weft__task_submit(&task));
+    X_ASSERT(weft__task_run(&task));
+    weft__task_requeue(&task);
+    X_ASSERT(!weft__task_run(&task));
+    uint64_t ticket = weft__task_arm(&task, WEFT__WAIT_OBJECT);
+    X_ASSERT(ticket == 6 && !weft__task_fired(&task));
+    X_ASSERT(weft__task_fire(&task, ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_WON);
+    X_ASSERT(weft__task_fired(&task));
+    X_ASSERT(weft__task_disarm(&task) == WEFT__REASON_TIMEOUT);
+    weft__task_finish(&task);
+    X_ASSERT(weft__task_fire(&task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_LOST);
+    weft__task_free(&task);
+    weft__task_create_fresh(&task);
+    X_ASSERT(weft__task_is_fresh(&task));
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("wake_against_suspend", 2, setup, wake_against_suspend, resumed_if_won, .spurious = 1),
+    X_CLIENT("wake_against_suspend_wrap", 2, setup_wrap, wake_against_suspend, resumed_if_won),
+    X_CLIENT("two_firers", 3, setup, firers, resumed_if_won, .spurious = 1),
+    X_CLIENT("three_firers", 4, setup, firers, resumed_if_won),
+    X_CLIENT("disarm_against_wake", 2, setup, disarm_against_wake, fired_as_seen, .spurious = 1),
+    X_CLIENT("late_for_the_first", 2, setup, late_for_the_first, waits_for_the_second),
+    X_CLIENT("late_for_the_first_wrap", 2, setup_wrap, late_for_the_first, waits_for_the_second),
+    X_CLIENT("two_waits", 2, setup, two_waits, running_or_waiting),
+    X_CLIENT("flag_against_arm", 2, setup, flag_against_arm, cancelled, .spurious = 1),
+    X_CLIENT("submit_twice", 2, setup_created, submit_twice, submitted_once),
+    X_CLIENT("life", 1, setup_created, life, NULL),
+};
+
+X_MAIN(clients)

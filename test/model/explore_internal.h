@@ -1,0 +1,130 @@
+/* What the explorer's files share. Reading order: explore.h, explore_thread.c (coroutines, scheduling,
+ * futex), explore_memory.c (the memory model), explore_race.c (plain memory), explore_search.c (which
+ * choice next), explore_main.c (command line, reports, traces).
+ *
+ * Everything here is reset for each execution, except the search.
+ */
+#ifndef WEFT_TEST_MODEL_EXPLORE_INTERNAL_H
+#define WEFT_TEST_MODEL_EXPLORE_INTERNAL_H
+
+#include "model/explore.h"
+
+#define MAIN X_THREADS        /* index of the thread that runs setup and check */
+#define CLOCKS 8              /* >= X_THREADS + 1 */
+#define LOCATIONS 160         /* most atomic locations in one execution */
+#define STORES 256            /* most stores to one location */
+#define STEPS 4000            /* most operations in one execution; more is reported as a livelock */
+#define SPIN_READS 16         /* locations that one turn of a busy loop may read */
+
+/* How far somebody has seen: events of each thread (happens-before), stores of each location. */
+struct view {
+    int16_t clock[CLOCKS];
+    int16_t seen[LOCATIONS];
+};
+
+struct message {
+    uint64_t value;
+    uint64_t id;             /* which event of which thread stored it; 0: was there */
+    const struct view *view; /* what an acquire load takes over; NULL: nothing */
+};
+
+struct location {
+    uintptr_t at;
+    int bytes;
+    int index;
+    int count;     /* stores so far, the first one included */
+    int newest_sc; /* index of the newest seq_cst store, or 0 */
+    int16_t reads[CLOCKS], writes[CLOCKS]; /* last atomic access of each thread, as its clock */
+    struct message stores[STORES];
+};
+
+enum status { NEW, READY, SLEEPING, SPINNING, ENDED };
+
+struct thread {
+    int index;
+    enum status status;
+    void *stack_pointer;
+    struct view view;
+    int events; /* = view.clock[index] */
+    /* SLEEPING */
+    uint32_t *sleeps_on;
+    bool timed, woken;
+    uint64_t wait_id, waker_id;
+    /* what the current turn of a busy loop has read, and whether it coasts: see x_spin */
+    struct {
+        struct location *location;
+        int store;
+    } turn[SPIN_READS];
+    int turn_reads, coasted;
+    bool coasting;
+    int priority; /* PCT */
+};
+
+/* How an execution ended. */
+enum result { RUNNING, COMPLETE, PRUNED, FAILED };
+
+/* ---- explore_thread.c ---- */
+extern struct thread threads[X_THREADS + 1], *self;
+extern uint64_t graph_hash; /* of reads-from and modification order so far: the state */
+extern char failure[512];
+enum result run_execution(const struct x_client *client);
+void scheduling_point(void);
+/* A new event of this thread; its id. */
+uint64_t event_begin(void);
+/* Adds an event to the state. */
+void event_end(uint64_t id, int kind, uintptr_t at, uint64_t read_from, uint64_t after);
+void end_execution(enum result result) __attribute__((noreturn));
+bool spend_spurious(void);
+extern int stale_reads;
+bool may_read_stale(void);
+
+/* ---- explore_memory.c ---- */
+void memory_reset(void);
+void view_join(struct view *into, const struct view *from);
+struct location *location_of(const void *at, int bytes, bool write);
+/* Has this turn of the busy loop read something that has changed since? */
+bool turn_is_stale(const struct thread *thread);
+void turn_refresh(struct thread *thread);
+const struct message *read_newest(struct thread *thread, struct location *location);
+
+/* ---- explore_race.c ---- */
+void race_reset(void);
+void race_end(void); /* leaks */
+/* The location that lives at this address, or NULL; checks the access against plain ones. */
+struct location *race_atomic(uintptr_t at, int bytes, bool write);
+void race_new_location(struct location *location);
+
+/* ---- explore_search.c ---- */
+enum strategy { EXHAUSTIVE, RANDOM, PCT, REPLAY };
+struct search {
+    enum strategy strategy;
+    uint64_t seed;
+    long complete, pruned;
+    size_t states;
+    int depth; /* longest sequence of choices */
+};
+extern struct search search;
+extern bool search_prunes; /* states that were met before end an execution */
+void search_start(enum strategy strategy, uint64_t seed);
+void search_script(const char *choices); /* REPLAY of a printed string */
+void search_begin_execution(void);
+/* Prepares the next execution. False: there is none. */
+bool search_next(void);
+/* A choice among n; at most 36. */
+int search_choose(int n);
+/* Which of the n enabled threads goes on; the first is the current one if it is enabled. */
+int search_schedule(struct thread *const *enabled, int n, uint64_t state);
+/* Choices so far, as a string. */
+const char *search_string(void);
+
+/* ---- explore_main.c ---- */
+extern bool tracing;
+void trace_line(const struct x_site *site, const void *at, const char *operation, const char *format,
+                ...) __attribute__((format(printf, 4, 5)));
+#define trace(...) (tracing ? trace_line(__VA_ARGS__) : (void)0)
+const char *order_name(memory_order order);
+const char *value_text(uint64_t value);
+const char *memory_name(uintptr_t at);
+void trace_names_reset(void);
+
+#endif

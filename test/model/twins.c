@@ -1,0 +1,98 @@
+/* The product's doors to the outside, as the explorer has them: futex, pause, memory, descriptors.
+ * Compiled without instrumentation. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/cpu.h"
+#include "base/futex.h"
+#include "model/explore.h"
+#include "model/twins.h"
+
+static uint32_t event; /* atomic */
+static int alloc_fails;
+
+int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline)
+{
+    return x_futex_wait(word, expected, deadline);
+}
+
+void weft__futex_wake(_Atomic(uint32_t) *word, int n)
+{
+    x_futex_wake(word, n);
+}
+
+void weft__cpu_pause(void)
+{
+    x_spin();
+}
+
+void *weft__alloc(size_t bytes)
+{
+    return alloc_fails ? NULL : x_alloc(bytes, false);
+}
+
+void weft__free(void *memory)
+{
+    x_free(memory);
+}
+
+void twin_alloc_fails(int fails)
+{
+    alloc_fails = fails;
+}
+
+void weft__panic(const char *file, int line, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    x_fail("panic: %s (%s:%d)", text, file, line);
+}
+
+void twin_event_reset(void)
+{
+    atomic_init(&event, 0);
+    x_name(&event, sizeof event, "eventfd");
+}
+
+uint64_t twin_event_read(void)
+{
+    while (atomic_load_explicit(&event, memory_order_relaxed) == 0) {
+        x_futex_wait(&event, 0, INT64_MAX);
+    }
+    return atomic_exchange_explicit(&event, 0, memory_order_relaxed);
+}
+
+/* By the linker's --wrap, from here on. */
+
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+    x_spin();
+    return 0;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+    (void)clock;
+    *time = (struct timespec){.tv_nsec = TWIN_NOW};
+    return 0;
+}
+
+/* Relaxed: nothing may rely on the kernel's locks. */
+ssize_t __wrap_write(int fd, const void *buffer, size_t bytes);
+ssize_t __wrap_write(int fd, const void *buffer, size_t bytes)
+{
+    (void)buffer;
+    X_ASSERT(fd == TWIN_EVENT_FD && bytes == sizeof(uint64_t));
+    atomic_fetch_add_explicit(&event, 1, memory_order_relaxed);
+    x_futex_wake(&event, 1);
+    return (ssize_t)bytes;
+}

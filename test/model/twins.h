@@ -1,0 +1,19 @@
+/* What clients need of the product's surroundings, beside the product's own headers. */
+#ifndef WEFT_TEST_MODEL_TWINS_H
+#define WEFT_TEST_MODEL_TWINS_H
+
+#include <stdint.h>
+
+/* The eventfd of a host's loop: the one descriptor that there is. */
+#define TWIN_EVENT_FD 7
+void twin_event_reset(void);
+/* As a host does: sleeps until somebody wrote, and takes the count. */
+uint64_t twin_event_read(void);
+
+/* The clock stands still, here. */
+#define TWIN_NOW 1000000
+
+/* weft__alloc gives NULL from now on, or no longer. */
+void twin_alloc_fails(int fails);
+
+#endif
