@@ -8,16 +8,20 @@ WEFT_BEGIN_DECLS
 
 /* Moves the calling fiber: from now on its home is `pool`, bound to `worker` or to none
  * (WEFT_ANY_WORKER). Already there: a no-op. Not cancellable.
- * -ESHUTDOWN: the target is stopped or stopping; -EINVAL: no such worker; -ENXIO: not in a fiber.
+ * -ESHUTDOWN: the target is stopped or stopping; -EAGAIN: it has all the fibers it may have;
+ * -EINVAL: no such worker; -ENXIO: not in a fiber.
  * After an error the fiber is where it was. */
 WEFT_API int weft_switch_to(weft_pool *pool, int worker);
 
 /* The scoped form. enter moves as weft_switch_to; leave goes back to the pool (and the worker, if
  * the fiber was bound) it came from. That pool waits in its stop for the fiber's return, so leave
- * cannot fail. */
+ * cannot fail. Scopes end in reverse order; a weft_exit inside leaves them all. */
 struct weft_hop {
-    weft_pool *from; /* private */
-    int from_worker; /* private */
+    /* private */
+    weft_pool *from;
+    struct weft_hop *outer;
+    int from_worker;
+    bool held; /* `from` counts the fiber although it is elsewhere */
 };
 WEFT_API int weft_hop_enter(struct weft_hop *hop, weft_pool *pool, int worker);
 WEFT_API void weft_hop_leave(struct weft_hop *hop);

@@ -13,7 +13,8 @@ static _Atomic(uint64_t) seed; /* 0: not read yet, 1: off */
 static _Atomic(uint64_t) threads;
 static _Thread_local struct weft__rand noise;
 
-void weft__chaos_step(void)
+/* Never inlined: in a caller that switches, the address of `noise` would be computed once. */
+__attribute__((noinline)) void weft__chaos_step(void)
 {
     uint64_t s = atomic_load_explicit(&seed, memory_order_relaxed);
     if (s == 1) {

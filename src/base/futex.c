@@ -6,19 +6,27 @@
 #include <time.h>
 #include <unistd.h>
 
-int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline)
+/* Both may run on a fiber's stack, inside a call that does not say that it changes errno; so they keep it.
+ * Never inlined: in a caller that also switches, the compiler would compute errno's address once. */
+
+__attribute__((noinline)) int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline)
 {
     if (deadline < 0) {
         deadline = 0; /* the kernel refuses a negative time; long past is long past */
     }
+    int before = errno;
     struct timespec at = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
     /* FUTEX_WAIT_BITSET takes an absolute time, FUTEX_WAIT a relative one. */
     long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
                       deadline == INT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
-    return rc < 0 && errno == ETIMEDOUT ? -ETIMEDOUT : 0;
+    int err = rc < 0 && errno == ETIMEDOUT ? -ETIMEDOUT : 0;
+    errno = before;
+    return err;
 }
 
-void weft__futex_wake(_Atomic(uint32_t) *word, int n)
+__attribute__((noinline)) void weft__futex_wake(_Atomic(uint32_t) *word, int n)
 {
+    int before = errno;
     syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n, NULL, NULL, 0);
+    errno = before; /* the word may be gone by now: -EFAULT */
 }

@@ -34,6 +34,7 @@ static void probe(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     best = WEFT__GUARD_MPROTECT;
+    weft__san_probe();
     char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (two == MAP_FAILED) {
         return;

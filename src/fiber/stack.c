@@ -5,11 +5,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
-#else
-#define VALGRIND_STACK_REGISTER(start, end) 0
-#endif
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -17,7 +12,7 @@
 #include "fiber/guard.h"
 
 #define FIRST_CHUNK ((size_t)8 << 20)    /* bytes of address space */
-#define LARGEST_CHUNK ((size_t)4 << 30)
+#define LARGEST_CHUNK ((size_t)16 << 30)
 #define LOCKED_CHUNK ((size_t)2 << 20)   /* where mlockall would make all of a chunk resident */
 
 /* Never freed, so that the fault handler walks the list without a lock. */
@@ -41,7 +36,7 @@ struct stack_class {
     size_t hoards;   /* stacks that caches may keep from others */
     struct chunk *open; /* chunks with stacks that were never used */
     size_t next_chunk_bytes;
-    bool locked; /* the process locks its memory: keep chunks small */
+    bool refused; /* the last reservation was */
 };
 
 static struct stack_class classes[WEFT__STACK_CLASSES];
@@ -49,6 +44,9 @@ static _Atomic(struct chunk *) chunks;
 static _Atomic(int) guard_limit = WEFT__GUARD_INSTALL;
 static _Atomic(int) weakest = -1;
 static _Atomic(size_t) warm_total;
+static _Atomic(bool) locked; /* the process locks its memory: keep chunks small */
+
+bool weft__san_valgrind;
 
 int weft__stack_class(size_t bytes)
 {
@@ -110,8 +108,9 @@ static void chunk_publish(struct chunk *chunk)
     }
 }
 
-/* At least `need` more stacks, more where address space is plentiful. Halves its wish until the kernel
- * agrees: strict overcommit and RLIMIT_AS refuse what is large, not what is small. */
+/* At least `need` more stacks, more where address space is plentiful. Strict overcommit and RLIMIT_AS refuse
+ * what is large, not what is small: then it asks for no more than is needed, and halves that until the
+ * kernel agrees. The rest of the program has to live on what is left. */
 static int reserve_locked(struct stack_class *c, unsigned class, size_t need)
 {
     size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
@@ -119,22 +118,24 @@ static int reserve_locked(struct stack_class *c, unsigned class, size_t need)
         if (c->next_chunk_bytes == 0) {
             c->next_chunk_bytes = FIRST_CHUNK;
         }
-        size_t count = c->next_chunk_bytes / stride ? c->next_chunk_bytes / stride : 1;
+        bool small = atomic_load_explicit(&locked, memory_order_relaxed);
+        size_t bytes = small ? LOCKED_CHUNK : c->next_chunk_bytes;
+        size_t count = bytes / stride ? bytes / stride : 1;
         struct chunk *chunk;
         while (!(chunk = chunk_create(class, count))) {
             if (count == 1) {
+                c->refused = true;
                 return -ENOMEM;
             }
-            count /= 2;
+            count = need < count / 2 ? need : count / 2;
         }
         chunk_publish(chunk);
         chunk->next_open = c->open;
         c->open = chunk;
         c->reserved += count;
+        c->refused = false;
         c->next_chunk_bytes = count * stride;
-        if (c->locked) {
-            c->next_chunk_bytes = LOCKED_CHUNK;
-        } else if (c->next_chunk_bytes < LARGEST_CHUNK) {
+        if (c->next_chunk_bytes < LARGEST_CHUNK) {
             c->next_chunk_bytes *= 2;
         }
         need = need > count ? need - count : 0;
@@ -199,7 +200,7 @@ static void note_weakest(enum weft__guard way)
     }
 }
 
-static void guard(struct stack_class *c, const struct weft__stack *stack, unsigned class)
+static void guard(const struct weft__stack *stack, unsigned class)
 {
     enum weft__guard limit = (enum weft__guard)atomic_load_explicit(&guard_limit, memory_order_relaxed);
     enum weft__guard wish = weft__guard_best() > limit ? weft__guard_best() : limit;
@@ -207,12 +208,9 @@ static void guard(struct stack_class *c, const struct weft__stack *stack, unsign
     enum weft__guard way = weft__guard_place(wish, bottom - WEFT__STACK_GUARD, bottom);
     note_weakest(way);
     if (wish == WEFT__GUARD_INSTALL && way != wish) {
-        weft__lock(&c->lock);
-        c->locked = true;
-        c->next_chunk_bytes = LOCKED_CHUNK;
-        weft__unlock(&c->lock);
+        atomic_store_explicit(&locked, true, memory_order_relaxed);
     }
-    (void)VALGRIND_STACK_REGISTER(bottom, stack->top - 1);
+    weft__san_register_stack(bottom, stack->top);
 }
 
 struct weft__stack *weft__stack_get_slow(unsigned class)
@@ -230,7 +228,7 @@ struct weft__stack *weft__stack_get_slow(unsigned class)
     weft__unlock(&c->lock);
     WEFT__ASSERT(stack); /* the caller holds a credit */
     if (carved) {
-        guard(c, stack, class);
+        guard(stack, class);
     } else if (atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY) {
         char *bottom = weft__stack_bottom(stack, class); /* a trim wiped it */
         weft__guard_place(WEFT__GUARD_CANARY, bottom, bottom);
@@ -261,18 +259,28 @@ void weft__stack_put_slow(struct weft__stack *stack, unsigned class)
     weft__unlock(&c->lock);
 }
 
+/* What one cache may keep of a class. */
+static unsigned cache_room(unsigned class)
+{
+    return (weft__stack_batch(class) + 1) / 2;
+}
+
 /* The first stack of a class that a cache keeps needs room in the reservation: once kept, it is out
- * of reach for holders of credits. */
+ * of reach for holders of credits. Never more than half of all: where no more can be reserved, fibers come
+ * before caches. */
 static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
 {
     if (cache->may_hoard[class]) {
         return true;
     }
     struct stack_class *c = &classes[class];
+    size_t room = cache_room(class);
     weft__lock(&c->lock);
-    size_t wanted = c->issued + c->hoards + WEFT__STACK_CACHE;
-    if (wanted <= c->reserved || reserve_locked(c, class, wanted - c->reserved) == 0) {
-        c->hoards += WEFT__STACK_CACHE;
+    size_t kept = c->hoards + room;
+    size_t wanted = kept + (c->issued > kept ? c->issued : kept);
+    if (wanted <= c->reserved ||
+        (!c->refused && reserve_locked(c, class, wanted - c->reserved) == 0)) {
+        c->hoards += room;
         cache->may_hoard[class] = true;
     }
     weft__unlock(&c->lock);
@@ -282,7 +290,7 @@ static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
 void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *stack,
                            unsigned class)
 {
-    if (cache->count[class] >= WEFT__STACK_CACHE || !may_hoard(cache, class) ||
+    if (cache->count[class] >= cache_room(class) || !may_hoard(cache, class) ||
         atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY) {
         weft__stack_put_slow(stack, class);
         return;
@@ -308,7 +316,7 @@ void weft__stack_cache_deinit(struct weft__stack_cache *cache)
         if (cache->may_hoard[class]) {
             cache->may_hoard[class] = false;
             weft__lock(&classes[class].lock);
-            classes[class].hoards -= WEFT__STACK_CACHE;
+            classes[class].hoards -= cache_room(class);
             weft__unlock(&classes[class].lock);
         }
     }
@@ -332,9 +340,12 @@ size_t weft__stack_trim(size_t keep)
         struct stack_class *c = &classes[class];
         for (;;) {
             weft__lock(&c->lock);
-            struct weft__stack *stack = c->warm_count > keep ? pop(&c->warm) : NULL;
+            /* Out of both lists it is hoarded: only what no credit may ask for meanwhile. */
+            bool spare = c->issued + c->hoards < c->reserved;
+            struct weft__stack *stack = spare && c->warm_count > keep ? pop(&c->warm) : NULL;
             if (stack) {
                 warm_changed_locked(c, -1);
+                c->hoards++;
             }
             weft__unlock(&c->lock);
             if (!stack) {
@@ -343,6 +354,7 @@ size_t weft__stack_trim(size_t keep)
             purge(stack, class); /* without the lock: a system call */
             weft__lock(&c->lock);
             push(&c->cold, stack);
+            c->hoards--;
             weft__unlock(&c->lock);
             trimmed++;
         }

@@ -30,8 +30,8 @@
 #define WEFT__STACK_CLASSES 13u
 #define WEFT__STACK_MIN ((size_t)16 * 1024)
 #define WEFT__STACK_DEFAULT ((size_t)64 * 1024)
-#define WEFT__STACK_GUARD ((size_t)64 * 1024)
-#define WEFT__STACK_CACHE 32u /* stacks of one class that one cache may hoard */
+#define WEFT__STACK_GUARD ((size_t)68 * 1024)
+#define WEFT__STACK_CACHE 32u /* stacks of one class that one cache may hoard, at most */
 
 /* 16 bytes in a plain build: they count in the memory of every parked fiber. */
 struct weft__stack {
@@ -62,6 +62,14 @@ static inline size_t weft__stack_bytes(unsigned class)
 
 /* The class for at least this many bytes; -EINVAL: too large. */
 int weft__stack_class(size_t bytes);
+
+/* How many credits of a class to keep at hand: 64 of the small ones, fewer of those whose address space
+ * others would miss. */
+static inline unsigned weft__stack_batch(unsigned class)
+{
+    unsigned batch = 64u >> (class > 2 ? class - 2 : 0);
+    return batch ? batch : 1;
+}
 
 /* The right to n stacks. -ENOMEM. */
 int weft__stack_credit_take(unsigned class, size_t n);

@@ -90,8 +90,8 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
 
 void weft_pool_trace_dump(weft_pool *pool, FILE *out)
 {
-    static const char *const kinds[] = {"",    "spawn", "run",  "yield",  "wait", "wake",
-                                        "end", "steal", "park", "unpark", "hop"};
+    static const char *const kinds[] = {"",      "spawn", "run",    "wait", "wake", "end",
+                                        "steal", "park",  "unpark", "hop"};
     for (unsigned i = 0; i < pool->worker_count; i++) {
         const struct weft__trace *trace = &pool->workers[i].trace;
         uint64_t end = atomic_load_explicit(&trace->written, memory_order_acquire);

@@ -17,7 +17,7 @@ static uint64_t read_count(const _Atomic(uint64_t) *counter)
 static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *out)
 {
     const struct weft__counters *c = &w->counters;
-    const struct weft__task *running = atomic_load_explicit(&w->running, memory_order_relaxed);
+    const struct weft__task *running = weft__current(w);
     *out = (struct weft_worker_stats){
         .state = (enum weft_worker_state)atomic_load_explicit(&w->state, memory_order_relaxed),
         .tid = atomic_load_explicit(&w->tid, memory_order_relaxed),
@@ -145,6 +145,6 @@ size_t weft_trim(void)
 void weft_pool_trace(weft_pool *pool, bool on)
 {
     for (unsigned i = 0; i < pool->worker_count; i++) {
-        atomic_store_explicit(&pool->workers[i].trace.on, on, memory_order_relaxed);
+        atomic_store_explicit(&pool->workers[i].tracing, on, memory_order_relaxed);
     }
 }

@@ -84,15 +84,14 @@ static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft_
 static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fresh *fresh)
 {
     uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_relaxed);
-    uint64_t top = atomic_load_explicit(&fresh->top, memory_order_relaxed);
-    if (bottom == top) {
-        return NULL; /* only the owner adds, so a stale top errs on the side of trying */
+    if (bottom == fresh->top_seen) {
+        return NULL; /* top_seen <= top <= bottom: empty, without a look at the thieves' line */
     }
     bottom--;
     struct weft__fresh_buffer *buffer = atomic_load_explicit(&fresh->buffer, memory_order_relaxed);
     atomic_store_explicit(&fresh->bottom, bottom, memory_order_seq_cst); /* pairs: take_oldest */
     WEFT__STEP();
-    top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);
+    uint64_t top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);
     struct weft__link *item = NULL;
     if ((int64_t)(bottom - top) >= 0) {
         item = atomic_load_explicit(&buffer->slots[bottom & buffer->mask], memory_order_relaxed);
@@ -105,6 +104,8 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
             item = NULL;
         }
     }
+    /* Empty now, and top has reached bottom. */
+    fresh->top_seen = bottom + 1;
     atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);
     return item;
 }

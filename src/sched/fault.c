@@ -9,6 +9,7 @@
 
 #include "fiber/stack.h"
 #include "sched/ident.h"
+#include "sched/slab.h"
 
 #define ALT_BYTES ((size_t)64 * 1024)
 
@@ -40,14 +41,23 @@ static void add_number(struct text *text, uint64_t n, unsigned base)
     add(text, digits + i);
 }
 
+/* NULL: nobody's; the word is then a link of a list. */
+static const struct weft__task *user_of(const struct weft__stack *stack)
+{
+    const struct weft__task *task = atomic_load_explicit(&stack->user, memory_order_relaxed);
+    return weft__slab_holds(task) && task->stack == stack ? task : NULL;
+}
+
 static void report(const struct weft__stack *stack, unsigned class, const void *address)
 {
     struct text text = {.used = 0};
-    const struct weft__task *task = atomic_load_explicit(&stack->user, memory_order_relaxed);
+    const struct weft__task *task = user_of(stack);
     size_t size = weft__stack_bytes(class);
-    add(&text, "weft: stack overflow in fiber ");
-    if (task) {
+    if (!task) {
+        add(&text, "weft: access below a stack that no fiber has");
+    } else {
         uint64_t handle = weft__task_handle(task);
+        add(&text, "weft: stack overflow in fiber ");
         add(&text, task->name[0] ? task->name : "(unnamed)");
         add(&text, " #");
         add_number(&text, (uint32_t)handle, 10);
@@ -71,7 +81,8 @@ static void report(const struct weft__stack *stack, unsigned class, const void *
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     unsigned class;
-    const struct weft__stack *stack = weft__stack_of_guard(info->si_addr, &class);
+    bool sent = info->si_code <= 0; /* by kill or raise: there is no access, and no address */
+    const struct weft__stack *stack = sent ? NULL : weft__stack_of_guard(info->si_addr, &class);
     struct sigaction *old = &before[signal == SIGBUS];
     if (stack) {
         report(stack, class, info->si_addr);
@@ -81,10 +92,15 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     } else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN) {
         old->sa_handler(signal);
         return;
+    } else if (sent && old->sa_handler == SIG_IGN) {
+        return;
     }
     /* The same access again, without us: the process ends as it would have, core file and all. */
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(signal, &standard, NULL);
+    if (sent) {
+        raise(signal); /* comes when this handler has returned */
+    }
 }
 
 static void install(void)

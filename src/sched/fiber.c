@@ -51,8 +51,9 @@ static struct weft__spawner *spawner_of(struct weft__worker *w)
 static inline int take_credit(struct weft__spawner *spawner, unsigned class)
 {
     if (__builtin_expect(spawner->credits[class] == 0, 0)) {
-        if (weft__stack_credit_take(class, WEFT__CREDIT_BATCH) == 0) {
-            spawner->credits[class] = WEFT__CREDIT_BATCH;
+        unsigned batch = weft__stack_batch(class);
+        if (weft__stack_credit_take(class, batch) == 0) {
+            spawner->credits[class] = (uint16_t)batch;
         } else if (weft__stack_credit_take(class, 1) == 0) {
             spawner->credits[class] = 1;
         } else {
@@ -63,11 +64,14 @@ static inline int take_credit(struct weft__spawner *spawner, unsigned class)
     return 0;
 }
 
+/* An ending fiber gives its credit a moment before its stack. The one that stays here, which nobody else can
+ * use, makes up for that. */
 static inline void give_credit(struct weft__spawner *spawner, unsigned class)
 {
-    if (++spawner->credits[class] >= 2 * WEFT__CREDIT_BATCH) {
-        weft__stack_credit_give(class, WEFT__CREDIT_BATCH);
-        spawner->credits[class] -= WEFT__CREDIT_BATCH;
+    unsigned batch = weft__stack_batch(class);
+    if (__builtin_expect(++spawner->credits[class] >= 2 * batch, 0)) {
+        weft__stack_credit_give(class, batch);
+        spawner->credits[class] -= (uint16_t)batch;
     }
 }
 
@@ -87,10 +91,20 @@ static int check_opts(const struct weft_fiber_opts *opts, const weft_pool *pool)
     return pool ? pool->stack_class : weft__stack_class(WEFT__STACK_DEFAULT);
 }
 
-/* A control block with a stack credit, not yet in any pool; NULL: no memory. */
+static inline void settle_in(struct weft__task *task, weft_pool *pool, int pin)
+{
+    task->home = pool;
+    task->pin = (int16_t)pin;
+    if (pin >= 0) {
+        atomic_fetch_add_explicit(&pool->workers[pin].bound, 1, memory_order_relaxed);
+    }
+}
+
+/* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet. NULL: no
+ * memory. */
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
-                                      uint64_t flags, int64_t now)
+                                      weft_pool *pool, uint64_t flags, int64_t now)
 {
     if (__builtin_expect(take_credit(spawner, class) != 0, 0)) {
         return NULL;
@@ -103,7 +117,6 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     task->stack = NULL;
     task->stack_class = (uint8_t)class;
     task->flags = opts->fp_env ? WEFT__TASK_FP_ENV : 0;
-    task->away = 0;
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
     task->value = arg;
@@ -113,9 +126,16 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     if (__builtin_expect(opts->name != NULL, 0)) {
         snprintf(task->name, sizeof task->name, "%s", opts->name);
     }
+    settle_in(task, pool, pool && opts->bound ? opts->worker : -1);
+    if (pool) {
+        weft__task_create_fresh(task);
+    } else {
+        weft__task_create(task);
+    }
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
     ident |= WEFT__IDENT_LIVE | flags;
-    /* Release: whoever reaches the fiber by its handle finds it made. pairs: weft__ident_lock */
+    /* Release: whoever reaches the fiber, by its handle or walking all slots, finds it made; the fields above
+     * are not written after this but under the lock. pairs: weft__ident_lock */
     atomic_store_explicit(&task->ident, ident, memory_order_release);
     return task;
 }
@@ -130,20 +150,42 @@ static void unmake(struct weft__spawner *spawner, struct weft__task *task)
     give_credit(spawner, class);
 }
 
-static void settle_in(struct weft__task *task, weft_pool *pool, int pin)
+/* The worker on which a fiber of this very pool is running now, or NULL. */
+static inline struct weft__worker *inside_of(const weft_pool *pool, struct weft__worker *w)
 {
-    task->home = pool;
-    task->pin = (int16_t)pin;
-    if (pin >= 0) {
-        atomic_fetch_add_explicit(&pool->workers[pin].bound, 1, memory_order_relaxed);
+    return w && w->pool == pool && weft__current(w) ? w : NULL;
+}
+
+/* Places for n more fibers; a stop refuses only those that come from outside. */
+static inline int admit(weft_pool *pool, const struct weft__worker *inside, uint64_t n)
+{
+    return inside ? weft__pool_admit(pool, n) : weft__pool_admit_outside(pool, n);
+}
+
+static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t n)
+{
+    if (inside) {
+        weft__pool_release(pool, n);
+    } else {
+        weft__pool_unadmit_outside(pool, n);
     }
+}
+
+/* Asked after a fiber was made and placed: is it born into a stop that has lost its patience, maybe too late for
+ * its walk over all fibers? seq_cst: the walk begins after `cancelling` was set, so either it finds the
+ * fiber or this finds the flag. Making only releases, but every way to place a fiber has a full
+ * barrier where a release store and a seq_cst load could pass each other (x86). pairs:
+ * weft__pool_cancel_all */
+static inline bool born_cancelled(const weft_pool *pool)
+{
+    return __builtin_expect(atomic_load_explicit(&pool->cancelling, memory_order_seq_cst), 0);
 }
 
 int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    bool inside = w && w->pool == pool && w->current;
+    struct weft__worker *inside = inside_of(pool, w);
     opts = opts ? opts : &no_opts;
     int class = check_opts(opts, pool);
     if (__builtin_expect(class < 0 || !fn, 0)) {
@@ -153,41 +195,36 @@ int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
     if (__builtin_expect(!spawner, 0)) {
         return -ENOMEM;
     }
-    int err = inside ? weft__pool_admit(pool, 1) : weft__pool_admit_outside(pool, 1);
+    int err = admit(pool, inside, 1);
     if (__builtin_expect(err, 0)) {
         return err;
     }
     uint64_t flags = out && !opts->detached ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED;
-    if (__builtin_expect(atomic_load_explicit(&pool->cancelling, memory_order_relaxed), 0)) {
-        flags |= WEFT__IDENT_CANCEL; /* born into a stop that has lost its patience */
-    }
-    struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, flags,
+    struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, flags,
                                    w ? w->now : weft__clock_ns());
     if (__builtin_expect(!task, 0)) {
-        if (inside) {
-            weft__pool_release(pool, 1);
-        } else {
-            weft__pool_unadmit_outside(pool, 1);
-        }
+        unadmit(pool, inside, 1);
         return -ENOMEM;
     }
-    settle_in(task, pool, opts->bound ? opts->worker : -1);
-    weft__task_create_fresh(task);
+    weft_fiber fiber = weft__task_handle(task);
     if (out) {
-        *out = weft__task_handle(task); /* before it can run and end */
+        *out = fiber; /* before it can run and end */
     }
     if (inside) {
         weft__count(&w->counters.spawned, 1);
-        weft__trace_add(&w->trace, WEFT__TRACE_SPAWN, weft__task_handle(task));
+        WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
     }
-    weft__place_fresh(inside ? w : NULL, task);
+    weft__place_fresh(inside, task);
+    if (born_cancelled(pool)) {
+        weft_cancel(fiber);
+    }
     return 0;
 }
 
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && w->current ? weft_pool_spawn(w->pool, out, fn, arg, opts) : -ENXIO;
+    return w && weft__current(w) ? weft_pool_spawn(w->pool, out, fn, arg, opts) : -ENXIO;
 }
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
@@ -198,6 +235,7 @@ int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
 {
     struct weft__worker *w = weft__worker_self();
+    struct weft__worker *inside = inside_of(pool, w);
     struct weft__spawner *spawner = spawner_of(w);
     for (size_t i = 0; i < n; i++) {
         if (!jobs[i].fn) {
@@ -207,7 +245,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     if (!spawner) {
         return -ENOMEM;
     }
-    int err = weft__pool_admit_outside(pool, n);
+    int err = admit(pool, inside, n);
     if (err) {
         return err;
     }
@@ -216,22 +254,26 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     int64_t now = w ? w->now : weft__clock_ns();
     for (size_t i = 0; i < n; i++) {
         struct weft__task *task =
-            make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class,
+            make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class, pool,
                  WEFT__IDENT_DETACHED, now);
         if (!task) {
             struct weft__link *link;
             while ((link = weft__chain_pop(&made))) {
                 unmake(spawner, (struct weft__task *)(void *)link);
             }
-            weft__pool_unadmit_outside(pool, n);
+            unadmit(pool, inside, n);
             return -ENOMEM;
         }
-        settle_in(task, pool, -1);
-        weft__task_create_fresh(task);
         weft__chain_push(&made, &task->link);
+    }
+    if (inside) {
+        weft__count(&inside->counters.spawned, n);
     }
     weft__global_push_chain(&pool->global, &made);
     weft__idle_notify(&pool->idle);
+    if (born_cancelled(pool)) {
+        weft__pool_cancel_all(pool);
+    }
     return 0;
 }
 
@@ -244,21 +286,19 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
         return -EINVAL;
     }
     struct weft__task *task =
-        spawner ? make(spawner, fn, arg, opts, (unsigned)class,
+        spawner ? make(spawner, fn, arg, opts, (unsigned)class, NULL,
                        opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT, weft__clock_ns())
                 : NULL;
     if (!task) {
         return -ENOMEM;
     }
-    task->home = NULL;
-    task->pin = -1;
-    weft__task_create(task);
     *out = weft__task_handle(task);
     return 0;
 }
 
 int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 {
+    struct weft__worker *inside = inside_of(pool, weft__worker_self());
     if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
         return -EINVAL;
     }
@@ -267,7 +307,7 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
     if (!task) {
         return -ESRCH;
     }
-    int err = weft__task_submit(task) ? weft__pool_admit_outside(pool, 1) : -EALREADY;
+    int err = weft__task_submit(task) ? admit(pool, inside, 1) : -EALREADY;
     if (err) {
         if (err != -EALREADY) {
             weft__task_unsubmit(task);
@@ -277,8 +317,29 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
     }
     settle_in(task, pool, worker);
     weft__ident_unlock(task, ident);
-    weft__place_fresh(NULL, task);
+    if (inside) {
+        weft__count(&inside->counters.spawned, 1);
+    }
+    weft__place_fresh(inside, task);
+    if (born_cancelled(pool)) {
+        weft_cancel(fiber);
+    }
     return 0;
+}
+
+/* Under the ident lock: the wait of every joiner ends. Returns how many were still there. */
+static unsigned fire_joiners_locked(struct weft__task *task, enum weft__reason reason,
+                                    struct weft__chain *ready)
+{
+    unsigned fired = 0;
+    struct weft__waiter *waiter = task->joiners;
+    task->joiners = NULL;
+    while (waiter) {
+        struct weft__waiter *next = waiter->next; /* fired, it may be gone */
+        fired += weft__waiter_fire(waiter, reason, task->value, ready);
+        waiter = next;
+    }
+    return fired;
 }
 
 int weft_fiber_discard(weft_fiber fiber)
@@ -293,25 +354,15 @@ int weft_fiber_discard(weft_fiber fiber)
         weft__ident_unlock(task, ident);
         return spawner ? -EALREADY : -ENOMEM;
     }
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    fire_joiners_locked(task, WEFT__REASON_CANCEL, &ready); /* it will never end */
     unmake(spawner, task);
+    weft__place_chain(&ready);
     return 0;
 }
 
 /* --- ending --------------------------------------------------------------------- */
-
-/* Under the ident lock: every joiner gets the result. Returns how many were still there to take it. */
-static unsigned fire_joiners_locked(struct weft__task *self, struct weft__chain *ready)
-{
-    unsigned taken = 0;
-    struct weft__waiter *waiter = self->joiners;
-    self->joiners = NULL;
-    while (waiter) {
-        struct weft__waiter *next = waiter->next; /* fired, it may be gone */
-        taken += weft__waiter_fire(waiter, WEFT__REASON_DONE, self->value, ready);
-        waiter = next;
-    }
-    return taken;
-}
 
 /* The fiber's result is out and its control block given up, or left to its joiners. */
 static inline void give_up(struct weft__worker *w, struct weft__task *self)
@@ -325,7 +376,7 @@ static inline void give_up(struct weft__worker *w, struct weft__task *self)
     WEFT__ASSERT(live);
     unsigned rights = weft__ident_rights(ident);
     if (self->joiners) {
-        unsigned taken = fire_joiners_locked(self, &ready);
+        unsigned taken = fire_joiners_locked(self, WEFT__REASON_DONE, &ready);
         rights -= taken < rights ? taken : rights;
     }
     weft__task_finish(self);
@@ -343,7 +394,7 @@ static inline void give_up(struct weft__worker *w, struct weft__task *self)
 void weft_exit(void *result)
 {
     struct weft__worker *w = weft__worker_self();
-    struct weft__task *self = w ? w->current : NULL;
+    struct weft__task *self = w ? weft__current(w) : NULL;
     WEFT__REQUIRE(self, "weft_exit was called outside of a fiber");
     self->value = result;
     struct weft__rare *rare = weft__task_rare(self);
@@ -351,20 +402,25 @@ void weft_exit(void *result)
         weft__local_run_cleanups(rare); /* may wait and move to another worker */
         w = weft__worker_self();
     }
+    if (__builtin_expect(rare->hops != NULL, 0)) {
+        weft__hop_leave_all(rare); /* where it came from waits for it */
+        w = weft__worker_self();
+    }
     if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
         weft__fp_set(weft__fp_default());
+    } else if (WEFT_DEBUG) {
+        weft__worker_check_fp(self);
     }
-    WEFT__REQUIRE(self->away == 0, "a fiber ended inside weft_hop_enter without weft_hop_leave");
     weft_pool *pool = w->pool;
     struct weft__stack *stack = self->stack;
     unsigned class = self->stack_class;
-    weft__trace_add(&w->trace, WEFT__TRACE_END, weft__task_handle(self));
+    WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(self));
     if (self->pin >= 0) {
         atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
     }
+    weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
     give_up(w, self);
     give_credit(&w->spawner, class);
-    weft__pool_release(pool, 1);
     /* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop that
      * counts this fiber as ended has what it wrote. pairs: weft__pool_live */
     atomic_store_explicit(&w->counters.finished,
@@ -407,7 +463,7 @@ static void leave_joiners(weft_fiber fiber, struct weft__waiter *waiter)
 int weft_join(weft_fiber fiber, void **result, int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
-    if (w && w->current && weft__task_handle(w->current) == fiber) {
+    if (w && weft__current(w) && weft__task_handle(weft__current(w)) == fiber) {
         return -EDEADLK;
     }
     struct weft__spawner *spawner = spawner_of(w);
@@ -509,7 +565,7 @@ int weft_fiber_detach(weft_fiber fiber)
 weft_fiber weft_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && w->current ? weft__task_handle(w->current) : WEFT_NO_FIBER;
+    return w && weft__current(w) ? weft__task_handle(weft__current(w)) : WEFT_NO_FIBER;
 }
 
 int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)

@@ -1,4 +1,10 @@
-/* Hopping: the running fiber changes its home, leaves its worker, and is queued at the new one. */
+/* Hopping: the running fiber changes its home, leaves its worker, and is queued at the new one.
+ *
+ * Who counts the fiber: the pool it is in, once; and for every scoped hop that is away from the pool it
+ * began in (`held`), that pool too, so that its stop waits. A scope that began with a move inside one pool
+ * is not held; if the fiber then leaves that pool for good, the pool's count becomes the scope's. In the same
+ * way the worker a fiber was bound to goes on counting it as bound.
+ */
 #include <errno.h>
 
 #include <weft/hop.h>
@@ -8,20 +14,22 @@
 #include "sched/pool.h"
 #include "sched/worker.h"
 
-static void set_home(struct weft__task *self, weft_pool *pool, int pin)
+static void count_bound(weft_pool *pool, int worker, int n)
+{
+    if (worker >= 0) {
+        atomic_fetch_add_explicit(&pool->workers[worker].bound, (uint64_t)n, memory_order_relaxed);
+    }
+}
+
+/* The new home, and the scopes that are open from now on. Dumps and cancels read them. */
+static void set_home(struct weft__task *self, weft_pool *pool, int pin, struct weft_hop *hops)
 {
     uint64_t ident;
-    if (self->pin >= 0) {
-        atomic_fetch_sub_explicit(&self->home->workers[self->pin].bound, 1, memory_order_relaxed);
-    }
-    if (pin >= 0) {
-        atomic_fetch_add_explicit(&pool->workers[pin].bound, 1, memory_order_relaxed);
-    }
-    uint64_t generation = weft__task_handle(self) >> 32;
-    bool live = weft__ident_lock(self, generation, 0, &ident); /* dumps and cancels read these */
+    bool live = weft__ident_lock(self, weft__task_handle(self) >> 32, 0, &ident);
     WEFT__ASSERT(live);
     self->home = pool;
     self->pin = (int16_t)pin;
+    weft__task_rare(self)->hops = hops;
     weft__ident_unlock(self, ident);
 }
 
@@ -34,31 +42,56 @@ static void count_departure(struct weft__worker *w)
     weft__pool_release(w->pool, 1);
 }
 
+/* The innermost scope that will end in the pool the fiber is about to leave, and that this pool does not
+ * count yet. */
+static struct weft_hop *scope_to_hold(struct weft_hop *hop, const weft_pool *pool)
+{
+    while (hop && (hop->from != pool || hop->held)) {
+        hop = hop->outer;
+    }
+    return hop;
+}
+
 static bool is_there(const struct weft__worker *w, const weft_pool *pool, int worker)
 {
     return w->pool == pool && (worker == WEFT_ANY_WORKER || worker == w->index);
 }
 
+/* The calling fiber, if there is such a worker to go to. */
+static int check_target(struct weft__worker *w, const weft_pool *pool, int worker)
+{
+    if (!w || !weft__current(w)) {
+        return -ENXIO;
+    }
+    return worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count ? -EINVAL : 0;
+}
+
 int weft_switch_to(weft_pool *pool, int worker)
 {
     struct weft__worker *w = weft__worker_self();
-    struct weft__task *self = w ? w->current : NULL;
-    if (!self) {
-        return -ENXIO;
+    int err = check_target(w, pool, worker);
+    if (err) {
+        return err;
     }
-    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
-        return -EINVAL;
-    }
+    struct weft__task *self = weft__current(w);
+    struct weft_hop *hops = weft__task_rare(self)->hops;
     if (w->pool != pool) {
-        int err = weft__pool_admit_outside(pool, 1);
+        err = weft__pool_admit_outside(pool, 1);
         if (err) {
             return err;
         }
-        count_departure(w);
+        struct weft_hop *scope = scope_to_hold(hops, w->pool);
+        if (scope) {
+            scope->held = true;
+        } else {
+            count_departure(w);
+        }
     }
     bool moves = !is_there(w, pool, worker);
     if (self->home != pool || self->pin != worker) {
-        set_home(self, pool, worker);
+        count_bound(self->home, self->pin, -1);
+        count_bound(pool, worker, 1);
+        set_home(self, pool, worker, hops);
     }
     if (moves) {
         weft__worker_suspend(w, WEFT__POST_HOP);
@@ -69,57 +102,77 @@ int weft_switch_to(weft_pool *pool, int worker)
 int weft_hop_enter(struct weft_hop *hop, weft_pool *pool, int worker)
 {
     struct weft__worker *w = weft__worker_self();
-    struct weft__task *self = w ? w->current : NULL;
-    if (!self) {
-        return -ENXIO;
+    int err = check_target(w, pool, worker);
+    if (err) {
+        return err;
     }
-    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
-        return -EINVAL;
-    }
-    hop->from = self->home;
-    hop->from_worker = self->pin;
-    if (is_there(w, pool, worker)) {
+    struct weft__task *self = weft__current(w);
+    if (w->pool == pool && (worker == WEFT_ANY_WORKER || worker == self->pin)) {
         hop->from = NULL; /* nothing to undo */
         return 0;
     }
-    if (w->pool != pool) {
-        int err = weft__pool_admit_outside(pool, 1);
+    *hop = (struct weft_hop){
+        .from = w->pool,
+        .from_worker = self->pin,
+        .outer = weft__task_rare(self)->hops,
+        .held = w->pool != pool,
+    };
+    if (hop->held) {
+        err = weft__pool_admit_outside(pool, 1);
         if (err) {
             return err;
         }
     }
-    self->away++;
-    atomic_store_explicit(&weft__task_rare(self)->origin, hop->from, memory_order_relaxed);
-    set_home(self, pool, worker);
-    weft__worker_suspend(w, WEFT__POST_HOP);
+    bool moves = !is_there(w, pool, worker);
+    count_bound(pool, worker, 1);
+    set_home(self, pool, worker, hop);
+    if (moves) {
+        weft__worker_suspend(w, WEFT__POST_HOP);
+    }
     return 0;
 }
 
 void weft_hop_leave(struct weft_hop *hop)
 {
     struct weft__worker *w = weft__worker_self();
-    struct weft__task *self = w ? w->current : NULL;
+    struct weft__task *self = w ? weft__current(w) : NULL;
     WEFT__REQUIRE(self, "weft_hop_leave was called outside of a fiber");
     if (!hop->from) {
         return;
     }
-    WEFT__REQUIRE(self->away > 0, "weft_hop_leave without weft_hop_enter");
-    self->away--;
-    atomic_store_explicit(&weft__task_rare(self)->origin, NULL, memory_order_relaxed);
-    if (w->pool != hop->from) {
-        count_departure(w); /* the pool of origin has counted the fiber all the time */
+    WEFT__REQUIRE(weft__task_rare(self)->hops == hop,
+                  "weft_hop_leave: not the innermost hop of this fiber");
+    if (hop->held) {
+        count_departure(w); /* where it goes has counted it all the time */
     }
     bool moves = !is_there(w, hop->from, hop->from_worker);
-    set_home(self, hop->from, hop->from_worker);
+    count_bound(self->home, self->pin, -1);
+    set_home(self, hop->from, hop->from_worker, hop->outer);
     if (moves) {
         weft__worker_suspend(w, WEFT__POST_HOP);
     }
 }
 
+void weft__hop_leave_all(struct weft__rare *rare)
+{
+    while (rare->hops) {
+        weft_hop_leave(rare->hops);
+    }
+}
+
+bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
+{
+    const struct weft_hop *hop = rare->hops;
+    while (hop && hop->from != pool) {
+        hop = hop->outer;
+    }
+    return hop != NULL;
+}
+
 int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result)
 {
     struct weft__worker *w = weft__worker_self();
-    if (!w || !w->current) {
+    if (!w || !weft__current(w)) {
         struct weft_fiber_opts opts = {.bound = worker != WEFT_ANY_WORKER, .worker = worker};
         weft_fiber fiber;
         int err = weft_pool_spawn(pool, &fiber, fn, arg, &opts);

@@ -46,6 +46,16 @@ static inline uint64_t weft__task_handle(const struct weft__task *task)
     return weft__ident_generation(ident) << 32 | task->slot;
 }
 
+/* The lock is held for nanoseconds, unless its holder was preempted. */
+static inline void weft__ident_spin(unsigned spins)
+{
+    if (spins < 64) {
+        weft__cpu_pause();
+    } else {
+        sched_yield();
+    }
+}
+
 /* Locks for this generation, setting `flags` in the same step. False: the fiber is gone. *ident is the
  * word with the flags, without the lock bit.
  *
@@ -61,12 +71,7 @@ static inline bool weft__ident_lock(struct weft__task *task, uint64_t generation
             return false;
         }
         if (word & WEFT__IDENT_LOCK) {
-            /* Held for nanoseconds, unless its holder was preempted. */
-            if (spins < 64) {
-                weft__cpu_pause();
-            } else {
-                sched_yield();
-            }
+            weft__ident_spin(spins);
             word = atomic_load_explicit(&task->ident, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(
                        &task->ident, &word, word | flags | WEFT__IDENT_LOCK,
@@ -92,20 +97,25 @@ static inline uint64_t weft__ident_flags(const struct weft__task *task)
     return atomic_load_explicit(&task->ident, memory_order_seq_cst); /* pairs: weft__ident_lock */
 }
 
-/* The task clears a flag of its own. Not while another holds the lock: its unlock would bring it back. */
-static inline void weft__ident_clear(struct weft__task *task, uint64_t flag)
+/* The task uses up a flag of its own. False: it is not there. Only while nobody holds the lock: an
+ * unpark sets the permit, then takes it back if its wake has used it, and until it unlocks the flag
+ * says nothing; besides, its unlock would bring back what was cleared here. */
+static inline bool weft__ident_take(struct weft__task *task, uint64_t flag)
 {
     uint64_t word = atomic_load_explicit(&task->ident, memory_order_relaxed);
-    uint64_t open;
-    do {
-        open = word & ~(uint64_t)WEFT__IDENT_LOCK;
-        if (word != open) {
-            weft__cpu_pause();
+    for (unsigned spins = 0;; spins++) {
+        if (word & WEFT__IDENT_LOCK) {
+            weft__ident_spin(spins);
+            word = atomic_load_explicit(&task->ident, memory_order_relaxed);
+        } else if (!(word & flag)) {
+            return false;
+        } else if (atomic_compare_exchange_weak_explicit(
+                       &task->ident, &word, word & ~flag,
+                       memory_order_acquire, /* what came before the flag. pairs: weft__ident_unlock */
+                       memory_order_relaxed)) {
+            return true;
         }
-        word = open;
-        /* Acquire: what came before the flag was set. pairs: weft__ident_unlock */
-    } while (!atomic_compare_exchange_weak_explicit(&task->ident, &word, open & ~flag,
-                                                    memory_order_acquire, memory_order_relaxed));
+    }
 }
 
 /* Lets go of the slot: the next generation begins, no handle of this one works any more. The caller holds

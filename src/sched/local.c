@@ -12,7 +12,7 @@ static void (*destructors[KEYS])(void *); /* written before its key is given out
 static struct weft__rare *rare_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && w->current ? weft__task_rare(w->current) : NULL;
+    return w && weft__current(w) ? weft__task_rare(weft__current(w)) : NULL;
 }
 
 int weft_key_create(weft_key *out, void (*destructor)(void *value))
@@ -65,6 +65,16 @@ void weft_cleanup_pop(struct weft_cleanup *node, bool run)
     rare->cleanups = node->below;
     if (run) {
         node->fn(node->arg);
+    }
+}
+
+void weft__local_check_nodes(const struct weft__task *task, const void *frame)
+{
+    const char *bottom = weft__stack_bottom(task->stack, task->stack_class);
+    const struct weft_cleanup *node = weft__task_rare(task)->cleanups;
+    for (; node; node = node->below) {
+        WEFT__REQUIRE((const char *)node < bottom || (const char *)node >= (const char *)frame,
+                      "a fiber returned from the frame of a cleanup that it had not popped");
     }
 }
 

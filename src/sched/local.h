@@ -8,4 +8,7 @@
  * none leaves anything behind. */
 void weft__local_run_cleanups(struct weft__rare *rare);
 
+/* When the body has returned: no cleanup is in one of its frames, all of which lie below `frame`. */
+void weft__local_check_nodes(const struct weft__task *task, const void *frame);
+
 #endif

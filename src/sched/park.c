@@ -9,25 +9,28 @@
 int weft_park(int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
-    struct weft__task *self = w ? w->current : NULL;
+    struct weft__task *self = w ? weft__current(w) : NULL;
     if (!self) {
         return -ENXIO;
     }
-    if (weft__ident_flags(self) & WEFT__IDENT_PERMIT) {
-        weft__ident_clear(self, WEFT__IDENT_PERMIT);
-        return 0;
-    }
-    struct weft__waiter waiter;
-    weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
-    /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
-    if (weft__ident_flags(self) & WEFT__IDENT_PERMIT) {
-        enum weft__reason reason = weft__task_disarm(self);
-        if (reason == WEFT__REASON_NONE) {
-            weft__ident_clear(self, WEFT__IDENT_PERMIT);
+    for (;;) {
+        if ((weft__ident_flags(self) & WEFT__IDENT_PERMIT) &&
+            weft__ident_take(self, WEFT__IDENT_PERMIT)) {
+            return 0;
         }
-        return weft__reason_errno(reason);
+        struct weft__waiter waiter;
+        weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
+        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
+        if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
+            return weft__reason_errno(
+                weft__waiter_park(&waiter, deadline, "park", WEFT_NO_FIBER));
+        }
+        enum weft__reason reason = weft__task_disarm(self);
+        if (reason != WEFT__REASON_NONE) {
+            return weft__reason_errno(reason);
+        }
+        /* Look again: it may be what an unpark that ended the last wait has not taken back yet. */
     }
-    return weft__reason_errno(weft__waiter_park(&waiter, deadline, "park", WEFT_NO_FIBER));
 }
 
 int weft_unpark(weft_fiber fiber)
@@ -75,5 +78,5 @@ int weft_cancel(weft_fiber fiber)
 bool weft_cancelled(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && w->current && (weft__ident_flags(w->current) & WEFT__IDENT_CANCEL);
+    return w && weft__current(w) && (weft__ident_flags(weft__current(w)) & WEFT__IDENT_CANCEL);
 }

@@ -32,6 +32,17 @@ bool weft__parker_park(struct weft__parker *parker, int64_t deadline)
            WEFT__PARKER_NOTIFIED;
 }
 
+/* Keeps errno, and is never inlined, for the reasons given in base/futex.c. */
+static __attribute__((noinline)) void wake_host(int fd)
+{
+    int before = errno;
+    uint64_t one = 1;
+    /* EAGAIN: the counter is full, so the host is woken anyway. */
+    while (write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    errno = before;
+}
+
 bool weft__parker_wake(struct weft__parker *parker)
 {
     /* Release: what was published before is seen by the owner. pairs: prepare, park */
@@ -42,10 +53,7 @@ bool weft__parker_wake(struct weft__parker *parker)
     WEFT__STEP();
     int fd = atomic_load_explicit(&parker->host_fd, memory_order_relaxed);
     if (fd >= 0) {
-        uint64_t one = 1;
-        /* EAGAIN: the counter is full, so the host is woken anyway. */
-        while (write(fd, &one, sizeof one) < 0 && errno == EINTR) {
-        }
+        wake_host(fd);
     } else {
         weft__futex_wake(&parker->word, 1);
     }

@@ -28,6 +28,7 @@ static void place_bound(struct weft__worker *w, struct weft__task *task)
     struct weft__worker *target = &home->workers[task->pin];
     if (w == target) {
         weft__chain_push(&w->pinned, &task->link);
+        weft__worker_look_up(w);
         return;
     }
     if (weft__inbox_push_remote(&target->inbox, &task->link)) {
@@ -39,7 +40,7 @@ void weft__place(struct weft__task *task)
 {
     struct weft__worker *w = weft__worker_self();
     if (w) {
-        weft__trace_add(&w->trace, WEFT__TRACE_WAKE, weft__task_handle(task));
+        WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
     if (task->pin >= 0) {
         place_bound(w, task);
@@ -53,6 +54,7 @@ void weft__place(struct weft__task *task)
     }
     /* Release and acquire: a thief may take it from here. */
     struct weft__task *before = atomic_exchange_explicit(&w->next, task, memory_order_acq_rel);
+    weft__worker_look_up(w);
     if (before) {
         weft__place_local(w, before, memory_order_seq_cst);
         weft__idle_notify(&home->idle);
@@ -77,7 +79,9 @@ void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
         place_bound(w, task);
         return;
     }
-    if (!w || weft__fresh_push_local(&w->fresh, &task->link) != 0) {
+    if (w && weft__fresh_push_local(&w->fresh, &task->link) == 0) {
+        weft__worker_look_up(w);
+    } else {
         weft__global_push(&home->global, &task->link);
     }
     weft__idle_notify(&home->idle);

@@ -15,11 +15,39 @@
 #include "sched/fault.h"
 
 #define MAX_WORKERS 1024u
-#define DEFAULT_SLOTS 256u
+#define DEFAULT_SLOTS 4096u
 #define DEFAULT_SPIN_NS 5000
 
-/* The pool that this thread is worker 0 of, whether it is in its loop or not. */
-static _Thread_local weft_pool *caller_of;
+/* Pools whose worker 0 is the thread that made them, whether it is in its loop or not. */
+static struct weft__lock callers_lock;
+static weft_pool *callers; /* under the lock */
+
+/* False: this thread is a worker of another pool already. */
+static bool callers_add(weft_pool *pool)
+{
+    weft__lock(&callers_lock);
+    const weft_pool *other = callers;
+    while (other && !pthread_equal(other->caller_thread, pthread_self())) {
+        other = other->next_caller;
+    }
+    if (!other) {
+        pool->next_caller = callers;
+        callers = pool;
+    }
+    weft__unlock(&callers_lock);
+    return !other;
+}
+
+static void callers_remove(weft_pool *pool)
+{
+    weft__lock(&callers_lock);
+    weft_pool **at = &callers;
+    while (*at != pool) {
+        at = &(*at)->next_caller;
+    }
+    *at = pool->next_caller;
+    weft__unlock(&callers_lock);
+}
 
 /* --- create ---------------------------------------------------------------- */
 
@@ -95,7 +123,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     if (err) {
         return err;
     }
-    if (opts.caller && (caller_of || weft__worker_self())) {
+    if (opts.caller && weft__worker_self()) {
         return -EBUSY;
     }
     weft_pool *pool = weft__alloc(sizeof *pool + opts.workers * sizeof pool->workers[0]);
@@ -118,10 +146,14 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     weft__idle_init(&pool->idle);
     pthread_mutex_init(&pool->joining, NULL);
     if (opts.caller) {
+        if (!callers_add(pool)) {
+            err = -EBUSY;
+            goto free_pool;
+        }
         pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (pool->host_fd < 0) {
             err = -errno;
-            goto free_pool;
+            goto remove_caller;
         }
     }
     err = workers_init(pool, &opts);
@@ -129,15 +161,16 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         goto close_fd;
     }
     weft__fault_install();
-    if (opts.caller) {
-        caller_of = pool;
-    }
     *out = pool;
     return 0;
 
 close_fd:
     if (pool->host_fd >= 0) {
         close(pool->host_fd);
+    }
+remove_caller:
+    if (opts.caller) {
+        callers_remove(pool);
     }
 free_pool:
     weft__free(pool);
@@ -153,8 +186,8 @@ void weft_pool_destroy(weft_pool *pool)
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped", pool->name);
     WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
-    if (caller_of == pool) {
-        caller_of = NULL;
+    if (pool->caller) {
+        callers_remove(pool);
     }
     for (unsigned i = 0; i < pool->worker_count; i++) {
         weft__worker_deinit(&pool->workers[i]);
@@ -173,7 +206,7 @@ static void *thread_main(void *arg)
     struct weft__worker *w = arg;
     weft__worker_enter_thread(w);
     weft__worker_loop(w, NULL);
-    weft__worker_leave_thread(w);
+    weft__worker_leave_thread(w, WEFT_WORKER_ABSENT);
     return NULL;
 }
 
@@ -230,28 +263,30 @@ void weft__pool_join_threads(weft_pool *pool)
     atomic_store_explicit(&pool->exiting, 0, memory_order_relaxed);
 }
 
-int weft_pool_start(weft_pool *pool)
+int weft__pool_create_threads(weft_pool *pool)
 {
-    pthread_mutex_lock(&pool->joining);
-    int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     int err = 0;
-    if (phase == WEFT__POOL_STARTED) {
-        goto unlock;
-    }
-    if (phase == WEFT__POOL_STOPPING) {
-        err = -EBUSY;
-        goto unlock;
-    }
     for (unsigned i = pool->caller ? 1 : 0; i < pool->worker_count && !err; i++) {
         err = thread_create(&pool->workers[i]);
     }
     if (err) {
         weft__pool_join_threads(pool);
-    } else {
-        atomic_store_explicit(&pool->cancelling, false, memory_order_relaxed);
-        atomic_store_explicit(&pool->phase, WEFT__POOL_STARTED, memory_order_seq_cst);
     }
-unlock:
+    return err;
+}
+
+int weft_pool_start(weft_pool *pool)
+{
+    pthread_mutex_lock(&pool->joining);
+    int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
+    int err = phase == WEFT__POOL_STOPPING ? -EBUSY : 0;
+    if (phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED) {
+        atomic_store_explicit(&pool->cancelling, false, memory_order_relaxed);
+        err = weft__pool_create_threads(pool);
+        if (!err) {
+            atomic_store_explicit(&pool->phase, WEFT__POOL_STARTED, memory_order_seq_cst);
+        }
+    }
     pthread_mutex_unlock(&pool->joining);
     return err;
 }
@@ -315,6 +350,27 @@ static int check_caller(const weft_pool *pool)
     return weft__worker_self() ? -EBUSY : 0;
 }
 
+/* seq_cst: a stop looks at it after it has begun, and a caller that leaves looks for a stop afterwards. */
+static void set_present(weft_pool *pool, enum weft_worker_state state)
+{
+    atomic_store_explicit(&pool->workers[0].state, state, memory_order_seq_cst);
+}
+
+void weft__pool_caller_enters(weft_pool *pool)
+{
+    set_present(pool, WEFT_WORKER_RUNNING);
+    weft__pool_leave_host(pool);
+}
+
+void weft__pool_caller_leaves(weft_pool *pool)
+{
+    set_present(pool, WEFT_WORKER_ABSENT);
+    weft__worker_hand_over(&pool->workers[0]);
+    if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
+        weft__pool_look_drained(pool);
+    }
+}
+
 void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until)
 {
     struct weft__worker *w = &pool->workers[0];
@@ -325,11 +381,9 @@ void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until)
         CPU_SET(w->cpu, &mine);
         pthread_setaffinity_np(pthread_self(), sizeof mine, &mine);
     }
-    weft__pool_leave_host(pool);
     weft__worker_enter_thread(w);
     weft__worker_loop(w, until);
-    weft__worker_hand_over(w);
-    weft__worker_leave_thread(w);
+    weft__worker_leave_thread(w, WEFT_WORKER_RUNNING);
     if (pinned) {
         pthread_setaffinity_np(pthread_self(), sizeof before, &before);
     }
@@ -342,8 +396,11 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
         return err;
     }
     weft_fiber main_fiber;
+    /* Before the spawn, or a stop would take the main fiber for one that nobody runs. */
+    weft__pool_caller_enters(pool);
     err = weft_pool_spawn(pool, &main_fiber, fn, arg, &(struct weft_fiber_opts){.name = "main"});
     if (err) {
+        weft__pool_caller_leaves(pool);
         return err;
     }
     struct weft__waiter waiter;
@@ -351,6 +408,7 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
     if (weft__join_arm(main_fiber, &waiter)) {
         weft__pool_lend_thread(pool, &waiter.word);
     }
+    weft__pool_caller_leaves(pool);
     if (result) {
         *result = waiter.value;
     }
@@ -383,10 +441,11 @@ int weft_pool_poll(weft_pool *pool)
     }
     struct weft__worker *w = &pool->workers[0];
     uint64_t turns = 0;
-    weft__pool_leave_host(pool);
     weft__worker_enter_thread(w);
+    weft__pool_leave_host(pool);
     for (;;) {
         turns += weft__worker_drain(w);
+        weft__worker_offer_timers(w);
         /* As any worker that goes to sleep: enter, look again. */
         w->sleeper.host = true;
         weft__idle_enter(&pool->idle, &w->sleeper, false);
@@ -400,8 +459,7 @@ int weft_pool_poll(weft_pool *pool)
         weft__idle_leave(&pool->idle, &w->sleeper);
         w->sleeper.host = false;
     }
-    weft__worker_leave_thread(w);
-    atomic_store_explicit(&w->state, WEFT_WORKER_PARKED, memory_order_relaxed);
+    weft__worker_leave_thread(w, WEFT_WORKER_PARKED);
     return turns < INT32_MAX ? (int)turns : INT32_MAX;
 }
 
@@ -420,13 +478,13 @@ int64_t weft_pool_next_deadline(weft_pool *pool)
 weft_pool *weft_pool_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && w->current ? w->pool : NULL;
+    return w && weft__current(w) ? w->pool : NULL;
 }
 
 int weft_worker_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && w->current ? w->index : -1;
+    return w && weft__current(w) ? w->index : -1;
 }
 
 const char *weft_pool_name(const weft_pool *pool)

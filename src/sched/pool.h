@@ -51,7 +51,8 @@ struct weft_pool {
     struct weft__lock lock;
     struct weft__waiter *stoppers; /* who waits for the drain */
 
-    pthread_mutex_t joining; /* one stop at a time joins the threads */
+    pthread_mutex_t joining; /* phases change, threads begin and end one at a time */
+    weft_pool *next_caller;  /* in the list of pools with a caller */
 
     struct weft__worker workers[];
 };
@@ -65,15 +66,30 @@ uint64_t weft__pool_live(weft_pool *pool);
 bool weft__join_arm(weft_fiber fiber, struct weft__waiter *waiter);
 enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state);
 
-/* The caller's thread is worker 0 until *until is not 0. */
+/* For a fiber that ends inside scoped hops: goes back through all of them. */
+void weft__hop_leave_all(struct weft__rare *rare);
+/* Under the ident lock, of a fiber with a stack: will it come back to this pool? */
+bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool);
+
+/* The caller's thread is there: others may rely on it. */
+void weft__pool_caller_enters(weft_pool *pool);
+/* In between: it is worker 0 until *until is not 0. */
 void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until);
+/* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it, and to those who
+ * wait for it in stop. */
+void weft__pool_caller_leaves(weft_pool *pool);
 /* Ends the time between two polls. */
 void weft__pool_leave_host(weft_pool *pool);
+/* Both with `joining` held. -EAGAIN: none of them runs. */
+int weft__pool_create_threads(weft_pool *pool);
 void weft__pool_join_threads(weft_pool *pool);
 
 /* For a worker that has run out of work and entered the idle word: wakes whoever waits in stop, if the
  * pool is drained or cannot go on without a caller that is absent. */
 void weft__pool_look_drained(weft_pool *pool);
+
+/* Cancels every fiber whose home is this pool, or who will come back to it, now and from now on. */
+void weft__pool_cancel_all(weft_pool *pool);
 
 /* Takes a place for one more fiber from a thread that is not a worker of the pool.
  * -ESHUTDOWN, -EAGAIN. */
@@ -84,11 +100,14 @@ void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n);
 static inline int weft__pool_admit(weft_pool *pool, uint64_t n)
 {
     if (__builtin_expect(pool->max_fibers != 0, 0)) {
-        uint64_t live = atomic_fetch_add_explicit(&pool->admitted, n, memory_order_relaxed) + n;
-        if (live > pool->max_fibers) {
-            atomic_fetch_sub_explicit(&pool->admitted, n, memory_order_relaxed);
-            return -EAGAIN;
-        }
+        /* Not added first and taken back later: meanwhile others would be refused for nothing. */
+        uint64_t live = atomic_load_explicit(&pool->admitted, memory_order_relaxed);
+        do {
+            if (n > pool->max_fibers - live) {
+                return -EAGAIN;
+            }
+        } while (!atomic_compare_exchange_weak_explicit(
+            &pool->admitted, &live, live + n, memory_order_relaxed, memory_order_relaxed));
     }
     return 0;
 }

@@ -27,17 +27,18 @@ static void depot_give_locked(struct weft__task *batch)
     batches = batch;
 }
 
-/* Aligned to its size, so that it can be one huge page. */
+/* Aligned to its size, so that it can be one huge page. The upper one of two that fit: the kernel places
+ * mappings downwards, and the next slab then joins this one in one mapping. */
 static struct weft__task *slab_create(void)
 {
     char *twice = weft__map(2 * SLAB_BYTES);
     if (!twice) {
         return NULL;
     }
-    size_t before = (SLAB_BYTES - (uintptr_t)twice % SLAB_BYTES) % SLAB_BYTES;
-    char *slab = twice + before;
-    weft__unmap(before ? twice : NULL, before);
-    weft__unmap(slab + SLAB_BYTES, SLAB_BYTES - before);
+    size_t after = (uintptr_t)twice % SLAB_BYTES;
+    char *slab = twice + SLAB_BYTES - after;
+    weft__unmap(twice, SLAB_BYTES - after);
+    weft__unmap(after ? slab + SLAB_BYTES : NULL, after);
     madvise(slab, SLAB_BYTES, MADV_HUGEPAGE);
     return (struct weft__task *)(void *)slab;
 }
@@ -144,6 +145,18 @@ struct weft__task *weft__slab_find(uint32_t slot)
     uint32_t index = slot - 1;
     return atomic_load_explicit(&slabs[index / SLAB_TASKS], memory_order_relaxed) +
            index % SLAB_TASKS;
+}
+
+bool weft__slab_holds(const void *block)
+{
+    uint32_t used = weft__slab_slots();
+    for (uint32_t slab = 0; slab * SLAB_TASKS < used; slab++) {
+        const char *first = (const char *)atomic_load_explicit(&slabs[slab], memory_order_relaxed);
+        if ((const char *)block >= first && (const char *)block < first + SLAB_BYTES) {
+            return true;
+        }
+    }
+    return false;
 }
 
 uint32_t weft__slab_slots(void)

@@ -19,8 +19,8 @@
 static bool needs_absent_caller(weft_pool *pool)
 {
     struct weft__worker *w = &pool->workers[0];
-    if (!pool->caller ||
-        atomic_load_explicit(&w->state, memory_order_relaxed) != WEFT_WORKER_ABSENT) {
+    if (!pool->caller || /* pairs: weft__pool_caller_leaves */
+        atomic_load_explicit(&w->state, memory_order_seq_cst) != WEFT_WORKER_ABSENT) {
         return false;
     }
     return pool->worker_count == 1 || atomic_load_explicit(&w->bound, memory_order_relaxed) > 0;
@@ -86,16 +86,12 @@ static enum weft__reason serve(weft_pool *pool, struct weft__waiter *waiter, int
 }
 
 /* 0: drained. -EDEADLK, -ETIMEDOUT, -ECANCELED (the stopping fiber was cancelled). */
-static int wait_drained(weft_pool *pool, int64_t deadline)
+static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
 {
-    bool as_worker = pool->caller && pthread_equal(pool->caller_thread, pthread_self()) &&
-                     !weft__worker_self();
     for (;;) {
         struct weft__waiter waiter;
         if (as_worker) {
             weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker);
-            /* From here on worker 0 is not absent for those who look. */
-            atomic_store_explicit(&pool->workers[0].state, WEFT_WORKER_RUNNING, memory_order_relaxed);
         } else {
             weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
         }
@@ -116,32 +112,31 @@ static int wait_drained(weft_pool *pool, int64_t deadline)
         if (weft__pool_live(pool) == 0) {
             return 0;
         }
-        if (needs_absent_caller(pool)) {
+        if (needs_absent_caller(pool)) { /* it may have come meanwhile */
             return -EDEADLK;
         }
     }
 }
 
-/* In a scoped hop away from this pool. Of nested hops only the innermost is seen: the fiber is then
- * waited for, but not cancelled. */
+/* Under the ident lock: it is in a scoped hop away from this pool. */
 static bool comes_back(const struct weft__task *task, const weft_pool *pool)
 {
     enum weft__task_state state = weft__task_state(task);
     if (state == WEFT__TASK_CREATED || state == WEFT__TASK_FRESH || state == WEFT__TASK_DONE) {
         return false; /* no stack */
     }
-    return atomic_load_explicit(&weft__task_rare(task)->origin, memory_order_relaxed) == pool;
+    return weft__hop_returns_to(weft__task_rare(task), pool);
 }
 
 /* Every fiber whose home is this pool, or who will come back to it. */
-static void cancel_all(weft_pool *pool)
+void weft__pool_cancel_all(weft_pool *pool)
 {
     atomic_store_explicit(&pool->cancelling, true, memory_order_seq_cst);
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
         struct weft__task *task = weft__slab_find(slot);
-        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
-        if (!(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE)) {
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_seq_cst); /* pairs: born_cancelled */
+        if (!(ident & WEFT__IDENT_LIVE) || (ident & (WEFT__IDENT_DONE | WEFT__IDENT_CANCEL))) {
             continue;
         }
         if (weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
@@ -161,19 +156,19 @@ static int64_t once_more(int64_t began, int64_t deadline)
     return weft_after(patience > LEAST_PATIENCE_NS ? patience : LEAST_PATIENCE_NS);
 }
 
-static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
+static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bool as_worker)
 {
     int64_t began = weft__clock_ns();
     int err;
     if (mode == WEFT_STOP_DRAIN) {
-        err = wait_drained(pool, deadline);
+        err = wait_drained(pool, deadline, as_worker);
         if (err != -ETIMEDOUT) {
             return err;
         }
         deadline = once_more(began, deadline);
     }
-    cancel_all(pool);
-    err = wait_drained(pool, deadline);
+    weft__pool_cancel_all(pool);
+    err = wait_drained(pool, deadline, as_worker);
     if (err == -ETIMEDOUT) {
         fprintf(stderr, "weft: pool %s: fibers have not ended although they were cancelled\n",
                 pool->name);
@@ -183,35 +178,56 @@ static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
     return err;
 }
 
+/* From now on nothing comes from outside. */
+static int begin(weft_pool *pool)
+{
+    pthread_mutex_lock(&pool->joining);
+    int phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
+    int err = 0;
+    if (phase != WEFT__POOL_STOPPED) {
+        atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPING, memory_order_seq_cst);
+    }
+    if (phase == WEFT__POOL_CREATED && weft__pool_live(pool)) {
+        err = weft__pool_create_threads(pool);
+        if (err) { /* what was submitted before the start cannot be run, nor lost */
+            atomic_store_explicit(&pool->phase, WEFT__POOL_CREATED, memory_order_seq_cst);
+        }
+    }
+    pthread_mutex_unlock(&pool->joining);
+    return err;
+}
+
 int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
 {
     if (mode != WEFT_STOP_DRAIN && mode != WEFT_STOP_CANCEL) {
         return -EINVAL;
     }
-    int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
-    if (phase == WEFT__POOL_CREATED) {
-        int err = weft__pool_live(pool) ? weft_pool_start(pool) : 0;
-        if (err) {
-            return err; /* what was submitted before the start cannot be run, nor lost */
-        }
-    }
-    if (phase == WEFT__POOL_STOPPED) {
+    if (atomic_load_explicit(&pool->phase, memory_order_acquire) == WEFT__POOL_STOPPED) {
         return 0;
     }
-    atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPING, memory_order_seq_cst);
+    int err = begin(pool);
+    if (err) {
+        return err;
+    }
     struct weft__worker *w = weft__worker_self();
-    if (w && w->current && w->pool == pool) {
+    if (w && weft__current(w) && w->pool == pool) {
+        if (mode == WEFT_STOP_CANCEL) {
+            weft__pool_cancel_all(pool);
+        }
         return -EINPROGRESS;
     }
-    int err = drain(pool, mode, deadline);
+    if (pool->caller && pthread_equal(pool->caller_thread, pthread_self())) {
+        weft__pool_caller_enters(pool);
+        err = drain(pool, mode, deadline, true);
+        weft__pool_caller_leaves(pool);
+    } else {
+        err = drain(pool, mode, deadline, false);
+    }
     if (err) {
         return err;
     }
     pthread_mutex_lock(&pool->joining);
     if (atomic_load_explicit(&pool->phase, memory_order_relaxed) == WEFT__POOL_STOPPING) {
-        if (pool->caller && pthread_equal(pool->caller_thread, pthread_self())) {
-            weft__pool_leave_host(pool);
-        }
         weft__pool_join_threads(pool);
         atomic_store_explicit(&pool->watched, 0, memory_order_relaxed);
         atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPED, memory_order_release);

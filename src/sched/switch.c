@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "sched/ident.h"
+#include "sched/local.h"
 #include "sched/pool.h"
 #include "sched/worker.h"
 
@@ -22,18 +23,26 @@ void weft__worker_set_self(struct weft__worker *worker)
     self_worker = worker;
 }
 
+/* The parts of one switch are one function each, and one piece of code. */
+#define HOT static inline __attribute__((always_inline))
+
+HOT void set_current(struct weft__worker *w, struct weft__task *task)
+{
+    atomic_store_explicit(&w->current, task, memory_order_relaxed);
+}
+
 /* --- pick ------------------------------------------------------------------- */
 
-static inline struct weft__task *as_task(struct weft__link *link)
+HOT struct weft__task *as_task(struct weft__link *link)
 {
     return (struct weft__task *)(void *)link; /* the link is its first member */
 }
 
-static inline struct weft__task *take_fresh(struct weft__worker *w)
+/* The rare branches are functions, so that the frame of a yield is two cache lines. */
+#define RARE static __attribute__((noinline, cold))
+
+RARE struct weft__task *take_fresh_fifo(struct weft__worker *w)
 {
-    if (!w->pool->fresh_fifo) {
-        return as_task(weft__fresh_take_newest_local(&w->fresh));
-    }
     bool lost;
     struct weft__link *item;
     do {
@@ -42,35 +51,30 @@ static inline struct weft__task *take_fresh(struct weft__worker *w)
     return as_task(item);
 }
 
+HOT struct weft__task *take_fresh(struct weft__worker *w)
+{
+    if (__builtin_expect(w->fresh_fifo, 0)) {
+        return take_fresh_fifo(w);
+    }
+    return as_task(weft__fresh_take_newest_local(&w->fresh));
+}
+
 static inline bool others_ready(const struct weft__worker *w)
 {
     return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
 }
 
-static inline struct weft__task *take_next(struct weft__worker *w)
-{
-    if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
-        return NULL;
-    }
-    if (w->streak >= WEFT__NEXT_STREAK && others_ready(w)) {
-        return NULL;
-    }
-    w->streak += w->streak < WEFT__NEXT_STREAK;
-    /* A thief may have been faster. Acquire: pairs with the exchange that put it there. */
-    return atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
-}
-
-struct weft__task *weft__worker_pick(struct weft__worker *w, bool yielded)
+/* With something in the next slot, or bound tasks: the rules of precedence. */
+static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__worker *w)
 {
     struct weft__task *task;
-    if (--w->turns_left < 0) {
-        return NULL; /* a tick is due: the base context serves what the queues would hide */
-    }
-    if (yielded && (task = take_fresh(w))) {
-        return task;
-    }
-    if ((task = take_next(w))) {
-        return task;
+    if (atomic_load_explicit(&w->next, memory_order_relaxed) &&
+        (w->streak < WEFT__NEXT_STREAK || !others_ready(w))) {
+        w->streak += w->streak < WEFT__NEXT_STREAK;
+        /* A thief may have been faster. Acquire: pairs with the exchange that put it there. */
+        if ((task = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire))) {
+            return task;
+        }
     }
     w->streak = 0;
     if (w->pinned.head && w->pinned_turn) {
@@ -81,46 +85,89 @@ struct weft__task *weft__worker_pick(struct weft__worker *w, bool yielded)
         w->pinned_turn = true;
         return task;
     }
-    if (w->pinned.head) {
-        return as_task(weft__chain_pop(&w->pinned));
+    return as_task(weft__chain_pop(&w->pinned));
+}
+
+/* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked at. */
+static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__worker *w, bool yielded)
+{
+    struct weft__task *task;
+    weft__worker_look_up(w);
+    if (--w->turns_left < 0) {
+        return NULL; /* a tick is due: the base context serves what the queues would hide */
     }
-    return yielded ? NULL : take_fresh(w);
+    if (yielded && (task = take_fresh(w))) {
+        return task;
+    }
+    if (atomic_load_explicit(&w->next, memory_order_relaxed) || w->pinned.head) {
+        task = pick_mixed(w);
+    } else {
+        w->streak = 0;
+        task = as_task(weft__ring_pop_local(&w->ring));
+        if (weft__fresh_length(&w->fresh) == 0 &&
+            !atomic_load_explicit(&w->tracing, memory_order_relaxed)) {
+            w->plain = w->turns_left;
+            w->turns_left = 0;
+        }
+    }
+    if (!task && !yielded) {
+        task = take_fresh(w);
+    }
+    if (task) {
+        WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
+    }
+    return task;
+}
+
+/* Most turns of a busy worker find nothing but the ring: as long as nothing was put anywhere else
+ * (weft__worker_look_up) and no tick is due, look nowhere else. */
+HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
+{
+    if (w->plain > 0) {
+        struct weft__task *task = as_task(weft__ring_pop_local(&w->ring));
+        if (task) {
+            w->plain--;
+            return task;
+        }
+    }
+    return pick_by_rules(w, yielded);
+}
+
+struct weft__task *weft__worker_pick(struct weft__worker *w)
+{
+    return pick(w, false);
 }
 
 /* --- after a switch ---------------------------------------------------------- */
 
-static inline void requeue(struct weft__worker *w, struct weft__task *task)
+HOT void requeue(struct weft__worker *w, struct weft__task *task)
 {
     if (task->pin >= 0) {
         weft__chain_push(&w->pinned, &task->link);
-    } else {
+        weft__worker_look_up(w);
+    } else if (__builtin_expect(
+                   !weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
         weft__place_local(w, task, memory_order_release);
     }
 }
 
 /* Does for the context that was left what could not be done on its stack. */
-static inline void after_switch(struct weft__worker *w)
+HOT void after_switch(struct weft__worker *w)
 {
     struct weft__task *task = w->post_task;
-    switch ((enum weft__post)w->post) {
-    case WEFT__POST_NONE:
-        break;
-    case WEFT__POST_YIELD:
+    enum weft__post post = (enum weft__post)w->post;
+    if (post == WEFT__POST_YIELD) {
         weft__task_requeue(task);
         requeue(w, task);
-        break;
-    case WEFT__POST_PARK:
+    } else if (post == WEFT__POST_PARK) {
         if (!weft__task_settle(task)) {
             requeue(w, task);
         }
-        break;
-    case WEFT__POST_HOP:
+    } else if (post == WEFT__POST_END) {
+        weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
+    } else if (post == WEFT__POST_HOP) {
         weft__task_requeue(task);
         weft__place(task);
-        break;
-    case WEFT__POST_END:
-        weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
-        break;
     }
     w->post = WEFT__POST_NONE;
     weft__san_bury(&w->dead_san);
@@ -135,12 +182,12 @@ static inline void after_switch(struct weft__worker *w)
 #endif
 
 /* Fibers of one stride would keep their hottest lines in the same few cache sets. */
-static inline size_t colour(const struct weft__task *task)
+HOT size_t colour(const struct weft__task *task)
 {
     return (size_t)(task->slot % 16) * WEFT__CACHE_LINE;
 }
 
-static inline void attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack)
+static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack)
 {
     task->stack = stack;
     atomic_store_explicit(&stack->user, task, memory_order_relaxed);
@@ -149,7 +196,7 @@ static inline void attach(struct weft__worker *w, struct weft__task *task, struc
     rare->locals_used = 0;
     rare->fp = weft__fp_default();
     atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
-    atomic_store_explicit(&rare->origin, NULL, memory_order_relaxed);
+    rare->hops = NULL;
     weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
     weft__san_create(SAN_OF(stack), weft__stack_bottom(stack, task->stack_class),
                      weft__stack_bytes(task->stack_class));
@@ -158,7 +205,7 @@ static inline void attach(struct weft__worker *w, struct weft__task *task, struc
 
 /* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs one
  * that only the base context may fetch. */
-static inline bool start(struct weft__worker *w, struct weft__task *task, struct weft__stack *spare)
+HOT bool start(struct weft__worker *w, struct weft__task *task, struct weft__stack *spare)
 {
     if (weft__task_is_fresh(task)) {
         struct weft__stack *stack =
@@ -170,33 +217,43 @@ static inline bool start(struct weft__worker *w, struct weft__task *task, struct
         attach(w, task, stack);
     }
     weft__task_run(task);
-    w->current = task;
-    atomic_store_explicit(&w->running, task, memory_order_relaxed);
+    set_current(w, task);
     atomic_store_explicit(&task->ran_on, (int16_t)w->index, memory_order_relaxed);
-    weft__count(&w->counters.executed, 1);
-    weft__trace_add(&w->trace, WEFT__TRACE_RUN, weft__task_handle(task));
     return true;
 }
 
-static inline void check_fp(const struct weft__task *task)
+/* Between two fibers of which one keeps FP control words of its own. NULL is the base context, which has
+ * the default ones, as has every other fiber. */
+RARE void switch_fp(const struct weft__task *from, const struct weft__task *to)
 {
-    WEFT__DEBUG_ASSERT((task->flags & WEFT__TASK_FP_ENV) ||
-                       weft__fp_get().words == weft__fp_default().words);
-    (void)task;
+    if (from && (from->flags & WEFT__TASK_FP_ENV)) {
+        weft__task_rare(from)->fp = weft__fp_get();
+    }
+    bool own = to && (to->flags & WEFT__TASK_FP_ENV);
+    weft__fp_set(own ? weft__task_rare(to)->fp : weft__fp_default());
+}
+
+void weft__worker_check_fp(const struct weft__task *task)
+{
+    WEFT__REQUIRE((task->flags & WEFT__TASK_FP_ENV) ||
+                      weft__fp_get().words == weft__fp_default().words,
+                  "fiber %s changed the floating-point control words without fp_env", task->name);
+}
+
+HOT void check_fp(const struct weft__task *task)
+{
+    if (WEFT_DEBUG) {
+        weft__worker_check_fp(task);
+    }
 }
 
 /* `next` NULL: to the base context. */
-static inline __attribute__((always_inline)) void leave(struct weft__worker *w,
-                                                        struct weft__task *next,
-                                                        enum weft__post post)
+HOT void leave(struct weft__worker *w, struct weft__task *next, enum weft__post post)
 {
-    struct weft__task *self = w->current;
+    struct weft__task *self = weft__current(w);
     int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
+    unsigned fp = self->flags;
     check_fp(self);
-    if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
-        weft__task_rare(self)->fp = weft__fp_get();
-        weft__fp_set(weft__fp_default());
-    }
     w->post = (uint8_t)post;
     w->post_task = self;
     const struct weft__context *to = &w->base;
@@ -204,16 +261,18 @@ static inline __attribute__((always_inline)) void leave(struct weft__worker *w,
     if (next && start(w, next, NULL)) {
         to = &next->ctx;
         to_san = SAN_OF(next->stack);
+        fp |= next->flags;
     } else {
-        w->current = NULL;
+        next = NULL;
+        set_current(w, NULL);
+    }
+    if (__builtin_expect(fp & WEFT__TASK_FP_ENV, 0)) {
+        switch_fp(self, next);
     }
     weft__san_leave(SAN_OF(self->stack), to_san, false);
     w = weft__context_switch(&self->ctx, to, w);
     weft__san_arrive(SAN_OF(self->stack), &w->base_san);
     after_switch(w);
-    if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
-        weft__fp_set(weft__task_rare(self)->fp);
-    }
     *w->errno_at = error;
     (void)to_san;
 }
@@ -221,22 +280,21 @@ static inline __attribute__((always_inline)) void leave(struct weft__worker *w,
 void weft_yield(void)
 {
     struct weft__worker *w = weft__worker_self();
-    if (!w || !w->current) {
+    if (!w || !weft__current(w)) {
         sched_yield();
         return;
     }
-    struct weft__task *next = weft__worker_pick(w, true);
-    if (next || w->turns_left < 0) {
-        weft__trace_add(&w->trace, WEFT__TRACE_YIELD, weft__task_handle(w->current));
+    struct weft__task *next = pick(w, true);
+    if (next || w->turns_left < 0) { /* else nothing is ready here, and no tick is due */
         leave(w, next, WEFT__POST_YIELD);
     }
 }
 
 void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
-    weft__trace_add(&w->trace, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
-                    weft__task_handle(w->current));
-    leave(w, weft__worker_pick(w, false), post);
+    WEFT__TRACE(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
+                weft__task_handle(weft__current(w)));
+    leave(w, pick(w, false), post);
 }
 
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)
@@ -246,11 +304,17 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
         spare = weft__stack_get_slow(task->stack_class);
     }
     start(w, task, spare);
+    if (task->flags & WEFT__TASK_FP_ENV) {
+        switch_fp(NULL, task);
+    }
+    WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
+    int turns = w->turns_left + w->plain;
     weft__san_leave(&w->base_san, SAN_OF(task->stack), false);
     w = weft__context_switch(&w->base, &task->ctx, w);
     weft__san_arrive(&w->base_san, NULL);
     after_switch(w);
-    atomic_store_explicit(&w->running, NULL, memory_order_relaxed);
+    /* This one, and a turn for every pick since: counted here to keep it off the path of a yield. */
+    weft__count(&w->counters.executed, 1 + (uint64_t)(turns - w->turns_left - w->plain));
 }
 
 /* The first C function of every fiber, called by weft__context_entry. */
@@ -258,16 +322,20 @@ void weft__fiber_main(void *pass);
 void weft__fiber_main(void *pass)
 {
     struct weft__worker *w = pass;
-    struct weft__task *self = w->current;
+    struct weft__task *self = weft__current(w);
     weft__san_arrive(SAN_OF(self->stack), &w->base_san);
     after_switch(w);
     *w->errno_at = 0;
-    weft_exit(self->fn(self->value));
+    void *result = self->fn(self->value);
+    if (__builtin_expect(weft__task_rare(self)->cleanups != NULL, 0)) {
+        weft__local_check_nodes(self, __builtin_frame_address(0));
+    }
+    weft_exit(result);
 }
 
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
 {
-    struct weft__task *next = weft__worker_pick(w, false);
+    struct weft__task *next = pick(w, false);
     const struct weft__context *to = &w->base;
     struct weft__san *to_san = &w->base_san;
     struct weft__stack *spare = NULL;
@@ -284,8 +352,11 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
     if (next && start(w, next, spare)) {
         to = &next->ctx;
         to_san = SAN_OF(next->stack);
+        if (next->flags & WEFT__TASK_FP_ENV) {
+            switch_fp(NULL, next);
+        }
     } else {
-        w->current = NULL;
+        set_current(w, NULL);
     }
     weft__san_leave(SAN_OF(stack), to_san, true);
     weft__context_switch(&w->dead, to, w);

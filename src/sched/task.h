@@ -84,7 +84,6 @@ struct weft__task {
     uint8_t stack_class;
     uint8_t flags;
     _Atomic(int16_t) ran_on; /* for dumps: the last worker, -1 at first */
-    uint8_t away;            /* scoped hops it is in: the pools of origin count it too */
 
     /* Identity and ending. */
     _Atomic(uint64_t) ident; /* sched/ident.h */

@@ -13,7 +13,6 @@ enum weft__trace_kind {
     WEFT__TRACE_NONE,
     WEFT__TRACE_SPAWN,
     WEFT__TRACE_RUN,
-    WEFT__TRACE_YIELD,
     WEFT__TRACE_WAIT,
     WEFT__TRACE_WAKE,
     WEFT__TRACE_END,
@@ -26,7 +25,6 @@ enum weft__trace_kind {
 #define WEFT__TRACE_EVENTS 1024u
 
 struct weft__trace {
-    _Atomic(bool) on; /* any thread */
     _Atomic(uint64_t) written;
     struct {
         _Atomic(int64_t) at;
@@ -36,14 +34,19 @@ struct weft__trace {
 
 static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_kind kind, uint64_t who)
 {
-    if (__builtin_expect(atomic_load_explicit(&trace->on, memory_order_relaxed), 0)) {
-        uint64_t n = atomic_load_explicit(&trace->written, memory_order_relaxed);
-        unsigned i = n % WEFT__TRACE_EVENTS;
-        atomic_store_explicit(&trace->events[i].at, weft__clock_ns(), memory_order_relaxed);
-        atomic_store_explicit(&trace->events[i].what,
-                              (uint64_t)kind << 56 | (who & (UINT64_MAX >> 8)), memory_order_relaxed);
-        atomic_store_explicit(&trace->written, n + 1, memory_order_release);
-    }
+    uint64_t n = atomic_load_explicit(&trace->written, memory_order_relaxed);
+    unsigned i = n % WEFT__TRACE_EVENTS;
+    atomic_store_explicit(&trace->events[i].at, weft__clock_ns(), memory_order_relaxed);
+    atomic_store_explicit(&trace->events[i].what, (uint64_t)kind << 56 | (who & (UINT64_MAX >> 8)),
+                          memory_order_relaxed);
+    atomic_store_explicit(&trace->written, n + 1, memory_order_release);
 }
+
+/* A macro so that `who`, whose computing touches another cache line, costs nothing while tracing is
+ * off. */
+#define WEFT__TRACE(w, kind, who)                                                                  \
+    (__builtin_expect(atomic_load_explicit(&(w)->tracing, memory_order_relaxed), 0)                \
+         ? weft__trace_add(&(w)->trace, kind, who)                                                 \
+         : (void)0)
 
 #endif

@@ -33,7 +33,7 @@ void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
     waiter->next = NULL;
     waiter->value = NULL;
     waiter->parker = NULL;
-    waiter->task = w ? w->current : NULL;
+    waiter->task = w ? weft__current(w) : NULL;
     atomic_init(&waiter->word, 0);
     if (waiter->task) {
         waiter->ticket = weft__task_arm(waiter->task, kind);

@@ -15,31 +15,42 @@
 #include "sched/pool.h"
 
 #define GLOBAL_BATCH 16u     /* taken at a tick */
+#define STEAL_FRESH 32u      /* at most at once */
 #define TIMER_BATCH 256u     /* fired before other work gets a turn */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
 #define TIGHT_PROBES 4       /* searches without a pause in between */
 #define LEAST_SPIN_NS 500
+
+/* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
+ * of it goes over the wrap. */
+#ifdef WEFT_CHAOS
+#define FIRST_INDEX (UINT64_MAX - 100)
+#else
+#define FIRST_INDEX 0
+#endif
 
 /* --- life -------------------------------------------------------------------- */
 
 int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
 {
     w->pool = pool;
-    w->index = index;
+    w->index = (int16_t)index;
     w->cpu = -1;
     w->turns_left = w->tick_turns = WEFT__TICK_TURNS;
     w->now = weft__clock_ns();
     w->spin_ns = pool->spin_ns;
+    w->offered = INT64_MAX;
+    w->fresh_fifo = pool->fresh_fifo;
     weft__chain_init(&w->pinned);
     weft__rand_seed(&w->rand, (uint64_t)index + 1);
     weft__inbox_init(&w->inbox);
     weft__parker_init(&w->sleeper.parker);
     weft__wheel_init(&w->wheel, w->now, WEFT__WHEEL_TICK_SHIFT);
-    int err = weft__ring_init(&w->ring, pool->ring_slots, 0);
+    int err = weft__ring_init(&w->ring, pool->ring_slots, FIRST_INDEX);
     if (err) {
         return err;
     }
-    err = weft__fresh_init(&w->fresh, pool->fresh_slots, 0);
+    err = weft__fresh_init(&w->fresh, pool->fresh_slots, FIRST_INDEX);
     if (err) {
         weft__ring_deinit(&w->ring);
     }
@@ -57,6 +68,11 @@ void weft__worker_deinit(struct weft__worker *w)
 void weft__spawner_flush(struct weft__spawner *spawner)
 {
     weft__slab_cache_flush(&spawner->blocks);
+    weft__spawner_give_credits(spawner);
+}
+
+void weft__spawner_give_credits(struct weft__spawner *spawner)
+{
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
         if (spawner->credits[class]) {
             weft__stack_credit_give(class, spawner->credits[class]);
@@ -78,16 +94,16 @@ void weft__worker_enter_thread(struct weft__worker *w)
     atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
     set_state(w, WEFT_WORKER_RUNNING);
     weft__worker_set_self(w);
-    w->in_loop = true;
 }
 
-void weft__worker_leave_thread(struct weft__worker *w)
+void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state state)
 {
-    w->in_loop = false;
     weft__worker_set_self(NULL);
+    weft__spawner_give_credits(&w->spawner);
     weft__fault_leave_thread();
-    set_state(w, WEFT_WORKER_ABSENT);
     atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
+    /* seq_cst: then it looks whether others must be told. pairs: needs_absent_caller, nearest_timer */
+    atomic_store_explicit(&w->state, state, memory_order_seq_cst);
 }
 
 /* --- sources of work ------------------------------------------------------------- */
@@ -103,6 +119,7 @@ static void drain_inbox(struct weft__worker *w)
     while (item) {
         struct weft__link *next = item->next;
         weft__chain_push(&w->pinned, item);
+        weft__worker_look_up(w);
         item = next;
     }
 }
@@ -167,6 +184,7 @@ static void pace(struct weft__worker *w)
         w->tick_turns = w->tick_turns * 2 < WEFT__TICK_TURNS ? w->tick_turns * 2 : WEFT__TICK_TURNS;
     }
     w->turns_left = w->tick_turns;
+    w->plain = 0;
 }
 
 /* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to run
@@ -199,10 +217,10 @@ static struct weft__task *find_here(struct weft__worker *w)
         w->handoff = NULL;
         return task;
     }
-    if (w->turns_left <= 0 && (task = tick(w))) {
+    if (w->turns_left + w->plain <= 0 && (task = tick(w))) {
         return task;
     }
-    if ((task = weft__worker_pick(w, false))) {
+    if ((task = weft__worker_pick(w))) {
         return task;
     }
     drain_inbox(w);
@@ -215,30 +233,58 @@ static struct weft__task *find_here(struct weft__worker *w)
     if (weft__wheel_next(&w->wheel) != INT64_MAX) {
         w->now = weft__clock_ns();
         fire_timers(w, &w->wheel);
-        return weft__worker_pick(w, false);
+        return weft__worker_pick(w);
     }
     return NULL;
 }
 
+/* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others to our own
+ * fresh queue. One at a time would make the two workers meet in the idle word at every task. */
+static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim, uint64_t *n)
+{
+    uint64_t wanted = weft__fresh_length(&victim->fresh);
+    wanted -= wanted / 2;
+    if (wanted > STEAL_FRESH) {
+        wanted = STEAL_FRESH;
+    }
+    struct weft__task *first = NULL;
+    *n = 0;
+    while (*n < wanted) {
+        bool lost;
+        struct weft__task *task = as_task(weft__fresh_take_oldest(&victim->fresh, &lost));
+        if (!task) {
+            if (lost && !first) {
+                continue;
+            }
+            break;
+        }
+        ++*n;
+        if (!first) {
+            first = task;
+        } else if (weft__fresh_push_local(&w->fresh, &task->link) != 0) {
+            weft__global_push(&w->pool->global, &task->link);
+        }
+    }
+    return first;
+}
+
 static struct weft__task *steal_from(struct weft__worker *w, struct weft__worker *victim, bool last)
 {
-    uint64_t n = 1;
+    uint64_t n;
     struct weft__task *task = as_task(weft__ring_steal(&victim->ring, &w->ring, &n));
     if (!task) {
-        bool lost;
-        do {
-            task = as_task(weft__fresh_take_oldest(&victim->fresh, &lost));
-        } while (lost);
-        n = 1;
+        task = steal_fresh(w, victim, &n);
     }
     /* What was just woken is best run where it was woken; only if nothing else is to be had. */
     if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
         task = atomic_exchange_explicit(&victim->next, NULL, memory_order_acquire); /* pairs: place */
+        n = 1;
     }
     if (task) {
+        weft__worker_look_up(w);
         weft__count(&w->counters.steals, 1);
         weft__count(&w->counters.stolen, n);
-        weft__trace_add(&w->trace, WEFT__TRACE_STEAL, (uint64_t)victim->index << 32 | n);
+        WEFT__TRACE(w, WEFT__TRACE_STEAL, (uint64_t)(unsigned)victim->index << 32 | n);
     }
     return task;
 }
@@ -255,7 +301,7 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
         }
         if (victim != w && weft__wheel_next(&victim->wheel) <= w->now) {
             fire_timers(w, &victim->wheel); /* its owner is busy */
-            if ((task = weft__worker_pick(w, false))) {
+            if ((task = weft__worker_pick(w))) {
                 return task;
             }
         }
@@ -307,6 +353,10 @@ static bool has_work(const struct weft__worker *w)
 bool weft__worker_anything_left(const struct weft__worker *w)
 {
     const weft_pool *pool = w->pool;
+    /* Its own, too: timers that it fired last may have made ready what a tick kept it from picking. */
+    if (w->pinned.head || atomic_load_explicit(&w->next, memory_order_relaxed)) {
+        return true;
+    }
     if (!weft__inbox_empty(&w->inbox) || weft__global_length(&pool->global) > 0) {
         return true;
     }
@@ -325,7 +375,8 @@ int64_t weft__worker_nearest_timer(const struct weft__worker *w)
     int64_t nearest = weft__wheel_next(&w->wheel);
     for (unsigned i = 0; i < w->pool->worker_count; i++) {
         const struct weft__worker *other = &w->pool->workers[i];
-        if (atomic_load_explicit(&other->state, memory_order_relaxed) != WEFT_WORKER_PARKED ||
+        /* pairs: weft__worker_leave_thread */
+        if (atomic_load_explicit(&other->state, memory_order_seq_cst) != WEFT_WORKER_PARKED ||
             atomic_load_explicit(&other->sleeper.parker.host_fd, memory_order_relaxed) >= 0) {
             int64_t at = weft__wheel_next(&other->wheel);
             nearest = at < nearest ? at : nearest;
@@ -345,16 +396,17 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     bool stay = !weft__worker_anything_left(w) && !(until && atomic_load_explicit(until, memory_order_seq_cst)) &&
                 !atomic_load_explicit(&w->pool->exiting, memory_order_seq_cst);
     if (stay) {
+        weft__spawner_give_credits(&w->spawner);
         if (weft__stack_warm() > KEEP_WARM_STACKS) {
             weft__stack_trim(KEEP_WARM_STACKS);
         }
         set_state(w, WEFT_WORKER_PARKED);
-        weft__trace_add(&w->trace, WEFT__TRACE_PARK, 0);
+        WEFT__TRACE(w, WEFT__TRACE_PARK, 0);
         weft__count(&w->counters.parks, 1);
         if (weft__parker_park(&w->sleeper.parker, weft__worker_nearest_timer(w))) {
             weft__count(&w->counters.wakes, 1);
         }
-        weft__trace_add(&w->trace, WEFT__TRACE_UNPARK, 0);
+        WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         set_state(w, WEFT_WORKER_RUNNING);
     }
     return weft__idle_leave(idle, &w->sleeper);
@@ -405,7 +457,8 @@ void weft__worker_hand_over(struct weft__worker *w)
     struct weft__chain rest;
     weft__chain_init(&rest);
     if (w->handoff) {
-        weft__chain_push(&rest, &w->handoff->link);
+        /* A bound one stays for the thread's return: nobody else may run it. */
+        weft__chain_push(w->handoff->pin >= 0 ? &w->pinned : &rest, &w->handoff->link);
         w->handoff = NULL;
     }
     struct weft__task *next = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
@@ -417,6 +470,18 @@ void weft__worker_hand_over(struct weft__worker *w)
     }
     if (weft__worker_anything_left(w)) {
         weft__idle_notify(&w->pool->idle);
+    }
+    weft__worker_offer_timers(w);
+}
+
+void weft__worker_offer_timers(struct weft__worker *w)
+{
+    int64_t next = weft__wheel_next(&w->wheel);
+    if (next != w->offered) {
+        w->offered = next;
+        if (next != INT64_MAX) {
+            weft__idle_notify(&w->pool->idle);
+        }
     }
 }
 

@@ -41,7 +41,6 @@
 #define WEFT__TICK_TURNS 61
 #define WEFT__TICK_NS 200000
 #define WEFT__NEXT_STREAK 3
-#define WEFT__CREDIT_BATCH 64
 
 /* What is still to be done for the context that was left. */
 enum weft__post {
@@ -66,6 +65,8 @@ struct weft__counters {
 
 /* Gives everything back. */
 void weft__spawner_flush(struct weft__spawner *spawner);
+/* Gives the stack credits back: before a long rest, or others could miss them for ever. */
+void weft__spawner_give_credits(struct weft__spawner *spawner);
 
 static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
 {
@@ -74,51 +75,63 @@ static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
 }
 
 struct weft__worker {
-    /* owner only */
-    struct weft__task *current; /* NULL on the base context */
-    weft_pool *pool;
-    int *errno_at; /* this thread's errno: its address must not be cached across a switch */
-    int turns_left;            /* until the next tick */
-    int tick_turns;            /* what it is reset to: 61, or fewer when turns are long */
-    uint8_t streak;            /* tasks from `next` in a row */
-    bool pinned_turn;          /* the next of {pinned, ring} is pinned */
-    uint8_t post;              /* enum weft__post */
-    bool in_loop;              /* the thread is running the loop (not merely created) */
+    /* Owner only, but for the atomics: what every switch touches, in two cache lines. */
+    _Atomic(struct weft__task *) current; /* written by the owner; NULL on the base context */
+    int plain;                  /* turns for which only the ring need be looked at */
+    int turns_left;             /* until the next tick, besides those */
+    uint8_t streak;             /* tasks from `next` in a row */
+    bool pinned_turn;           /* the next of {pinned, ring} is pinned */
+    uint8_t post;               /* enum weft__post */
+    bool fresh_fifo;            /* a copy of the pool's */
     struct weft__task *post_task;
-    struct weft__stack *post_stack; /* with POST_END: the stack, and its class */
-    uint8_t post_class;
-    struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
+    int *errno_at; /* this thread's errno: its address must not be cached across a switch */
     struct weft__chain pinned;
-    struct weft__context base;
+    int16_t index;
+    _Atomic(bool) tracing; /* written by any thread */
+    uint8_t post_class;
+    struct weft__stack *post_stack; /* with POST_END: the stack, and its class */
+    struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
+    weft_pool *pool;
+
+    /* Any thread. */
+    alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;
+    struct weft__ring ring;
+    struct weft__fresh fresh;
+    alignas(WEFT__CACHE_LINE) struct weft__inbox inbox;
+    struct weft__sleeper sleeper;
+    _Atomic(int) state; /* enum weft_worker_state */
+    _Atomic(int) tid;
+    _Atomic(uint64_t) bound; /* live fibers that are bound here */
+
+    /* Owner only. */
+    alignas(WEFT__CACHE_LINE) struct weft__context base;
     struct weft__context dead; /* where an ending fiber is saved to, for nobody */
     struct weft__san base_san;
-    void *dead_san; /* the checker's record of a fiber that ended on the stack it left */
-    int64_t now;    /* read at each tick and park */
+    void *dead_san;  /* the checker's record of a fiber that ended on the stack it left */
+    int64_t now;     /* read at each tick and park */
+    int64_t offered; /* the nearest timer that the others were told of */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
+    int tick_turns;  /* turns between ticks: 61, or fewer when turns are long */
     struct weft__rand rand;
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
 
-    /* any thread */
+    /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;
-    _Atomic(struct weft__task *) next;
-    _Atomic(int) state; /* enum weft_worker_state */
-    _Atomic(int) tid;
-    _Atomic(struct weft__task *) running; /* `current`, for dumps */
-    _Atomic(uint64_t) bound;   /* live fibers that are bound here */
-    alignas(WEFT__CACHE_LINE) struct weft__inbox inbox;
-    struct weft__sleeper sleeper;
-    struct weft__ring ring;
-    struct weft__fresh fresh;
     struct weft__wheel wheel;
     struct weft__trace trace;
 
-    /* immutable after start */
-    int index;
+    /* Immutable after start. */
     int cpu; /* -1: not pinned */
     bool has_thread;
     pthread_t thread;
 };
+
+/* The fiber that runs on this worker; NULL: none. */
+static inline struct weft__task *weft__current(const struct weft__worker *w)
+{
+    return atomic_load_explicit(&w->current, memory_order_relaxed);
+}
 
 /* The rarely used parts of a running fiber, at the top of its stack. */
 struct weft__rare {
@@ -128,7 +141,7 @@ struct weft__rare {
     _Atomic(const char *) waits; /* for dumps: what it waits for, or NULL */
     _Atomic(uint64_t) waits_on;
     void *locals[16];
-    _Atomic(weft_pool *) origin; /* in a scoped hop: where it will come back to */
+    struct weft_hop *hops; /* the scoped hops it is in, innermost first; under the ident lock */
 };
 
 static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
@@ -144,7 +157,7 @@ void weft__worker_set_self(struct weft__worker *worker);
 /* --- the switch (switch.c) ------------------------------------------------ */
 
 /* Picks the next task of this worker, on any stack. NULL: go to the base context. */
-struct weft__task *weft__worker_pick(struct weft__worker *w, bool yielded);
+struct weft__task *weft__worker_pick(struct weft__worker *w);
 
 /* Suspends the running fiber, which has armed a wait or published its new home, and goes on with another.
  * Returns when it is resumed, maybe on another thread: nothing of the old worker may be used after. */
@@ -156,6 +169,13 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
 
 /* From the base context: runs the task, and whatever it switches to, until somebody comes back here. */
 void weft__worker_run(struct weft__worker *w, struct weft__task *task);
+
+/* Something was put into the next slot, the fresh queue or the bound FIFO: the next pick goes by the rules. */
+static inline void weft__worker_look_up(struct weft__worker *w)
+{
+    w->turns_left += w->plain;
+    w->plain = 0;
+}
 
 /* --- where a ready task goes ------------------------------------------------ */
 
@@ -174,13 +194,16 @@ void weft__worker_deinit(struct weft__worker *w);
 
 /* The calling thread becomes this worker until leave_thread. */
 void weft__worker_enter_thread(struct weft__worker *w);
-void weft__worker_leave_thread(struct weft__worker *w);
+void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state state);
 
 /* Runs tasks until *until is not 0 (looked at whenever the worker is on its base context) or, if `until` is
  * NULL, until the pool's threads are told to exit. */
 void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until);
-/* Before the thread leaves the pool to others: what it alone could reach is made reachable. */
+/* After the thread left the pool to others: what it alone could reach is made reachable. */
 void weft__worker_hand_over(struct weft__worker *w);
+/* Tells the others of timers that this worker may not be there to fire: whoever parks from now on has them
+ * in its deadline (weft__worker_nearest_timer), so one that wakes up and parks again is enough. */
+void weft__worker_offer_timers(struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
 uint64_t weft__worker_drain(struct weft__worker *w);
 

@@ -226,16 +226,17 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
             break;
         }
         wheel->current = first; /* nothing is pending before it */
-        if (slot >= WEFT__WHEEL_SLOTS) {
-            wheel->cascade = slot; /* entered, even if nothing moves in this slice */
-        }
-        if (slot == wheel->cascade ? moves == 0 : expired == max) {
-            break;
-        }
-        if (slot == wheel->cascade) {
-            moves -= move_down(wheel, moves);
-        } else {
+        if (slot < WEFT__WHEEL_SLOTS) {
+            if (expired == max) {
+                break;
+            }
             expired += expire_slot(wheel, slot, max - expired, arg);
+        } else {
+            wheel->cascade = slot; /* entered, even if nothing moves in this slice */
+            if (moves == 0) {
+                break;
+            }
+            moves -= move_down(wheel, moves);
         }
     }
     next_raise(wheel);

@@ -1,6 +1,7 @@
 /* No mapping of a process is ever both writable and executable, with fibers of several stack sizes
  * running, parked and ended. */
 /* labels: hardening */
+/* not under: valgrind */
 #include <stdatomic.h>
 #include <stdio.h>
 

@@ -16,6 +16,8 @@ static void setup_at(uint64_t slots, uint64_t first)
     owner_saw_empty = false;
     X_ASSERT(weft__fresh_init(&fresh, slots, first) == 0);
     x_name(&fresh, sizeof fresh, "fresh");
+    x_name(fresh.buffer, sizeof *fresh.buffer + slots * sizeof fresh.buffer->slots[0], "buffer");
+    x_ahead(fresh.buffer->slots, slots * sizeof fresh.buffer->slots[0]);
 }
 
 static void setup(void)
@@ -235,26 +237,51 @@ static void lone_thief(int i)
     X_ASSERT(steal() == -1);
 }
 
+/* ---- longer than can be explored: sampled ---- */
+
+static void many(int i)
+{
+    if (i > 0) {
+        for (int n = 0; n < 3; n++) {
+            steal();
+        }
+        return;
+    }
+    for (int n = 0; n < ITEMS; n++) {
+        push(n);
+        if (n % 3 == 2) {
+            take();
+            take();
+        }
+    }
+}
+
+static void all_of_8(void)
+{
+    finish(8);
+}
+
 static const struct x_client clients[] = {
     X_CLIENT("empty", 2, setup, empty, all_of_0),
     X_CLIENT("one", 2, setup, one, all_of_1),
-    X_CLIENT("one_two_thieves", 3, setup, one, all_of_1),
     X_CLIENT("two", 2, setup, two, all_of_2),
     X_CLIENT("two_wrap", 2, setup_wrap, two, all_of_2),
-    X_CLIENT("two_two_thieves", 3, setup, two, all_of_2),
     X_CLIENT("two_stolen", 2, setup, two_stolen, all_of_2),
     X_CLIENT("two_stolen_wrap", 2, setup_wrap, two_stolen, all_of_2),
     X_CLIENT("last_then_push", 2, setup, last_then_push, all_of_2),
-    X_CLIENT("last_then_push_two_thieves", 3, setup, last_then_push, all_of_2),
     X_CLIENT("owner_takes_oldest", 2, setup, owner_takes_oldest, all_of_2),
     X_CLIENT("grow_against_steal", 2, setup, grow_against_steal, all_of_3),
     X_CLIENT("grow_against_steal_wrap", 2, setup_wrap, grow_against_steal, all_of_3),
-    X_CLIENT("grow_two_thieves", 3, setup, grow_against_steal, all_of_3),
-    X_CLIENT("reuse_against_steal", 2, setup, reuse_against_steal, all_of_4),
     X_CLIENT("grow_fails", 2, setup, grow_fails, all_of_3),
+    X_CLIENT("reuse_against_steal", 2, setup, reuse_against_steal, all_of_4, .ahead = true),
     X_CLIENT("steal_against_steal", 2, setup_two, steal_against_steal, all_of_2),
-    X_CLIENT("last_two", 3, setup_two, last_two, all_of_2),
     X_CLIENT("lone_thief", 1, setup_two, lone_thief, all_of_2),
+    X_CLIENT("one_two_thieves", 3, setup, one, all_of_1),
+    X_CLIENT("last_two", 3, setup_two, last_two, all_of_2),
+    X_CLIENT("two_two_thieves", 3, setup, two, all_of_2),
+    X_CLIENT("last_then_push_two_thieves", 3, setup, last_then_push, all_of_2),
+    X_CLIENT("grow_two_thieves", 3, setup, grow_against_steal, all_of_3),
+    X_CLIENT("many", 3, setup_wrap, many, all_of_8, .samples = 20000),
 };
 
 X_MAIN(clients)

@@ -320,12 +320,15 @@ static const struct x_client clients[] = {
     X_CLIENT("park_against_submit_fresh", 2, setup_fresh, one_worker_fresh, check),
     X_CLIENT("park_against_submit_ring", 2, setup_ring, one_worker_ring, check),
     X_CLIENT("host_against_submit", 2, setup_host, one_worker, check),
-    X_CLIENT("one_worker_two_items", 2, setup_two, one_worker_two_items, check, .preemptions = 3, .stale = 2),
-    X_CLIENT("two_submitters", 3, setup_two, two_submitters, check, .preemptions = 2, .stale = 2),
-    X_CLIENT("two_workers", 3, setup, two_workers, check, .preemptions = 2, .stale = 2),
-    X_CLIENT("both_must_wake", 3, setup_together, both_must_wake, check, .preemptions = 2, .stale = 1),
+    X_CLIENT("one_worker_two_items", 2, setup_two, one_worker_two_items, check, .preemptions = 3,
+             .stale = 2),
     X_CLIENT("both_must_wake_fresh", 3, setup_fresh_together, both_must_wake_fresh, check,
              .preemptions = 2, .stale = 1),
+    X_CLIENT("two_workers", 3, setup, two_workers, check, .preemptions = 2, .stale = 1),
+    X_CLIENT("two_submitters", 3, setup_two, two_submitters, check, .preemptions = 2, .stale = 1),
+    X_CLIENT("both_must_wake", 3, setup_together, both_must_wake, check, .preemptions = 2,
+             .stale = 1),
+    X_CLIENT("both_must_wake_sampled", 3, setup_together, both_must_wake, check, .samples = 50000),
 };
 
 X_MAIN(clients)

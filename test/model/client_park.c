@@ -161,10 +161,19 @@ static void fire_timers(void)
     }
 }
 
+/* The stack of a wait that is over belongs to others: whoever still reads its node races. */
+static __attribute__((noinline)) void reuse_stack(void)
+{
+    char bytes[512];
+    memset(bytes, 1, sizeof bytes);
+    x_plain(bytes, sizeof bytes, true);
+}
+
 static void deadline_against_unpark(int i)
 {
     if (i == 0) {
         results[0] = weft_park(LATER);
+        reuse_stack();
     } else if (i == 1) {
         X_ASSERT(weft_unpark(HANDLE) == 0);
     } else {
@@ -289,8 +298,7 @@ static void thread_waits(int i)
             X_ASSERT(reason == WEFT__REASON_TIMEOUT);
         }
         weft__lock(&source);
-        results[0] = linked ? 0 : 1;
-        X_ASSERT(linked == (reason == WEFT__REASON_TIMEOUT) || reason == WEFT__REASON_TIMEOUT);
+        X_ASSERT(!linked || reason == WEFT__REASON_TIMEOUT); /* who fires unlinks */
         linked = false;
         weft__unlock(&source);
         node.value = NULL; /* nobody touches it any more */
@@ -312,13 +320,14 @@ static const struct x_client clients[] = {
     X_CLIENT("one_unpark_one_park", 2, setup, one_unpark_one_park, no_permit_left),
     X_CLIENT("two_unparks", 3, setup, two_unparks, rests),
     X_CLIENT("look_for_unpark", 2, setup, look_for_unpark, kept_or_used),
-    X_CLIENT("deadline_against_unpark", 3, setup, deadline_against_unpark, kept_or_used, .preemptions = 3),
     X_CLIENT("park_against_cancel", 2, setup, park_against_cancel, NULL),
     X_CLIENT("cancel_against_unpark", 3, setup, cancel_against_unpark, unparked_or_cancelled),
     X_CLIENT("unpark_of_another_wait", 3, setup, unpark_of_another_wait, permit_is_left),
     X_CLIENT("unpark_against_end", 2, setup, unpark_against_end, next_generation),
     X_CLIENT("ident_lock_excludes", 2, setup, ident_lock_excludes, published_twice, .spurious = 1),
     X_CLIENT("thread_waits", 2, setup_node, thread_waits, NULL),
+    X_CLIENT("deadline_against_unpark", 3, setup, deadline_against_unpark, kept_or_used,
+             .preemptions = 2),
 };
 
 X_MAIN(clients)

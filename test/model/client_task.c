@@ -100,8 +100,7 @@ static enum weft__fire fire(uint64_t ticket, enum weft__reason why)
 static void resumed_if_won(void)
 {
     X_ASSERT(x_counted(RESUMED) == x_counted(WON));
-    X_ASSERT(weft__task_state(&task) ==
-             (x_counted(WON) ? WEFT__TASK_RUNNING : WEFT__TASK_WAITING));
+    X_ASSERT(weft__task_state(&task) == (x_counted(WON) ? WEFT__TASK_RUNNING : WEFT__TASK_WAITING));
 }
 
 /* ---- wake against suspend ---- */
@@ -241,6 +240,24 @@ static void cancelled(void)
     X_ASSERT(x_counted(RESUMED) == 1 && reason == WEFT__REASON_CANCEL);
 }
 
+/* ---- a look from outside ---- */
+
+static void setup_fresh(void)
+{
+    setup_with(WEFT__TASK_FRESH, 0);
+}
+
+/* Who sees the task running sees the stack that it was given. */
+static void viewer(int i)
+{
+    if (i == 0) {
+        task.stack = (struct weft__stack *)(void *)&frame;
+        X_ASSERT(weft__task_run(&task));
+    } else if (weft__task_state(&task) == WEFT__TASK_RUNNING) {
+        X_ASSERT(task.stack == (struct weft__stack *)(void *)&frame);
+    }
+}
+
 /* ---- submit, and the end ---- */
 
 static void setup_created(void)
@@ -299,6 +316,7 @@ static const struct x_client clients[] = {
     X_CLIENT("late_for_the_first_wrap", 2, setup_wrap, late_for_the_first, waits_for_the_second),
     X_CLIENT("two_waits", 2, setup, two_waits, running_or_waiting),
     X_CLIENT("flag_against_arm", 2, setup, flag_against_arm, cancelled, .spurious = 1),
+    X_CLIENT("viewer", 2, setup_fresh, viewer, NULL),
     X_CLIENT("submit_twice", 2, setup_created, submit_twice, submitted_once),
     X_CLIENT("life", 1, setup_created, life, NULL),
 };

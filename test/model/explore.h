@@ -17,15 +17,17 @@
  *    sequence; later plain stores of the same thread do not, as in C++20).
  *  - A compare-exchange that fails is a load: it may read an old value. A strong one never fails with
  *    the value that it expected; a weak one may, within the client's budget.
- *  - A seq_cst load never reads past the newest seq_cst store of its location. Nothing else comes with
- *    seq_cst: a seq_cst store then a relaxed or acquire load of another location may still be reordered.
+ *  - seq_cst stores have one total order. A seq_cst load reads nothing older than the last seq_cst store
+ *    to its location among those, in that order, up to the last that happens before the load. Nothing else
+ *    comes with seq_cst: a seq_cst store then an acquire load of another location may be reordered.
  *  - futex_wait compares with the newest store, without synchronising, as the kernel does.
  * Plain accesses of the product and of the clients are seen because both are compiled with the compiler's
  * thread instrumentation, whose calls land in the explorer: any two conflicting ones not ordered by
  * happens-before are a race, in whatever order they ran.
  *
  * What it cannot show, so a pass says nothing about it:
- *  - load buffering and values out of thin air: a load never reads a store that comes later;
+ *  - load buffering: a load never reads a store that comes later, except where a client asks for it
+ *    (explore_ahead.c), and then one relaxed load per execution;
  *  - stores that enter the modification order before one that was there already (the weak outcome
  *    of 2+2W): a store is always the newest;
  *  - starvation, timing, and ABA through the allocator (freed memory is never handed out again);
@@ -66,6 +68,7 @@ struct x_client {
     int stale;       /* at most so many reads of a store that is not the newest */
     long samples;    /* so many executions instead of all, random and PCT by turns */
 
+    bool ahead;   /* explores again, with relaxed loads that take effect late: explore_ahead.c */
     int spurious; /* so many futex waits and weak compare-exchanges may fail for no reason */
     enum x_expect outcome;
     const char *failure; /* not NULL: must fail with a message that contains this */
@@ -77,10 +80,11 @@ struct x_client {
         __VA_ARGS__                                                                                \
     }
 
-/* Runs the clients, or as the command line says (-h). Returns main's exit code. */
+/* Runs the clients, or as the command line says (-h). Returns main's exit code: 0 all good, 1 a failure,
+ * 2 bad usage, 3 a client took too long to explore. */
 int x_main(int argc, char **argv, const struct x_client *clients, size_t count);
 
-#define X_MAIN(clients)                                                                                \
+#define X_MAIN(clients)                                                                            \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
         return x_main(argc, argv, clients, sizeof(clients) / sizeof(clients)[0]);                  \
@@ -103,6 +107,9 @@ int x_choose(int n);
 /* A busy loop's turn: does not come back before a location that this thread has read since its last
  * turn has changed; or the loop is run to its end on what it has read, if it ends by itself. */
 void x_spin(void);
+
+/* Setup of a client with `.ahead`: only loads of this memory take effect late. */
+void x_ahead(const void *memory, size_t bytes);
 
 /* Counters of a client that threads of one execution share, exempt from the race check. What is
  * counted must not depend on the order of the calls. */

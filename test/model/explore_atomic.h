@@ -58,8 +58,7 @@ bool x_compare_exchange(void *at, int bytes, uint64_t *expected, uint64_t desire
     })
 
 #define atomic_init(p, value) x_init((p), sizeof *(p), X__BITS(p, value), X__SITE(p))
-#define atomic_load_explicit(p, order)                                                             \
-    X__VALUE(p, x_load((p), sizeof *(p), (order), X__SITE(p)))
+#define atomic_load_explicit(p, order) X__VALUE(p, x_load((p), sizeof *(p), (order), X__SITE(p)))
 #define atomic_store_explicit(p, value, order)                                                     \
     x_store((p), sizeof *(p), X__BITS(p, value), (order), X__SITE(p))
 

@@ -1,5 +1,5 @@
 /* What the explorer's files share. Reading order: explore.h, explore_thread.c (coroutines, scheduling,
- * futex), explore_memory.c (the memory model), explore_race.c (plain memory), explore_search.c (which
+ * futex), explore_memory.c (the memory model), explore_ahead.c (late loads), explore_race.c (plain memory), explore_search.c (which
  * choice next), explore_main.c (command line, reports, traces).
  *
  * Everything here is reset for each execution, except the search.
@@ -9,14 +9,16 @@
 
 #include "model/explore.h"
 
-#define MAIN X_THREADS        /* index of the thread that runs setup and check */
-#define CLOCKS 8              /* >= X_THREADS + 1 */
-#define LOCATIONS 160         /* most atomic locations in one execution */
-#define STORES 256            /* most stores to one location */
-#define STEPS 4000            /* most operations in one execution; more is reported as a livelock */
-#define SPIN_READS 16         /* locations that one turn of a busy loop may read */
+#define MAIN X_THREADS          /* index of the thread that runs setup and check */
+#define SEQ_CST (X_THREADS + 1) /* index of the clock of seq_cst stores */
+#define CLOCKS 8
+#define LOCATIONS 160 /* most atomic locations in one execution */
+#define STORES 256    /* most stores to one location */
+#define STEPS 4000    /* most operations in one execution; more is reported as a livelock */
+#define SPIN_READS 16 /* locations that one turn of a busy loop may read */
 
-/* How far somebody has seen: events of each thread (happens-before), stores of each location. */
+/* How far somebody has seen: events of each thread (happens-before), stores of each location. The last
+ * clock counts the seq_cst stores of all: their place in the one total order. */
 struct view {
     int16_t clock[CLOCKS];
     int16_t seen[LOCATIONS];
@@ -26,14 +28,14 @@ struct message {
     uint64_t value;
     uint64_t id;             /* which event of which thread stored it; 0: was there */
     const struct view *view; /* what an acquire load takes over; NULL: nothing */
+    int16_t sc;              /* its place among all seq_cst stores; 0: it is not one */
 };
 
 struct location {
     uintptr_t at;
     int bytes;
     int index;
-    int count;     /* stores so far, the first one included */
-    int newest_sc; /* index of the newest seq_cst store, or 0 */
+    int count;                             /* stores so far, the first one included */
     int16_t reads[CLOCKS], writes[CLOCKS]; /* last atomic access of each thread, as its clock */
     struct message stores[STORES];
 };
@@ -87,6 +89,19 @@ bool turn_is_stale(const struct thread *thread);
 void turn_refresh(struct thread *thread);
 const struct message *read_newest(struct thread *thread, struct location *location);
 
+/* ---- explore_ahead.c ---- */
+void ahead_start(void); /* of a client: collects from now on */
+void ahead_guess(void); /* ... and uses what was collected */
+void ahead_reset(void);
+/* How many values a relaxed load could read ahead, and reading the k-th of them. */
+int ahead_candidates(uintptr_t at);
+uint64_t ahead_read(const struct location *location, int k);
+void ahead_access(const struct location *location);
+void ahead_stored(struct location *location, uint64_t value);
+/* True: whether the failure is one is not known yet; the caller goes on, or gives up its thread. */
+bool ahead_keep_back(const char *message);
+void ahead_end(void); /* all threads have ended */
+
 /* ---- explore_race.c ---- */
 void race_reset(void);
 void race_end(void); /* leaks */
@@ -119,8 +134,8 @@ const char *search_string(void);
 
 /* ---- explore_main.c ---- */
 extern bool tracing;
-void trace_line(const struct x_site *site, const void *at, const char *operation, const char *format,
-                ...) __attribute__((format(printf, 4, 5)));
+void trace_line(const struct x_site *site, const void *at, const char *operation,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
 #define trace(...) (tracing ? trace_line(__VA_ARGS__) : (void)0)
 const char *order_name(memory_order order);
 const char *value_text(uint64_t value);

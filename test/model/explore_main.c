@@ -81,7 +81,8 @@ const char *order_name(memory_order order)
     return orders[order];
 }
 
-void trace_line(const struct x_site *site, const void *at, const char *operation, const char *format, ...)
+void trace_line(const struct x_site *site, const void *at, const char *operation,
+                const char *format, ...)
 {
     char detail[256], where[96] = "";
     va_list args;
@@ -114,7 +115,7 @@ static struct {
 } options = {.most = 50000000, .seconds = 120, .seed = 1};
 
 static const struct x_client *current;
-static bool outcome_seen;
+static bool outcome_seen, unfinished;
 
 void x_outcome(bool seen)
 {
@@ -192,7 +193,15 @@ static enum result search_client(const struct x_client *client, bool *over)
     double until = now() + options.seconds;
     *over = false;
     search_start(EXHAUSTIVE, 0);
+    ahead_start();
     if (!samples) {
+        enum result first = explore(client, options.most, until, over);
+        if (first != COMPLETE || !*over || !client->ahead) {
+            return first;
+        }
+        search_start(EXHAUSTIVE, 0);
+        ahead_guess();
+        *over = false;
         return explore(client, options.most, until, over);
     }
     enum result result = COMPLETE;
@@ -204,14 +213,26 @@ static enum result search_client(const struct x_client *client, bool *over)
     return result;
 }
 
-/* True if it ended as it should. */
+/* What loads may read ahead was collected by the exploration before. */
+static void replay_start(const struct x_client *client)
+{
+    bool over;
+    search_start(EXHAUSTIVE, 0);
+    ahead_start();
+    if (client->ahead &&
+        explore(client, options.most, now() + options.seconds, &over) == COMPLETE) {
+        ahead_guess();
+    }
+}
+
+/* True if it ended as it should: everything was explored, or all samples taken. */
 static bool run_client(const struct x_client *client)
 {
     current = client;
     outcome_seen = false;
     if (options.replay) {
+        replay_start(client);
         tracing = true;
-        search_start(EXHAUSTIVE, 0);
         search_script(options.replay);
         bool failed = run_one(client) == FAILED;
         printf("%s %s\n", client->name, failed ? failure : "passes");
@@ -235,8 +256,12 @@ static bool run_client(const struct x_client *client)
     } else if (client->outcome == X_FORBIDDEN && good) {
         how = "outcome never reached, exhausted";
     }
-    printf("%-4s %-34s %8ld executions %8ld pruned %8zu states %4d deep %6.2f s  %s", good ? "ok" : "FAIL",
-           client->name, search.complete, search.pruned, search.states, search.depth, now() - began, how);
+    printf("%-4s %-34s %8ld executions %8ld pruned %8zu states %4d deep %6.2f s  %s",
+           good ? "ok" : "FAIL", client->name, search.complete, search.pruned, search.states,
+           search.depth, now() - began, how);
+    if (client->ahead) {
+        printf(", also ahead");
+    }
     if (client->preemptions) {
         printf(", at most %d preemptions", client->preemptions);
     }
@@ -244,25 +269,29 @@ static bool run_client(const struct x_client *client)
         printf(", at most %d stale reads", client->stale);
     }
     printf("\n");
-    if (!good && result == FAILED && !options.quiet) {
+    if (!good && result == FAILED && options.quiet) {
+        printf("FAIL %s: %s\n", client->name, failure);
+    } else if (!good && result == FAILED) {
         report_failure(client);
     }
     fflush(stdout);
+    unfinished |= result == PRUNED;
     return good;
 }
 
 static void help(const char *program)
 {
-    printf("%s [-c CLIENT] [-r STRING] [-n SAMPLES] [-s SEED] [-t SECONDS] [-m MOST] [-q] [-a] [-l]\n"
-           "  -c  only this client\n"
-           "  -r  replay the choices that a failure printed, with a trace\n"
-           "  -n  sample so many executions, PCT and random by turns, instead of all\n"
-           "  -s  first seed of the samples (1)\n"
-           "  -t  seconds per client (120), -m executions per client\n"
-           "  -q  no traces, stop at the first failure\n"
-           "  -a  explore states that were met before again (checks the explorer)\n"
-           "  -l  list the clients\n",
-           program);
+    printf(
+        "%s [-c CLIENT] [-r STRING] [-n SAMPLES] [-s SEED] [-t SECONDS] [-m MOST] [-q] [-a] [-l]\n"
+        "  -c  only this client\n"
+        "  -r  replay the choices that a failure printed, with a trace\n"
+        "  -n  sample so many executions, PCT and random by turns, instead of all\n"
+        "  -s  first seed of the samples (1)\n"
+        "  -t  seconds per client (120), -m executions per client\n"
+        "  -q  no traces, stop at the first failure\n"
+        "  -a  explore states that were met before again (checks the explorer)\n"
+        "  -l  list the clients\n",
+        program);
 }
 
 int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
@@ -271,16 +300,36 @@ int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
     int option;
     while ((option = getopt(argc, argv, "c:r:n:s:t:m:qalh")) != -1) {
         switch (option) {
-        case 'c': options.only = optarg; break;
-        case 'r': options.replay = optarg; break;
-        case 'n': options.samples = atol(optarg); break;
-        case 's': options.seed = strtoull(optarg, NULL, 0); break;
-        case 't': options.seconds = atof(optarg); break;
-        case 'm': options.most = atol(optarg); break;
-        case 'q': options.quiet = true; break;
-        case 'a': search_prunes = false; break;
-        case 'l': list = true; break;
-        default: help(argv[0]); return option == 'h' ? 0 : 2;
+        case 'c':
+            options.only = optarg;
+            break;
+        case 'r':
+            options.replay = optarg;
+            break;
+        case 'n':
+            options.samples = atol(optarg);
+            break;
+        case 's':
+            options.seed = strtoull(optarg, NULL, 0);
+            break;
+        case 't':
+            options.seconds = atof(optarg);
+            break;
+        case 'm':
+            options.most = atol(optarg);
+            break;
+        case 'q':
+            options.quiet = true;
+            break;
+        case 'a':
+            search_prunes = false;
+            break;
+        case 'l':
+            list = true;
+            break;
+        default:
+            help(argv[0]);
+            return option == 'h' ? 0 : 2;
         }
     }
     bool good = true;
@@ -297,5 +346,5 @@ int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
         fprintf(stderr, "no client %s\n", options.only ? options.only : "");
         return 2;
     }
-    return good ? 0 : 1;
+    return good ? 0 : unfinished ? 3 : 1; /* 3: not a failure, but no answer either */
 }

@@ -7,14 +7,17 @@
 
 static struct location locations[LOCATIONS];
 static struct view carried[VIEWS];
-static int location_count, carried_count;
+static int location_count, carried_count, sc_stores;
+static uint64_t last_sc; /* id of the last seq_cst store */
 
-enum { KIND_LOAD = 16, KIND_STORE, KIND_MODIFY, KIND_FAILED, KIND_SPIN };
+enum { KIND_LOAD = 16, KIND_STORE, KIND_MODIFY, KIND_FAILED, KIND_SPIN, KIND_AHEAD };
 
 void memory_reset(void)
 {
     location_count = 0;
     carried_count = 0;
+    sc_stores = 0;
+    last_sc = 0;
 }
 
 void view_join(struct view *into, const struct view *from)
@@ -36,7 +39,8 @@ static struct view *view_copy(const struct view *from)
     memcpy(view->clock, from->clock, sizeof view->clock);
     memcpy(view->seen, from->seen, (size_t)location_count * sizeof view->seen[0]);
     /* Locations that appear later have not been seen. */
-    memset(view->seen + location_count, 0, (size_t)(LOCATIONS - location_count) * sizeof view->seen[0]);
+    memset(view->seen + location_count, 0,
+           (size_t)(LOCATIONS - location_count) * sizeof view->seen[0]);
     return view;
 }
 
@@ -77,6 +81,7 @@ struct location *location_of(const void *at, int bytes, bool write)
     } else if (location->stores[location->count - 1].value != memory_get(at, bytes)) {
         x_fail("plain write to the atomic %s", memory_name((uintptr_t)at));
     }
+    ahead_access(location);
     int16_t *last = write ? location->writes : location->reads;
     last[self->index] = (int16_t)self->events;
     return location;
@@ -144,15 +149,22 @@ static const struct message *coast(const void *at)
 
 /* ---- reading and storing ---- */
 
-/* The oldest store that this thread may read. */
+/* The oldest store that this thread may read.
+ *
+ * A seq_cst load has a place in the total order of seq_cst operations too: after every seq_cst store that
+ * happens before it, and no more than that. A later store that merely ran earlier does not bind it,
+ * which is how a relaxed load before it comes to be reordered with it. */
 static int oldest_visible(const struct location *location, memory_order order)
 {
     if (!may_read_stale()) {
         return location->count - 1;
     }
     int oldest = self->view.seen[location->index];
-    if (order == memory_order_seq_cst && location->newest_sc > oldest) {
-        oldest = location->newest_sc;
+    for (int store = location->count - 1; order == memory_order_seq_cst && store > oldest;
+         store--) {
+        if (location->stores[store].sc && location->stores[store].sc <= self->view.clock[SEQ_CST]) {
+            return store;
+        }
     }
     return oldest;
 }
@@ -175,9 +187,20 @@ const struct message *read_newest(struct thread *thread, struct location *locati
     return read_store(location, location->count - 1, memory_order_relaxed);
 }
 
+/* Part of the state: what a seq_cst store comes after. */
+static uint64_t sc_place(uint64_t id, memory_order order)
+{
+    if (order != memory_order_seq_cst) {
+        return 0;
+    }
+    uint64_t before = last_sc;
+    last_sc = id;
+    return before * 3;
+}
+
 /* Appends a store. `sequence`: the view of the store that a read-modify-write read, or NULL. */
-static void append(struct location *location, void *at, uint64_t value, uint64_t id, memory_order order,
-                   const struct view *sequence)
+static void append(struct location *location, void *at, uint64_t value, uint64_t id,
+                   memory_order order, const struct view *sequence)
 {
     if (location->count == STORES) {
         x_fail("livelock: more than %d stores to %s", STORES, memory_name(location->at));
@@ -186,6 +209,10 @@ static void append(struct location *location, void *at, uint64_t value, uint64_t
     struct message *message = &location->stores[store];
     message->value = value;
     message->id = id;
+    message->sc = 0;
+    if (order == memory_order_seq_cst) {
+        message->sc = self->view.clock[SEQ_CST] = (int16_t)++sc_stores;
+    }
     self->view.seen[location->index] = (int16_t)store;
     if (releases(order)) {
         struct view *view = view_copy(&self->view);
@@ -196,10 +223,8 @@ static void append(struct location *location, void *at, uint64_t value, uint64_t
     } else {
         message->view = sequence;
     }
-    if (order == memory_order_seq_cst) {
-        location->newest_sc = store;
-    }
     memcpy(at, &value, (size_t)location->bytes);
+    ahead_stored(location, value);
 }
 
 static const char *stale_note(const struct location *location, const struct message *message)
@@ -228,7 +253,14 @@ uint64_t x_load(const void *at, int bytes, memory_order order, const struct x_si
     struct location *location = location_of(at, bytes, false);
     int newest = location->count - 1;
     int visible = newest - oldest_visible(location, order) + 1;
-    int back = visible > 1 ? search_choose(visible) : 0;
+    int ahead = order == memory_order_relaxed ? ahead_candidates((uintptr_t)at) : 0;
+    int back = visible + ahead > 1 ? search_choose(visible + ahead) : 0;
+    if (back >= visible) {
+        uint64_t value = ahead_read(location, back - visible);
+        event_end(id, KIND_AHEAD, (uintptr_t)at, value, 0);
+        trace(site, at, "load", "%s %s (AHEAD)", value_text(value), order_name(order));
+        return value;
+    }
     const struct message *message = read_store(location, newest - back, order);
     event_end(id, KIND_LOAD, (uintptr_t)at, message->id, 0);
     trace(site, at, "load", "%s %s%s", value_text(message->value), order_name(order),
@@ -242,6 +274,7 @@ void x_store(void *at, int bytes, uint64_t value, memory_order order, const stru
     uint64_t id = event_begin();
     struct location *location = location_of(at, bytes, true);
     uint64_t before = location->stores[location->count - 1].id;
+    before += sc_place(id, order);
     append(location, at, value, id, order, NULL);
     event_end(id, KIND_STORE, (uintptr_t)at, 0, before);
     trace(site, at, "store", "%s %s", value_text(value), order_name(order));
@@ -274,16 +307,18 @@ static uint64_t read_modify_write(struct location *location, void *at, uint64_t 
     if (location->bytes < 8) {
         value &= ((uint64_t)1 << location->bytes * 8) - 1;
     }
+    uint64_t read_from = message->id;
     append(location, at, value, id, order, message->view);
     turn_add(location, newest + 1);
-    event_end(id, KIND_MODIFY, (uintptr_t)at, message->id, 0);
+    event_end(id, KIND_MODIFY, (uintptr_t)at, read_from, sc_place(id, order));
     return old;
 }
 
 uint64_t x_modify(void *at, int bytes, enum x_rmw what, uint64_t operand, memory_order order,
                   const struct x_site *site)
 {
-    static const char *const names[] = {"exchange", "fetch add", "fetch sub", "fetch or", "fetch and"};
+    static const char *const names[] = {"exchange", "fetch add", "fetch sub", "fetch or",
+                                        "fetch and"};
     scheduling_point();
     uint64_t id = event_begin();
     struct location *location = location_of(at, bytes, true);

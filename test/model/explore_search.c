@@ -182,7 +182,8 @@ bool search_next(void)
     if (search.strategy != EXHAUSTIVE) {
         return search.strategy != REPLAY;
     }
-    while (choice_count > 0 && choices[choice_count - 1].chosen + 1 == choices[choice_count - 1].of) {
+    while (choice_count > 0 &&
+           choices[choice_count - 1].chosen + 1 == choices[choice_count - 1].of) {
         choice_count--;
     }
     if (choice_count == 0) {

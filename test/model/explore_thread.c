@@ -59,12 +59,19 @@ void end_execution(enum result how)
     abort();
 }
 
+static struct thread *pick(void);
+
 void x_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(failure, sizeof failure, format, args);
     va_end(args);
+    if (ahead_keep_back(failure)) {
+        self->status = ENDED;
+        go_to(pick());
+        abort();
+    }
     end_execution(FAILED);
 }
 
@@ -113,6 +120,7 @@ static bool enabled(const struct thread *thread)
 /* All threads have ended, or there is a failure. */
 static struct thread *nobody_can_go_on(void)
 {
+    ahead_end();
     bool spins = false, sleeps = false;
     for (int i = 0; i < client->threads; i++) {
         const struct thread *thread = &threads[i];
@@ -156,7 +164,8 @@ static struct thread *pick(void)
         state = mix(state + (uint64_t)stale_reads);
     }
     if (client->preemptions) {
-        state = mix(state + (uint64_t)(could_go_on ? self->index + 1 : 0) * 64 + (uint64_t)preemptions);
+        state =
+            mix(state + (uint64_t)(could_go_on ? self->index + 1 : 0) * 64 + (uint64_t)preemptions);
     }
     struct thread *next = list[search_schedule(list, n, state)];
     preemptions += could_go_on && next != self;
@@ -251,8 +260,8 @@ int x_futex_wait(uint32_t *word, uint32_t expected, int64_t deadline)
     const struct message *newest = read_newest(self, location_of(word, sizeof *word, false));
     bool sleeps = newest->value == expected && !spend_spurious();
     event_end(id, sleeps ? 3 : 4, (uintptr_t)word, newest->id, 0);
-    trace(NULL, word, "futex wait", "for %s, is %s%s", value_text(expected), value_text(newest->value),
-          sleeps ? ": sleeps" : "");
+    trace(NULL, word, "futex wait", "for %s, is %s%s", value_text(expected),
+          value_text(newest->value), sleeps ? ": sleeps" : "");
     if (!sleeps) {
         return 0;
     }
@@ -281,7 +290,8 @@ void x_futex_wake(uint32_t *word, int n)
         struct thread *sleepers[X_THREADS];
         int count = 0;
         for (int i = 0; i < client->threads; i++) {
-            if (threads[i].status == SLEEPING && threads[i].sleeps_on == word && !threads[i].woken) {
+            if (threads[i].status == SLEEPING && threads[i].sleeps_on == word &&
+                !threads[i].woken) {
                 sleepers[count++] = &threads[i];
             }
         }
@@ -413,14 +423,15 @@ enum result run_execution(const struct x_client *of)
     graph_hash = 0;
     memset(counters, 0, sizeof counters);
     memory_reset();
+    ahead_reset();
     race_reset();
     trace_names_reset();
     start(MAIN, NULL);
     int number = sigsetjmp(crash, 0);
     if (number) {
         inside = 0;
-        snprintf(failure, sizeof failure, number == SIGALRM ? "endless loop without an operation%s"
-                                                            : "crash: %s",
+        snprintf(failure, sizeof failure,
+                 number == SIGALRM ? "endless loop without an operation%s" : "crash: %s",
                  number == SIGALRM ? "" : strsignal(number));
         return FAILED;
     }

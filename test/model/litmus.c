@@ -3,9 +3,9 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
+#include "base/cpu.h"
 #include "base/futex.h"
 #include "base/lock.h"
-#include "base/cpu.h"
 #include "model/explore.h"
 
 static _Atomic(uint32_t) x, y, z;
@@ -82,6 +82,29 @@ static void sb_shared_modify(int i)
         ADD(z, acq_rel);
         r[1] = GET(x, relaxed);
     }
+}
+
+/* T0's store comes before T1's in the order of seq_cst; whoever has seen T1's sees T0's, if that is
+ * by happens-before. */
+#define SEEN_FIRST(name, load)                                                                     \
+    static void name(int i)                                                                        \
+    {                                                                                              \
+        if (i == 0) {                                                                              \
+            SET(x, 1, seq_cst);                                                                    \
+            r[2] = GET(y, seq_cst);                                                                \
+        } else if (i == 1) {                                                                       \
+            ADD(y, seq_cst);                                                                       \
+        } else {                                                                                   \
+            r[0] = GET(y, load) - 1;                                                               \
+            r[1] = GET(x, seq_cst);                                                                \
+        }                                                                                          \
+    }
+SEEN_FIRST(seq_cst_load_after_relaxed, relaxed)
+SEEN_FIRST(seq_cst_load_after_acquire, acquire)
+
+static void y_after_x_but_not_x(void)
+{
+    x_outcome(r[2] == 0 && r[0] == 0 && r[1] == 0);
 }
 
 static void both_zero(void)
@@ -260,16 +283,35 @@ static void different_orders(void)
     x_outcome(r[0] == 1 && r[1] == 0 && r[2] == 1 && r[3] == 0);
 }
 
-static void load_buffering(int i)
-{
-    if (i == 0) {
-        r[0] = GET(x, relaxed);
-        SET(y, 1, relaxed);
-    } else {
-        r[1] = GET(y, relaxed);
-        SET(x, 1, relaxed);
+#define LOAD_BUFFERING(name, store, load)                                                          \
+    static void name(int i)                                                                        \
+    {                                                                                              \
+        if (i == 0) {                                                                              \
+            r[0] = GET(x, relaxed);                                                                \
+            SET(y, 1, store);                                                                      \
+        } else {                                                                                   \
+            r[1] = GET(y, load);                                                                   \
+            SET(x, 1, relaxed);                                                                    \
+        }                                                                                          \
     }
-}
+LOAD_BUFFERING(load_buffering, relaxed, relaxed)
+LOAD_BUFFERING(lb_release, release, relaxed)
+LOAD_BUFFERING(lb_release_acquire, release, acquire)
+
+/* x is a slot with 0 in it. T0 reads it and says so in y, T1 waits for that and stores 1. */
+#define REUSE(name, store)                                                                         \
+    static void name(int i)                                                                        \
+    {                                                                                              \
+        if (i == 0) {                                                                              \
+            int slot = GET(x, relaxed);                                                            \
+            SET(y, 1, store);                                                                      \
+            X_ASSERT(slot == 0);                                                                   \
+        } else if (GET(y, acquire)) {                                                              \
+            SET(x, 1, relaxed);                                                                    \
+        }                                                                                          \
+    }
+REUSE(read_before_reuse, release)
+REUSE(read_while_reuse, relaxed)
 
 static void both_one(void)
 {
@@ -445,6 +487,10 @@ static const struct x_client clients[] = {
     CANNOT(sb_seq_cst, 2, both_zero),
     CANNOT(sb_modify_seq_cst, 2, both_zero),
     CANNOT(sb_shared_modify, 2, both_zero),
+    CAN(seq_cst_load_after_relaxed, 3, y_after_x_but_not_x),
+    CANNOT(seq_cst_load_after_acquire, 3, y_after_x_but_not_x),
+    X_CLIENT("sb_relaxed_sampled", 2, clear, sb_relaxed, both_zero, .samples = 2000,
+             .outcome = X_REACHABLE),
     CAN(mp_relaxed, 2, new_then_old),
     CAN(mp_release, 2, new_then_old),
     CAN(mp_acquire, 2, new_then_old),
@@ -460,8 +506,14 @@ static const struct x_client clients[] = {
     LITMUS(compare_weak, 1, weak_failed, .outcome = X_REACHABLE, .spurious = 1),
     CAN(iriw_acquire, 4, different_orders),
     CANNOT(iriw_seq_cst, 4, different_orders),
-    CANNOT(load_buffering, 2, both_one),   /* allowed by C11: a limit of the model */
-    CANNOT(two_plus_two_writes, 2, both_first), /* likewise */
+    CANNOT(load_buffering, 2, both_one), /* allowed by C11: a limit of the model ... */
+    X_CLIENT("load_buffering_ahead", 2, clear, load_buffering, both_one, .ahead = true,
+             .outcome = X_REACHABLE), /* ... lifted on request */
+    LITMUS(lb_release, 2, both_one, .ahead = true, .outcome = X_REACHABLE),
+    LITMUS(lb_release_acquire, 2, both_one, .ahead = true, .outcome = X_FORBIDDEN),
+    LITMUS(read_before_reuse, 2, NULL, .ahead = true),
+    LITMUS(read_while_reuse, 2, NULL, .ahead = true, .failure = "slot"),
+    CANNOT(two_plus_two_writes, 2, both_first), /* allowed by C11: a limit of the model */
     LITMUS(futex_right, 2, NULL, .spurious = 1),
     FAILS(futex_lost, 2, "deadlock"),
     CAN(futex_timeout, 2, timed_out),

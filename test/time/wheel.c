@@ -114,6 +114,7 @@ TEST(a_stalled_clock_catches_up_in_one_call)
     last_deadline = 0;
     int64_t ten_years_on = start + 87600 * hour;
     CHECK_EQ(weft__wheel_advance(&wheel, ten_years_on, SIZE_MAX, &ten_years_on), COUNT);
+    CHECK_EQ(wheel.current, ten_years_on >> TICK);
     CHECK_EQ(weft__wheel_next(&wheel), INT64_MAX);
 }
 

@@ -167,9 +167,11 @@ static void add_one(void)
 static void cancel_one(void)
 {
     struct item *item = below(4) ? order[below(live)] : order[0];
+    int64_t before = weft__wheel_next(&wheel);
     model_remove(item);
     CHECK(weft__wheel_cancel(&wheel, &item->timer));
     CHECK(!weft__wheel_cancel(&wheel, &item->timer));
+    CHECK(weft__wheel_next(&wheel) >= before);
     spare[spares++] = item;
 }
 

@@ -1,0 +1,98 @@
+/* The tool `weft`: commands and their arguments. Each command has a file of its own. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/version.h>
+
+#include "tour.h"
+
+enum { EXIT_USAGE = 2, MOST_FIBERS = 100000000 };
+
+static void usage(FILE *out)
+{
+    fputs(
+        "usage: weft COMMAND\n"
+        "\n"
+        "  tour [--fibers N]   a short walk: a million fibers parked and woken, a tree of a million\n"
+        "                      leaves, who stole what, and a dump of the scheduler.\n"
+        "                      N: so many fibers instead, and a tree of at most N leaves\n"
+        "  version             the version of the library\n"
+        "  help                this text\n",
+        out);
+}
+
+static int misused(const char *what, const char *word)
+{
+    fprintf(stderr, "weft: %s%s%s\n", what, word ? ": " : "", word ? word : "");
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
+/* A number of fibers; -1: it is none. */
+static long parse_count(const char *text)
+{
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && n >= 1 && n <= MOST_FIBERS ? n : -1;
+}
+
+static int run_tour(int argc, char **argv)
+{
+    long fibers = 0;
+    for (int i = 0; i < argc; i++) {
+        const char *value;
+        if (strncmp(argv[i], "--fibers=", 9) == 0) {
+            value = argv[i] + 9;
+        } else if (strcmp(argv[i], "--fibers") != 0) {
+            return misused("tour does not know", argv[i]);
+        } else if (i + 1 < argc) {
+            value = argv[++i];
+        } else {
+            return misused("--fibers needs a number", NULL);
+        }
+        fibers = parse_count(value);
+        if (fibers < 0) {
+            return misused("not a number of fibers (1 .. 100000000)", value);
+        }
+    }
+    return tour(fibers);
+}
+
+static int print_version(void)
+{
+    printf("weft %s\n", weft_version());
+    return 0;
+}
+
+static int print_help(void)
+{
+    usage(stdout);
+    return 0;
+}
+
+static bool is_one_of(const char *word, const char *name, const char *option)
+{
+    return strcmp(word, name) == 0 || strcmp(word, option) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        return misused("a command is missing", NULL);
+    }
+    if (strcmp(argv[1], "tour") == 0) {
+        return run_tour(argc - 2, argv + 2);
+    }
+    bool version = is_one_of(argv[1], "version", "--version");
+    if (!version && !is_one_of(argv[1], "help", "--help")) {
+        return misused("no such command", argv[1]);
+    }
+    if (argc > 2) {
+        return misused("too many words", argv[2]);
+    }
+    return version ? print_version() : print_help();
+}

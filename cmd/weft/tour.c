@@ -1,0 +1,395 @@
+/* The tour. It runs as the first fiber of a pool of its own and prints what it measures. Whatever the machine
+ * refuses is said and the walk goes on with what there is. */
+#include "tour.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+#include "machine.h"
+#include "screen.h"
+
+enum {
+    MILLION = 1000000,
+    CHILDREN = 10,   /* of each node of the tree */
+    BATCH = 4096,    /* spawned, or woken, before the others get their turn */
+    STACK_KIB = 64,  /* of every fiber here */
+    OVERHEAD = 1024, /* of a fiber beside the pages of its stack: control block and page tables */
+};
+
+static double seconds_since(int64_t start)
+{
+    return (double)(weft_now() - start) / 1e9;
+}
+
+static const char *guard_kind(void)
+{
+    struct weft_memory_stats memory;
+    weft_memory_stats(&memory);
+    return memory.guard;
+}
+
+/* --- the machine ------------------------------------------------------------------ */
+
+static void show_machine(void)
+{
+    static const char *const means[][2] = {
+        {"guard-install", "markers in the page table: no mapping is split"},
+        {"mprotect", "a mapping that cannot be touched; two mappings for each stack"},
+        {"canary", "64 bytes that must not change: looked at when the stack is given back"},
+    };
+    char system[256];
+    const char *guard = guard_kind();
+    machine_system(system, sizeof system);
+    screen_heading("1. This machine");
+    screen_fact("system", "%s", system);
+    screen_fact("CPUs", "%u usable, %u workers", weft_usable_cpus(),
+                weft_pool_workers(weft_pool_self()));
+    screen_fact("memory", "%s free", screen_bytes(machine_free_bytes()));
+    for (size_t i = 0; i < sizeof means / sizeof *means; i++) {
+        if (strcmp(guard, means[i][0]) == 0) {
+            screen_fact("guard", "%s: %s", guard, means[i][1]);
+        }
+    }
+}
+
+/* --- many fibers, parked ------------------------------------------------------------ */
+
+struct crowd {
+    weft_fiber *fibers;
+    weft_fiber
+        host; /* unparked by the one that brings `parked` to `awaited`, or `ended` to `spawned` */
+    long wanted, spawned;
+    atomic_long parked, awaited, ended;
+};
+
+/* The crowd may be gone as soon as the last one has counted itself, so it is read before. */
+static void *wait_for_wake(void *arg)
+{
+    struct crowd *crowd = arg;
+    weft_fiber host = crowd->host;
+    if (atomic_fetch_add(&crowd->parked, 1) + 1 == atomic_load(&crowd->awaited)) {
+        weft_unpark(host);
+    }
+    weft_park(WEFT_FOREVER);
+    long last = crowd->spawned;
+    if (atomic_fetch_add_explicit(&crowd->ended, 1, memory_order_acq_rel) + 1 == last) {
+        weft_unpark(host);
+    }
+    return NULL;
+}
+
+/* A quarter of the free memory; two pages of a stack where its guard is a canary in the last one. */
+static long fibers_that_fit(void)
+{
+    double free_bytes = machine_free_bytes();
+    double pages = strcmp(guard_kind(), "guard-install") == 0 ? 1 : 2;
+    double each = pages * (double)sysconf(_SC_PAGESIZE) + OVERHEAD;
+    double fit = free_bytes / 4 / each;
+    if (free_bytes <= 0 || fit >= MILLION) {
+        return MILLION;
+    }
+    return fit > 1 ? (long)fit : 1;
+}
+
+/* 0, or why it stopped before all were made. */
+static int spawn_crowd(struct crowd *crowd)
+{
+    struct weft_fiber_opts opts = {.detached = true};
+    struct screen_progress progress;
+    int err = 0;
+    screen_progress_begin(&progress, "spawning", crowd->wanted);
+    while (!err && crowd->spawned < crowd->wanted) {
+        long stop = crowd->spawned + BATCH < crowd->wanted ? crowd->spawned + BATCH : crowd->wanted;
+        while (!err && crowd->spawned < stop) {
+            err = weft_spawn(&crowd->fibers[crowd->spawned], wait_for_wake, crowd, &opts);
+            crowd->spawned += err == 0;
+        }
+        atomic_store(&crowd->awaited, crowd->spawned);
+        while (atomic_load(&crowd->parked) < crowd->spawned) {
+            weft_park(WEFT_FOREVER);
+        }
+        screen_progress_show(&progress, crowd->spawned);
+    }
+    screen_progress_end(&progress);
+    return err;
+}
+
+static void wake_crowd(struct crowd *crowd)
+{
+    struct screen_progress progress;
+    screen_progress_begin(&progress, "waking", crowd->spawned);
+    for (long i = 0; i < crowd->spawned; i++) {
+        weft_unpark(crowd->fibers[i]);
+        if (i % BATCH == 0) {
+            weft_yield();
+            screen_progress_show(&progress, atomic_load(&crowd->ended));
+        }
+    }
+    /* Whoever ends last unparks this fiber; the deadline is for the eye. */
+    while (atomic_load_explicit(&crowd->ended, memory_order_acquire) < crowd->spawned) {
+        weft_park(weft_after(20000000));
+        screen_progress_show(&progress, atomic_load(&crowd->ended));
+    }
+    screen_progress_end(&progress);
+}
+
+static void show_crowd_memory(const struct crowd *crowd, double before)
+{
+    struct weft_memory_stats memory;
+    weft_memory_stats(&memory);
+    double each = (machine_resident_bytes() - before) / (double)crowd->spawned;
+    screen_fact("memory", "%s bytes each: control block, and what was used of a stack of %d KiB",
+                screen_number((uint64_t)(each > 0 ? each : 0)), STACK_KIB);
+    screen_fact("reserved", "%s of address space in %zu mappings, guard: %s",
+                screen_bytes((double)memory.reserved_bytes), memory.mappings, memory.guard);
+}
+
+/* Idle workers do the same by themselves, but keep some stacks warm. */
+static void show_trim(void)
+{
+    int64_t start = weft_now();
+    weft_trim();
+    screen_fact("given back", "to the kernel in %.2f s; %s remain", seconds_since(start),
+                screen_bytes(machine_resident_bytes()));
+}
+
+/* Fewer handles if there is no memory for all; false: for none. */
+static bool make_room(struct crowd *crowd)
+{
+    size_t bytes;
+    while (bytes = (size_t)crowd->wanted * sizeof *crowd->fibers,
+           !(crowd->fibers = malloc(bytes))) {
+        crowd->wanted /= 2;
+        if (crowd->wanted == 0) {
+            return false;
+        }
+    }
+    memset(crowd->fibers, 0, bytes); /* in memory from now on: not to be counted as the fibers' */
+    return true;
+}
+
+/* Returns how many there were. */
+static long show_crowd(long wanted)
+{
+    struct crowd crowd = {.wanted = wanted, .host = weft_self()};
+    screen_heading("2. %s fibers, all parked at once", screen_number((uint64_t)wanted));
+    if (!make_room(&crowd)) {
+        screen_warn("no memory for their handles");
+        return 0;
+    }
+    double before = machine_resident_bytes();
+    int64_t start = weft_now();
+    int err = spawn_crowd(&crowd);
+    double took = seconds_since(start);
+    if (err) {
+        screen_warn("weft_spawn: %s", strerror(-err));
+    }
+    if (crowd.spawned < wanted) {
+        screen_warn("going on with %s", screen_number((uint64_t)crowd.spawned));
+    }
+    if (crowd.spawned > 0) {
+        double count = (double)crowd.spawned;
+        screen_fact("parked", "%s fibers in %.2f s, %.2f us each",
+                    screen_number((uint64_t)crowd.spawned), took, took * 1e6 / count);
+        show_crowd_memory(&crowd, before);
+        start = weft_now();
+        wake_crowd(&crowd);
+        took = seconds_since(start);
+        screen_fact("woken", "and ended in %.2f s, %.2f us each", took, took * 1e6 / count);
+        show_trim();
+    }
+    free(crowd.fibers);
+    return crowd.spawned;
+}
+
+/* --- skynet ------------------------------------------------------------------------- */
+
+struct subtree {
+    long first, leaves;
+};
+
+static _Atomic int spawn_error;
+static atomic_long not_spawned;
+
+/* A child for which there is no memory is no fiber: its parent does the work itself. */
+static void *sum_up(void *arg)
+{
+    const struct subtree *tree = arg;
+    if (tree->leaves == 1) {
+        return (void *)tree->first;
+    }
+    struct subtree part[CHILDREN];
+    weft_fiber child[CHILDREN];
+    void *result[CHILDREN] = {0};
+    long sum = 0;
+    for (int i = 0; i < CHILDREN; i++) {
+        part[i].leaves = tree->leaves / CHILDREN;
+        part[i].first = tree->first + i * part[i].leaves;
+        int err = weft_spawn(&child[i], sum_up, &part[i], NULL);
+        if (err) {
+            atomic_store(&spawn_error, err);
+            atomic_fetch_add(&not_spawned, 1);
+            child[i] = WEFT_NO_FIBER;
+            result[i] = sum_up(&part[i]);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        if (child[i] != WEFT_NO_FIBER) {
+            weft_join(child[i], &result[i], WEFT_FOREVER);
+        }
+        sum += (long)result[i];
+    }
+    return (void *)sum;
+}
+
+/* A million, or the largest power of ten up to `most`. */
+static long tree_leaves(long most)
+{
+    long leaves = CHILDREN;
+    while (leaves < MILLION && leaves <= most / CHILDREN) {
+        leaves *= CHILDREN;
+    }
+    return leaves;
+}
+
+static int show_skynet(long leaves)
+{
+    struct subtree whole = {.leaves = leaves};
+    long nodes = (leaves * CHILDREN - 1) / (CHILDREN - 1);
+    long right = leaves * (leaves - 1) / 2;
+    screen_heading("3. Skynet: a tree of fibers, ten children each, %s leaves",
+                   screen_number((uint64_t)leaves));
+    int64_t start = weft_now();
+    long sum = (long)sum_up(&whole);
+    double took = seconds_since(start);
+    if (atomic_load(&spawn_error)) {
+        screen_warn("weft_spawn: %s; %s times the parent did its child's work",
+                    strerror(-atomic_load(&spawn_error)),
+                    screen_number((uint64_t)atomic_load(&not_spawned)));
+    }
+    if (sum != right) {
+        screen_warn("the sum of the leaves is %ld, and should be %ld", sum, right);
+        return 1;
+    }
+    screen_fact("sum", "%s, as it should be", screen_number((uint64_t)sum));
+    screen_fact("time", "%.1f ms for %s fibers: %.0f ns to spawn, run, end and join one",
+                took * 1e3, screen_number((uint64_t)nodes), took * 1e9 / (double)nodes);
+    return 0;
+}
+
+/* --- who did it ------------------------------------------------------------------------ */
+
+static void show_workers(void)
+{
+    weft_pool *pool = weft_pool_self();
+    screen_heading("4. Who did it");
+    printf("  %-6s %14s %14s %14s %10s %10s %8s %8s\n", "worker", "turns", "spawned", "ended",
+           "steals", "stolen", "parks", "wakes");
+    for (unsigned i = 0; i < weft_pool_workers(pool); i++) {
+        struct weft_worker_stats w;
+        weft_worker_stats(pool, i, &w);
+        printf("  %-6u", i);
+        printf(" %14s", screen_number(w.executed));
+        printf(" %14s", screen_number(w.spawned));
+        printf(" %14s", screen_number(w.finished));
+        printf(" %10s", screen_number(w.steals));
+        printf(" %10s", screen_number(w.stolen));
+        printf(" %8s", screen_number(w.parks));
+        printf(" %8s\n", screen_number(w.wakes));
+    }
+}
+
+/* --- the dump --------------------------------------------------------------------------- */
+
+static void *wait_for_nothing(void *arg)
+{
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static void *wait_for_fiber(void *arg)
+{
+    weft_join(*(weft_fiber *)arg, NULL, WEFT_FOREVER);
+    return NULL;
+}
+
+static bool waits(weft_fiber fiber)
+{
+    enum weft_fiber_state state;
+    return weft_fiber_state(fiber, &state) == 0 && state == WEFT_FIBER_WAITING;
+}
+
+static int show_dump(void)
+{
+    weft_fiber sleeper, friend;
+    screen_heading("5. The scheduler's own account, while two fibers wait");
+    int err =
+        weft_spawn(&sleeper, wait_for_nothing, NULL, &(struct weft_fiber_opts){.name = "sleeper"});
+    if (err) {
+        screen_warn("weft_spawn: %s", strerror(-err));
+        return 1;
+    }
+    err =
+        weft_spawn(&friend, wait_for_fiber, &sleeper, &(struct weft_fiber_opts){.name = "friend"});
+    while (!waits(sleeper) || (!err && !waits(friend))) {
+        weft_yield();
+    }
+    weft_pool_dump(weft_pool_self(), stdout, 10);
+    weft_unpark(sleeper);
+    if (err) {
+        screen_warn("weft_spawn: %s", strerror(-err));
+        weft_join(sleeper, NULL, WEFT_FOREVER);
+        return 1;
+    }
+    weft_join(friend, NULL, WEFT_FOREVER);
+    return 0;
+}
+
+/* --- all of it -------------------------------------------------------------------------- */
+
+struct walk {
+    long fibers;
+    int failed;
+};
+
+static void *walk(void *arg)
+{
+    struct walk *walk = arg;
+    show_machine();
+    if (!walk->fibers) {
+        walk->fibers = fibers_that_fit();
+        if (walk->fibers < MILLION) {
+            screen_fact("room", "a quarter of that memory is enough for %s parked fibers",
+                        screen_number((uint64_t)walk->fibers));
+        }
+    }
+    long parked = show_crowd(walk->fibers);
+    walk->failed |= parked == 0;
+    walk->failed |= show_skynet(tree_leaves(parked));
+    show_workers();
+    walk->failed |= show_dump();
+    return NULL;
+}
+
+int tour(long fibers)
+{
+    unsigned cpus = weft_usable_cpus();
+    struct walk whole = {.fibers = fibers};
+    struct weft_pool_opts opts = {.name = "tour",
+                                  .workers = cpus > 1 ? cpus : 2}; /* two can steal */
+    char title[64];
+    screen_open();
+    snprintf(title, sizeof title, "Weft %s: a tour", weft_version());
+    screen_title(title);
+    int err = weft_run(walk, &whole, NULL, &opts);
+    if (err) {
+        fprintf(stderr, "weft: cannot start a pool: %s\n", strerror(-err));
+        return 1;
+    }
+    return whole.failed ? 1 : 0;
+}

@@ -1,0 +1,36 @@
+/* galay: ComputeScheduler scheduler; scheduler.start(); scheduler.spawn(computeTask(i)); scheduler.stop();
+ * A crew of one member is that scheduler. The end is no sleep of five seconds: stop drains. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+enum { TASKS = 10, STEPS = 20000 };
+
+static atomic_int done;
+
+static void *compute(void *arg)
+{
+    double result = 0;
+    for (int i = 0; i < STEPS; i++) {
+        result += sin(i) * cos(i);
+    }
+    printf("task %ld done: %f\n", (long)arg, result);
+    atomic_fetch_add(&done, 1);
+    return NULL;
+}
+
+int main(void)
+{
+    weft_crew *scheduler;
+    if (weft_crew_create(&scheduler, &(struct weft_crew_opts){.members = 1}) ||
+        weft_crew_start(scheduler)) {
+        return 1;
+    }
+    for (long i = 0; i < TASKS; i++) {
+        weft_crew_submit(scheduler, compute, (void *)i);
+    }
+    weft_crew_stop(scheduler, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_crew_destroy(scheduler);
+    return atomic_load(&done) == TASKS ? 0 : 1;
+}

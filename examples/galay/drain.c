@@ -1,0 +1,40 @@
+/* galay: workerLoop and stop(). The loop waits for a task for 100 ms at a time, to look whether it should end, and works
+ * off what is left before it does. Here a worker sleeps until it is woken, and a stop drains too; it may also
+ * have a deadline. What a drain waits for includes what tasks spawn meanwhile. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+enum { TASKS = 50 };
+
+static atomic_int done;
+
+static void *follow_up(void *arg)
+{
+    atomic_fetch_add(&done, 1);
+    return arg;
+}
+
+static void *task(void *arg)
+{
+    weft_yield(); /* a coroutine that is not done goes back to its scheduler's queue */
+    weft_spawn(NULL, follow_up, arg, NULL);
+    return follow_up(arg);
+}
+
+int main(void)
+{
+    weft_crew *crew;
+    if (weft_crew_create(&crew, &(struct weft_crew_opts){.members = 1})) {
+        return 1;
+    }
+    for (int i = 0; i < TASKS; i++) {
+        weft_crew_submit(crew, task, NULL); /* before start: they wait for it */
+    }
+    if (weft_crew_start(crew) || weft_crew_stop(crew, WEFT_STOP_DRAIN, WEFT_FOREVER)) {
+        return 1;
+    }
+    weft_crew_destroy(crew);
+    printf("%d of %d done\n", atomic_load(&done), 2 * TASKS);
+    return atomic_load(&done) == 2 * TASKS ? 0 : 1;
+}

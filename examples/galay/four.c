@@ -1,0 +1,36 @@
+/* galay: ComputeScheduler cs1, cs2, cs3, cs4; and a switch (i % 4) that deals tasks out to them. Members of a
+ * crew are pools, so they can also be addressed one by one. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+enum { SCHEDULERS = 4, TASKS = 100 };
+
+static atomic_int done[SCHEDULERS];
+
+static void *task(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return NULL;
+}
+
+int main(void)
+{
+    weft_crew *crew;
+    bool even = true;
+    if (weft_crew_create(&crew, &(struct weft_crew_opts){.members = SCHEDULERS}) ||
+        weft_crew_start(crew)) {
+        return 1;
+    }
+    for (unsigned i = 0; i < TASKS; i++) {
+        unsigned turn = i % SCHEDULERS;
+        weft_pool_submit(weft_crew_member(crew, turn), task, &done[turn]);
+    }
+    weft_crew_stop(crew, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_crew_destroy(crew);
+    for (int i = 0; i < SCHEDULERS; i++) {
+        printf("scheduler %d: %d tasks\n", i, atomic_load(&done[i]));
+        even &= atomic_load(&done[i]) == TASKS / SCHEDULERS;
+    }
+    return even ? 0 : 1;
+}

@@ -1,0 +1,38 @@
+/* galay: class SchedulerPool, N single-thread schedulers and a round-robin index over them, which its users
+ * write themselves. A weft_crew is that class; it also knows the least loaded member. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+enum { SCHEDULERS = 4, TASKS = 100 };
+
+static atomic_int done;
+static atomic_uint seen; /* a bit for each member that ran something */
+
+static void *compute(void *arg)
+{
+    weft_crew *pool = arg;
+    for (unsigned i = 0; i < weft_crew_size(pool); i++) {
+        if (weft_crew_member(pool, i) == weft_pool_self()) {
+            atomic_fetch_or(&seen, 1u << i);
+        }
+    }
+    atomic_fetch_add(&done, 1);
+    return NULL;
+}
+
+int main(void)
+{
+    weft_crew *pool;
+    struct weft_crew_opts opts = {.members = SCHEDULERS, .placement = WEFT_ROUND_ROBIN};
+    if (weft_crew_create(&pool, &opts) || weft_crew_start(pool)) {
+        return 1;
+    }
+    for (int i = 0; i < TASKS; i++) {
+        weft_crew_submit(pool, compute, pool);
+    }
+    weft_crew_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_crew_destroy(pool);
+    printf("%d tasks on members %#x\n", atomic_load(&done), atomic_load(&seen));
+    return atomic_load(&done) == TASKS && atomic_load(&seen) == 0xf ? 0 : 1;
+}

@@ -1,0 +1,54 @@
+/* sylar: dump(os), and the numbers behind it: size, active, idle, stopping, thread ids. */
+#include <stdio.h>
+#include <string.h>
+#include <weft/weft.h>
+
+static void *hold(void *arg)
+{
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static bool waits(weft_fiber fiber)
+{
+    enum weft_fiber_state state;
+    return weft_fiber_state(fiber, &state) == 0 && state == WEFT_FIBER_WAITING;
+}
+
+static void *look(void *arg)
+{
+    weft_fiber fiber;
+    char text[4096] = "";
+    if (weft_spawn(&fiber, hold, arg, &(struct weft_fiber_opts){.name = "patient"}) != 0) {
+        return NULL;
+    }
+    while (!waits(fiber)) {
+        weft_yield();
+    }
+    FILE *out = fmemopen(text, sizeof text, "w");
+    if (!out) {
+        return NULL;
+    }
+    weft_pool_dump(weft_pool_self(), out, 100); /* for a person */
+    fclose(out);
+    fputs(text, stdout);
+
+    struct weft_pool_stats pool; /* for a program: m_threadCount, m_activeThreadCount, ... */
+    weft_pool_stats(weft_pool_self(), &pool);
+    struct weft_worker_stats worker;
+    weft_worker_stats(weft_pool_self(), (unsigned)weft_worker_self(), &worker); /* m_threadIds */
+
+    weft_unpark(fiber);
+    weft_join(fiber, NULL, WEFT_FOREVER);
+    bool ok = strstr(text, "patient") && pool.workers == 2 && pool.active >= 1 && !pool.stopping &&
+              pool.live == 2 && worker.tid > 0;
+    return ok ? arg : NULL;
+}
+
+int main(void)
+{
+    int token;
+    void *ok = NULL;
+    int err = weft_run(look, &token, &ok, &(struct weft_pool_opts){.name = "demo", .workers = 2});
+    return err == 0 && ok ? 0 : 1;
+}

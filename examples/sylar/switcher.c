@@ -1,0 +1,42 @@
+/* sylar: { SchedulerSwitcher s(&target); ... }. A block on another scheduler, then back to the one before. In
+ * C the end of the block is a call, and a bound fiber comes back to its very worker. A cancel does
+ * not skip it: it ends waits with -ECANCELED, and the code after them runs on. */
+#include <errno.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+static weft_pool *home, *target;
+
+static void *visit(void *arg)
+{
+    struct weft_hop hop;
+    if (weft_hop_enter(&hop, target, WEFT_ANY_WORKER) != 0) {
+        return NULL;
+    }
+    bool ok = weft_pool_self() == target;
+    weft_cancel(weft_self());
+    ok &= weft_park(WEFT_FOREVER) == -ECANCELED;
+    weft_hop_leave(&hop);
+    ok &= weft_pool_self() == home && weft_worker_self() == 1;
+    return ok ? arg : NULL;
+}
+
+int main(void)
+{
+    weft_fiber fiber;
+    void *ok = NULL;
+    struct weft_fiber_opts bound = {.bound = true, .worker = 1};
+    if (weft_pool_create(&home, &(struct weft_pool_opts){.name = "home", .workers = 2}) ||
+        weft_pool_create(&target, &(struct weft_pool_opts){.name = "target", .workers = 1}) ||
+        weft_pool_start(home) || weft_pool_start(target) ||
+        weft_pool_spawn(home, &fiber, visit, &ok, &bound)) {
+        return 1;
+    }
+    weft_join(fiber, &ok, WEFT_FOREVER);
+    weft_pool_stop(home, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_stop(target, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    weft_pool_destroy(home);
+    weft_pool_destroy(target);
+    printf("%s\n", ok ? "there and back" : "failed");
+    return ok ? 0 : 1;
+}

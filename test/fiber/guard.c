@@ -1,0 +1,231 @@
+/* The guards: each of the three kinds, and each where it is hard to keep: locked memory, after fork, after a
+ * trim. A fiber of a child process runs over its stack, and the child must not live to tell. */
+/* not under: valgrind */
+#include "fiber/guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "fiber/overflow.h"
+
+#define STACK_BYTES ((size_t)16 * 1024)
+#define BEYOND (STACK_BYTES + 8 * 1024)
+#define NOT_HERE 42 /* exit status of a child whose machine lacks what it is about */
+
+static const char *const names[] = {"guard-install", "mprotect", "canary"};
+
+struct plan {
+    enum weft__guard limit;
+    void (*prepare)(void);      /* before the first fiber */
+    void (*in_between)(void);   /* between the ordinary fibers and the one that overflows */
+    bool in_fork;               /* it overflows in a child of the process that made it */
+    enum weft__guard guard;     /* what the stacks must be guarded by */
+};
+
+static void *behave(void *arg)
+{
+    recurse_below(__builtin_frame_address(0), STACK_BYTES - 6 * 1024);
+    weft_yield();
+    return arg;
+}
+
+static void *overflow(void *arg)
+{
+    recurse_below(__builtin_frame_address(0), BEYOND);
+    return arg;
+}
+
+/* The fork has one thread, which is in this fiber. */
+static void *overflow_in_fork(void *arg)
+{
+    int status;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        overflow(NULL);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFSIGNALED(status));
+    raise(WTERMSIG(status)); /* as the grandchild ended */
+    return arg;
+}
+
+#define ORDINARY 80 /* at once: more than a worker keeps for itself */
+
+/* Some that run over nothing, on the stacks that the next ones get again. */
+static void run_ordinary_fibers(void)
+{
+    weft_fiber fibers[ORDINARY];
+    struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES};
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < ORDINARY; i++) {
+            CHECK_EQ(weft_spawn(&fibers[i], behave, NULL, &opts), 0);
+        }
+        for (int i = 0; i < ORDINARY; i++) {
+            CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+        }
+    }
+}
+
+static void *park(void *arg)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *follow(void *arg)
+{
+    const struct plan *plan = arg;
+    struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES, .name = "victim"};
+    struct weft_memory_stats memory;
+    weft_fiber victim;
+    run_ordinary_fibers();
+    if (plan->in_between) {
+        plan->in_between();
+    }
+    weft_memory_stats(&memory);
+    if (strcmp(memory.guard, names[plan->guard]) != 0) {
+        check_fail(__FILE__, __LINE__, "guarded by %s", memory.guard);
+    }
+    CHECK_EQ(weft_spawn(&victim, plan->in_fork ? overflow_in_fork : overflow, NULL, &opts), 0);
+    CHECK_EQ(weft_join(victim, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void run_plan(void *arg)
+{
+    const struct plan *plan = arg;
+    no_core_file();
+    weft__stack_limit_guard(plan->limit);
+    if (plan->prepare) {
+        plan->prepare();
+    }
+    CHECK_EQ(weft_run(follow, arg, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+}
+
+static void check_plan(struct plan *plan)
+{
+    char err[4096];
+    int status = check_child(run_plan, plan, err, sizeof err);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_HERE) {
+        printf("not here: %s", err);
+    } else if (plan->guard == WEFT__GUARD_CANARY) {
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(err, "found by its canary")) {
+            check_fail(__FILE__, __LINE__, "status 0x%x, stderr:\n%s", (unsigned)status, err);
+        }
+    } else {
+        check_report(status, err, "victim", STACK_BYTES);
+    }
+}
+
+/* A kernel without guard markers has the next kind in their place. */
+static struct plan forced(enum weft__guard kind)
+{
+    enum weft__guard best = weft__guard_best();
+    return (struct plan){.limit = kind, .guard = kind > best ? kind : best};
+}
+
+TEST(every_kind_of_guard_stops_an_overflow)
+{
+    printf("best here: %s\n", names[weft__guard_best()]);
+    for (int kind = WEFT__GUARD_INSTALL; kind <= WEFT__GUARD_CANARY; kind++) {
+        struct plan plan = forced((enum weft__guard)kind);
+        check_plan(&plan);
+    }
+}
+
+/* The worker's own stacks are not trimmed: they get users for good, so that the victim's is one that was. */
+static void trim(void)
+{
+    struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES};
+    size_t trimmed = weft_trim();
+    CHECK(trimmed >= ORDINARY / 2);
+    for (size_t i = 0; i < ORDINARY - trimmed + 1; i++) {
+        CHECK_EQ(weft_spawn(NULL, park, NULL, &opts), 0);
+    }
+}
+
+TEST(every_kind_of_guard_survives_a_trim)
+{
+    for (int kind = WEFT__GUARD_INSTALL; kind <= WEFT__GUARD_CANARY; kind++) {
+        struct plan plan = forced((enum weft__guard)kind);
+        plan.in_between = trim;
+        check_plan(&plan);
+    }
+}
+
+TEST(guards_are_there_after_a_fork)
+{
+    for (int kind = WEFT__GUARD_INSTALL; kind <= WEFT__GUARD_MPROTECT; kind++) {
+        struct plan plan = forced((enum weft__guard)kind);
+        plan.in_fork = true;
+        check_plan(&plan);
+    }
+}
+
+/* --- locked memory -------------------------------------------------------------------------- */
+
+#if !WEFT__ASAN && !WEFT__TSAN
+static void lock_memory(void)
+{
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+        fprintf(stderr, "mlockall: %s\n", strerror(errno));
+        _exit(NOT_HERE);
+    }
+}
+
+static size_t resident_bytes(void)
+{
+    FILE *statm = fopen("/proc/self/statm", "r");
+    unsigned long size, resident;
+    CHECK(statm != NULL);
+    CHECK_EQ(fscanf(statm, "%lu %lu", &size, &resident), 2);
+    fclose(statm);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+TEST(stacks_in_locked_memory_are_guarded_by_mprotect)
+{
+    struct plan plan = {.prepare = lock_memory, .guard = WEFT__GUARD_MPROTECT};
+    check_plan(&plan);
+}
+
+TEST(stacks_that_are_locked_later_keep_their_guards)
+{
+    struct plan plan = forced(WEFT__GUARD_INSTALL);
+    plan.in_between = lock_memory;
+    check_plan(&plan);
+}
+
+static void *use_some_stacks(void *arg)
+{
+    weft_fiber fiber;
+    run_ordinary_fibers();
+    struct weft_fiber_opts large = {.stack_bytes = 1 << 20};
+    CHECK_EQ(weft_spawn(&fiber, behave, NULL, &large), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void run_in_locked_memory(void *arg)
+{
+    (void)arg;
+    lock_memory();
+    size_t before = resident_bytes();
+    CHECK_EQ(weft_run(use_some_stacks, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    size_t more = resident_bytes() - before;
+    fprintf(stderr, "%zu KiB locked\n", more / 1024);
+    CHECK(more < (size_t)64 << 20);
+}
+
+TEST(locked_memory_is_not_wasted)
+{
+    char err[4096];
+    int status = check_child(run_in_locked_memory, NULL, err, sizeof err);
+    printf("%s", err);
+    CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == NOT_HERE));
+}
+#endif

@@ -1,0 +1,445 @@
+"""What `mutate` builds, and the one-line mutations that the clients must catch.
+
+STRUCTURES: the client program of each structure, the product's sources that are linked to it, and the files
+whose memory orders `mutate --weaken` tries.
+MUTATIONS: original text (exactly once in its file), what it becomes, and which mistake that is.
+`by` names another structure's client, where it is that one which relies on the line.
+"""
+
+STRUCTURES = {
+    # The explorer's own test.
+    "litmus": {"client": "litmus.c", "sources": ["src/base/lock.c"], "files": []},
+    "lock": {
+        "client": "client_lock.c",
+        "sources": ["src/base/lock.c"],
+        "files": ["src/base/lock.h", "src/base/lock.c"],
+    },
+    "ring": {
+        "client": "client_ring.c",
+        "sources": ["src/queue/ring.c"],
+        "files": ["src/queue/ring.h", "src/queue/ring.c"],
+    },
+    "fresh": {
+        "client": "client_fresh.c",
+        "sources": ["src/queue/fresh.c"],
+        "files": ["src/queue/fresh.h", "src/queue/fresh.c"],
+    },
+    "inbox": {
+        "client": "client_inbox.c",
+        "sources": ["src/sched/parker.c"],
+        "files": ["src/queue/inbox.h"],
+    },
+    "global": {
+        "client": "client_global.c",
+        "sources": ["src/queue/global.c", "src/base/lock.c"],
+        "files": ["src/queue/global.h", "src/queue/global.c"],
+    },
+    "task": {
+        "client": "client_task.c",
+        "sources": [],
+        "files": ["src/sched/task.h"],
+    },
+    "parker": {
+        "client": "client_parker.c",
+        "sources": ["src/sched/parker.c"],
+        "files": ["src/sched/parker.h", "src/sched/parker.c"],
+    },
+    "idle": {
+        "client": "client_idle.c",
+        "sources": ["src/sched/idle.c", "src/sched/parker.c", "src/base/lock.c",
+                    "src/queue/global.c", "src/queue/fresh.c", "src/queue/ring.c"],
+        "files": ["src/sched/idle.h", "src/sched/idle.c", "src/queue/global.h", "src/queue/global.c",
+                  "src/queue/ring.h", "src/queue/fresh.h"],
+    },
+    "park": {
+        "client": "client_park.c",
+        "sources": ["src/sched/park.c", "src/sched/waiter.c", "src/sched/parker.c",
+                    "src/time/wheel.c", "src/base/lock.c"],
+        "files": ["src/sched/park.c", "src/sched/waiter.c", "src/sched/ident.h"],
+    },
+}
+
+MUTATIONS = []
+
+
+def _of(structure, file, original, replacement, why, by=None):
+    MUTATIONS.append({"structure": structure, "file": file, "original": original,
+                      "replacement": replacement, "why": why, "by": by or structure})
+
+
+# --- lock --------------------------------------------------------------------
+
+_of("lock", "src/base/lock.h",
+    "memory_order_acquire, /* pairs: weft__unlock */",
+    "memory_order_relaxed,",
+    "try does not acquire")
+_of("lock", "src/base/lock.h",
+    "atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2",
+    "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed) == 2",
+    "unlock does not release")
+_of("lock", "src/base/lock.h",
+    "memory_order_release) == 2) {",
+    "memory_order_release) == 3) {",
+    "unlock never wakes")
+_of("lock", "src/base/lock.c",
+    "atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0",
+    "atomic_exchange_explicit(&lock->word, 2, memory_order_relaxed) != 0",
+    "a taker that slept does not acquire")
+_of("lock", "src/base/lock.c",
+    "atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0",
+    "atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0",
+    "a sleeper leaves no mark")
+_of("lock", "src/base/lock.c",
+    "== 0 && weft__lock_try(lock)",
+    "== 0 || weft__lock_try(lock)",
+    "a spinner takes a lock that it only saw free")
+_of("lock", "src/base/lock.c",
+    "weft__futex_wait(&lock->word, 2, INT64_MAX);",
+    "weft__futex_wait(&lock->word, atomic_load_explicit(&lock->word, memory_order_relaxed), INT64_MAX);",
+    "sleeps whatever the word is")
+
+# --- ring --------------------------------------------------------------------
+
+_of("ring", "src/queue/ring.h",
+    "atomic_store_explicit(&ring->tail, tail + 1, order);",
+    "atomic_store_explicit(&ring->tail, tail + 1, memory_order_relaxed);",
+    "push does not release the slot")
+_of("ring", "src/queue/ring.c",
+    "uint64_t tail = atomic_load_explicit(&from->tail, memory_order_acquire);",
+    "uint64_t tail = atomic_load_explicit(&from->tail, memory_order_relaxed);",
+    "a thief does not acquire the slots")
+_of("ring", "src/queue/ring.c",
+    "memory_order_release, memory_order_relaxed)) {\n            atomic_store_explicit(&to->tail",
+    "memory_order_relaxed, memory_order_relaxed)) {\n            atomic_store_explicit(&to->tail",
+    "a thief's reads may come after its claim")
+_of("ring", "src/queue/ring.h",
+    "uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs: claims of head */",
+    "uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);",
+    "the owner overwrites slots that are still read")
+_of("ring", "src/queue/ring.c",
+    "atomic_store_explicit(&to->tail, to_tail + n - 1, memory_order_release);",
+    "atomic_store_explicit(&to->tail, to_tail + n - 1, memory_order_relaxed);",
+    "stolen items are not released to the next thief")
+_of("ring", "src/queue/ring.h",
+    "if (tail - head > ring->mask) {",
+    "if (tail - head > ring->mask + 1) {",
+    "one item more than there are slots")
+_of("ring", "src/queue/ring.h",
+    "if (atomic_compare_exchange_weak_explicit(&ring->head, &head, head + 1, memory_order_relaxed,\n"
+    "                                                  memory_order_relaxed)) {",
+    "atomic_store_explicit(&ring->head, head + 1, memory_order_relaxed);\n"
+    "        if (item) {",
+    "the owner pops without a claim")
+_of("ring", "src/queue/ring.c",
+    "if (n > from->mask + 1) {",
+    "if (n == UINT64_MAX / 2) {",
+    "a tail older than the head is believed")
+_of("ring", "src/queue/ring.c",
+    "n = room + 1; /*",
+    "n = room + 2; /*",
+    "a thief takes more than it has room for")
+_of("ring", "src/queue/ring.c",
+    "n -= n / 2;",
+    "n += n % 2;",
+    "a thief takes more than half")
+_of("ring", "src/queue/ring.c",
+    "weft__chain_push(chain, slot_read(ring, head + i));",
+    "weft__chain_push(chain, slot_read(ring, head + n + i));",
+    "spill takes what it did not claim")
+
+# --- fresh -------------------------------------------------------------------
+
+_of("fresh", "src/queue/fresh.h",
+    "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_seq_cst); /* pairs: take_oldest */",
+    "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_relaxed);",
+    "push does not release the item")
+_of("fresh", "src/queue/fresh.h",
+    "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_seq_cst); /* pairs: take_oldest */",
+    "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);",
+    "push is not in the order of seq_cst", by="idle")
+_of("fresh", "src/queue/fresh.h",
+    "atomic_store_explicit(&fresh->bottom, bottom, memory_order_seq_cst);",
+    "atomic_store_explicit(&fresh->bottom, bottom, memory_order_release);",
+    "take: the store of bottom may pass the load of top")
+_of("fresh", "src/queue/fresh.h",
+    "top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);\n    struct weft__link *item = NULL;",
+    "top = atomic_load_explicit(&fresh->top, memory_order_acquire);\n    struct weft__link *item = NULL;",
+    "take: an old top is read")
+_of("fresh", "src/queue/fresh.c",
+    "uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_seq_cst);",
+    "uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_acquire);",
+    "a thief reads an old bottom")
+_of("fresh", "src/queue/fresh.c",
+    "uint64_t top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);",
+    "uint64_t top = atomic_load_explicit(&fresh->top, memory_order_relaxed);",
+    "a thief reads bottom before top")
+_of("fresh", "src/queue/fresh.c",
+    "&top, top + 1, memory_order_seq_cst,",
+    "&top, top + 1, memory_order_relaxed,",
+    "a thief's claim is not in the order of seq_cst")
+_of("fresh", "src/queue/fresh.c",
+    "atomic_store_explicit(&fresh->buffer, buffer, memory_order_release);",
+    "atomic_store_explicit(&fresh->buffer, buffer, memory_order_relaxed);",
+    "a grown buffer is published before it is filled")
+_of("fresh", "src/queue/fresh.c",
+    "atomic_load_explicit(&fresh->buffer, memory_order_acquire);",
+    "atomic_load_explicit(&fresh->buffer, memory_order_relaxed);",
+    "a thief does not acquire the buffer")
+_of("fresh", "src/queue/fresh.c",
+    "uint64_t top = atomic_load_explicit(&fresh->top, memory_order_acquire);",
+    "uint64_t top = atomic_load_explicit(&fresh->top, memory_order_relaxed);",
+    "the owner overwrites slots that are still read")
+_of("fresh", "src/queue/fresh.h",
+    "if (bottom != top) {",
+    "if (bottom != top + 1) {",
+    "the last but one is raced for, the last is not")
+_of("fresh", "src/queue/fresh.h",
+    "atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);\n    return item;",
+    "return item;",
+    "bottom is not put back")
+_of("fresh", "src/queue/fresh.c",
+    "buffer->older = old;",
+    "weft__free(old);",
+    "growing frees what a thief may read")
+_of("fresh", "src/queue/fresh.c",
+    "atomic_init(&buffer->slots[i & buffer->mask],",
+    "atomic_init(&buffer->slots[i & old->mask],",
+    "growing puts items into the old places")
+
+# --- inbox -------------------------------------------------------------------
+
+_of("inbox", "src/queue/inbox.h",
+    "memory_order_seq_cst, /* pairs: drain_local */",
+    "memory_order_relaxed,",
+    "push does not release the item")
+_of("inbox", "src/queue/inbox.h",
+    "atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire);",
+    "atomic_exchange_explicit(&inbox->newest, NULL, memory_order_relaxed);",
+    "drain does not acquire the items")
+_of("inbox", "src/queue/inbox.h",
+    "return newest == NULL;",
+    "return item->next != NULL;",
+    "the producer that ends the emptiness does not wake")
+_of("inbox", "src/queue/inbox.h",
+    "atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire);",
+    "atomic_load_explicit(&inbox->newest, memory_order_acquire);\n"
+    "    atomic_store_explicit(&inbox->newest, NULL, memory_order_relaxed);",
+    "drain in two steps")
+_of("inbox", "src/queue/inbox.h",
+    "    do {\n        item->next = newest;",
+    "    item->next = newest;\n    do {",
+    "a push that tries again keeps the old link")
+_of("inbox", "src/queue/inbox.h",
+    "    struct weft__link *oldest = NULL;\n    while (item) {",
+    "    struct weft__link *oldest = item;\n    while (item && !oldest) {",
+    "drain does not turn the stack round")
+
+# --- global ------------------------------------------------------------------
+
+_of("global", "src/queue/global.c",
+    "before ? memory_order_relaxed : memory_order_seq_cst);",
+    "before ? memory_order_relaxed : memory_order_release);",
+    "the end of emptiness is not in the order of seq_cst", by="idle")
+_of("global", "src/queue/global.h",
+    "return atomic_load_explicit(&global->length, memory_order_seq_cst);",
+    "return atomic_load_explicit(&global->length, memory_order_acquire);",
+    "the sleeper's look reads an old length", by="idle")
+_of("global", "src/queue/global.c",
+    "    weft__lock(&global->lock);\n    uint64_t before = global->chain.count;\n    weft__chain_push(",
+    "    weft__lock_try(&global->lock);\n    uint64_t before = global->chain.count;\n    weft__chain_push(",
+    "push does not wait for the lock")
+_of("global", "src/queue/global.c",
+    "            weft__chain_init(chain);\n",
+    "            chain->count = 0;\n",
+    "what was taken stays in the chain")
+_of("global", "src/queue/global.c",
+    "for (n = 0; n < max; n++) {",
+    "for (n = 0; n <= max; n++) {",
+    "a batch is one too long")
+_of("global", "src/queue/global.c",
+    "    global->chain.tail = chain->tail;\n",
+    "",
+    "the end of an appended chain is forgotten")
+_of("global", "src/queue/global.c",
+    "atomic_store_explicit(&global->length, chain->count, memory_order_relaxed);\n    weft__unlock(",
+    "weft__unlock(",
+    "take does not correct the length")
+
+# --- task --------------------------------------------------------------------
+
+_of("task", "src/sched/task.h",
+    "weft__word_fired(word, to, reason),\n"
+    "                                                  memory_order_acq_rel,",
+    "weft__word_fired(word, to, reason),\n"
+    "                                                  memory_order_acquire,",
+    "fire does not release what the waker wrote")
+_of("task", "src/sched/task.h",
+    "weft__word_fired(word, to, reason),\n"
+    "                                                  memory_order_acq_rel,",
+    "weft__word_fired(word, to, reason),\n"
+    "                                                  memory_order_release,",
+    "fire does not acquire the frame")
+_of("task", "src/sched/task.h",
+    "memory_order_release, /* pairs: fire */",
+    "memory_order_relaxed,",
+    "settle does not release the frame")
+_of("task", "src/sched/task.h",
+    "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */\n"
+    "    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);\n"
+    "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),",
+    "word = atomic_load_explicit(&task->state, memory_order_relaxed);\n"
+    "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),",
+    "settle does not acquire what the waker wrote")
+_of("task", "src/sched/task.h",
+    "memory_order_seq_cst); /* pairs: weft__task_ticket */",
+    "memory_order_release);",
+    "arm: a flag that is looked at next may be missed")
+_of("task", "src/sched/task.h",
+    "uint64_t word = atomic_load_explicit(&task->state, memory_order_seq_cst); /* pairs: arm */",
+    "uint64_t word = atomic_load_explicit(&task->state, memory_order_acquire);",
+    "the setter of a flag misses that the task has armed")
+_of("task", "src/sched/task.h",
+    "to = WEFT__TASK_FIRED;",
+    "to = WEFT__TASK_READY;",
+    "a task is queued while its stack is in use")
+_of("task", "src/sched/task.h",
+    "while (word >> WEFT__TICKET_SHIFT == ticket) {",
+    "while (word >> WEFT__TICKET_SHIFT >= ticket) {",
+    "a late fire ends another wait")
+_of("task", "src/sched/task.h",
+    "uint64_t ticket = (word >> WEFT__TICKET_SHIFT) + 1;",
+    "uint64_t ticket = (word >> WEFT__TICKET_SHIFT);",
+    "all waits have one ticket")
+_of("task", "src/sched/task.h",
+    "weft__word_with(word, WEFT__TASK_WAITING),",
+    "weft__word_with(word, WEFT__TASK_ARMED),",
+    "settle does not say that the switch is complete")
+
+_of("task", "src/sched/task.h",
+    "atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),\n"
+    "                          memory_order_release);",
+    "atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_RUNNING),\n"
+    "                          memory_order_relaxed);",
+    "a running task is seen before its stack")
+
+# --- parker ------------------------------------------------------------------
+
+_of("parker", "src/sched/parker.c",
+    "if (atomic_exchange_explicit(&parker->word, WEFT__PARKER_NOTIFIED, memory_order_seq_cst) !=",
+    "if (atomic_exchange_explicit(&parker->word, WEFT__PARKER_NOTIFIED, memory_order_relaxed) !=",
+    "wake does not release what was published")
+_of("parker", "src/sched/parker.c",
+    "atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire) ==",
+    "atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_relaxed) ==",
+    "the woken owner does not acquire")
+_of("parker", "src/sched/parker.c",
+    "/* pairs: weft__parker_wake */\n"
+    "    atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire);",
+    "atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_relaxed);",
+    "an owner that finds a wake does not acquire")
+_of("parker", "src/sched/parker.c",
+    "!=\n        WEFT__PARKER_PARKED) {",
+    "==\n        WEFT__PARKER_PARKED) {",
+    "wakes only when nobody sleeps")
+_of("parker", "src/sched/parker.c",
+    "while (rc == 0 &&",
+    "if (rc == 0 &&",
+    "a sleep that ends for no reason ends the park")
+_of("parker", "src/sched/parker.c",
+    "uint32_t empty = WEFT__PARKER_EMPTY;",
+    "uint32_t empty = atomic_load_explicit(&parker->word, memory_order_relaxed);",
+    "an early wake is overwritten")
+_of("parker", "src/sched/parker.c",
+    "        atomic_store_explicit(&parker->host_fd, -1, memory_order_relaxed);\n        return false;",
+    "        return false;",
+    "a host that did not enter keeps its descriptor")
+_of("parker", "src/sched/parker.c",
+    "/* Before PARKED: a waker that sees PARKED sees the descriptor too (both by the same CAS). */\n"
+    "    atomic_store_explicit(&parker->host_fd, fd, memory_order_relaxed);\n"
+    "    if (!prepare(parker)) {",
+    "bool parked = prepare(parker);\n"
+    "    atomic_store_explicit(&parker->host_fd, fd, memory_order_relaxed);\n"
+    "    if (!parked) {",
+    "the descriptor comes after PARKED")
+
+# --- idle --------------------------------------------------------------------
+
+_of("idle", "src/sched/idle.h",
+    "uint32_t word = atomic_load_explicit(&idle->word, memory_order_seq_cst); /* pairs: enter */",
+    "uint32_t word = atomic_load_explicit(&idle->word, memory_order_acquire);",
+    "submit reads an old word")
+_of("idle", "src/sched/idle.c",
+    "1 - (searching ? SEARCHING : 0), memory_order_seq_cst);",
+    "1 - (searching ? SEARCHING : 0), memory_order_acq_rel);",
+    "enter is not in the order of seq_cst")
+_of("idle", "src/sched/idle.c",
+    "1 - (searching ? SEARCHING : 0), memory_order_seq_cst);",
+    "1, memory_order_seq_cst);",
+    "a searcher that sleeps still counts as searching")
+_of("idle", "src/sched/idle.c",
+    "memory_order_seq_cst);\n    weft__idle_notify(idle);",
+    "memory_order_seq_cst);",
+    "a searcher that found work wakes nobody")
+_of("idle", "src/sched/idle.c",
+    "    weft__parker_wake(&sleeper->parker);\n",
+    "",
+    "the chosen sleeper is not woken")
+_of("idle", "src/sched/idle.c",
+    "if (!sleeper || word >= SEARCHING) {",
+    "if (!sleeper || word < SEARCHING) {",
+    "wakes only when it need not")
+_of("idle", "src/sched/idle.c",
+    "sleeper->searching ? SEARCHING - 1 : -1u,",
+    "-1u,",
+    "the woken worker is not counted as searching")
+_of("idle", "src/sched/idle.c",
+    "    if (sleeper->listed) {\n",
+    "    if (true) {\n",
+    "a worker that was woken leaves twice")
+_of("idle", "src/sched/idle.h",
+    "if (word != 0 && word < 0x10000) {",
+    "if (word == 1) {",
+    "with two sleepers nobody is woken")
+
+# --- park, waiter, ident -------------------------------------------------------
+
+_of("park", "src/sched/ident.h",
+    "memory_order_seq_cst, /* pairs: weft__ident_unlock */",
+    "memory_order_acq_rel,",
+    "a permit is not in the order of seq_cst")
+_of("park", "src/sched/ident.h",
+    "return atomic_load_explicit(&task->ident, memory_order_seq_cst); /* pairs: weft__ident_lock */",
+    "return atomic_load_explicit(&task->ident, memory_order_acquire);",
+    "the armed task reads old flags")
+_of("park", "src/sched/ident.h",
+    "memory_order_release); /* pairs: weft__ident_lock */",
+    "memory_order_relaxed);",
+    "the ident lock does not release")
+_of("park", "src/sched/ident.h",
+    "uint64_t generation = weft__ident_generation(ident) + 1;",
+    "uint64_t generation = weft__ident_generation(ident);",
+    "a stale handle is taken for the next fiber")
+_of("park", "src/sched/park.c",
+    "ident &= ~(uint64_t)WEFT__IDENT_PERMIT; /* this wait has used it */",
+    "(void)ident;",
+    "an unpark that ended a wait leaves its permit too")
+_of("park", "src/sched/park.c",
+    " && kind == WEFT__WAIT_PARK) {",
+    ") {",
+    "an unpark ends whatever the fiber waits for")
+_of("park", "src/sched/waiter.c",
+    "memory_order_seq_cst, /* pairs: told_to_leave, park */",
+    "memory_order_relaxed,",
+    "firing a thread does not release the value")
+_of("park", "src/sched/waiter.c",
+    "while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {",
+    "while (!(reason = atomic_load_explicit(&waiter->word, memory_order_relaxed))) {",
+    "the fired thread does not acquire the value")
+_of("park", "src/sched/waiter.c",
+    "        weft__wheel_cancel(wheel, &node.timer);\n",
+    "",
+    "a timer of a wait that is over stays on the stack")
+_of("park", "src/sched/waiter.c",
+    "if (weft__ident_flags(task) & WEFT__IDENT_CANCEL) {",
+    "if (false) {",
+    "a cancel before the wait is not looked for")

@@ -1,0 +1,97 @@
+/* The global queue by one thread: order, batches, lengths. */
+/* labels: valgrind */
+#include "queue/global.h"
+
+#include "queue/item.h"
+
+static void push_range(struct weft__global *global, struct item *items, uint64_t from, uint64_t to)
+{
+    for (uint64_t i = from; i < to; i++) {
+        weft__global_push(global, item_make(&items[i], i));
+    }
+}
+
+/* Takes up to max and checks that they are numbered from `from` on; returns how many. */
+static uint64_t take(struct weft__global *global, uint64_t max, uint64_t from)
+{
+    struct weft__chain chain;
+    weft__chain_init(&chain);
+    uint64_t n = weft__global_take(global, max, &chain);
+    CHECK_EQ(chain.count, n);
+    for (uint64_t i = 0; i < n; i++) {
+        CHECK_EQ(item_take(weft__chain_pop(&chain)), from + i);
+    }
+    CHECK(weft__chain_pop(&chain) == NULL);
+    return n;
+}
+
+TEST(an_empty_queue_gives_nothing)
+{
+    struct weft__global global;
+    weft__global_init(&global);
+    CHECK_EQ(weft__global_length(&global), 0);
+    CHECK_EQ(take(&global, 16, 0), 0);
+}
+
+TEST(a_batch_takes_the_oldest_up_to_its_size)
+{
+    struct item items[64];
+    for (uint64_t held = 1; held <= 20; held++) {
+        for (uint64_t max = 0; max <= held + 1; max++) {
+            struct weft__global global;
+            memset(items, 0, sizeof items);
+            weft__global_init(&global);
+            push_range(&global, items, 0, held);
+            CHECK_EQ(weft__global_length(&global), held);
+            uint64_t n = take(&global, max, 0);
+            CHECK_EQ(n, max < held ? max : held);
+            CHECK_EQ(weft__global_length(&global), held - n);
+            push_range(&global, items, held, held + 2); /* the tail is where it belongs */
+            CHECK_EQ(take(&global, UINT64_MAX, n), held + 2 - n);
+            CHECK_EQ(weft__global_length(&global), 0);
+            items_check(items, held + 2);
+        }
+    }
+}
+
+TEST(a_chain_is_appended_whole_and_left_empty)
+{
+    struct item items[12] = {0};
+    struct weft__global global;
+    struct weft__chain chain;
+    weft__global_init(&global);
+    weft__chain_init(&chain);
+    weft__global_push_chain(&global, &chain); /* nothing: no change */
+    CHECK_EQ(weft__global_length(&global), 0);
+    for (uint64_t i = 0; i < 12; i += 4) {
+        push_range(&global, items, i, i + 1);
+        for (uint64_t k = i + 1; k < i + 4; k++) {
+            weft__chain_push(&chain, item_make(&items[k], k));
+        }
+        weft__global_push_chain(&global, &chain);
+        CHECK_EQ(chain.count, 0);
+        CHECK(weft__chain_pop(&chain) == NULL);
+        CHECK_EQ(weft__global_length(&global), i + 4);
+    }
+    CHECK_EQ(take(&global, 5, 0), 5);
+    CHECK_EQ(take(&global, 7, 5), 7);
+    items_check(items, 12);
+}
+
+/* Taking appends to what the taker holds already. */
+TEST(a_batch_goes_behind_what_is_there)
+{
+    struct item items[6] = {0};
+    struct weft__global global;
+    struct weft__chain chain;
+    weft__global_init(&global);
+    weft__chain_init(&chain);
+    weft__chain_push(&chain, item_make(&items[0], 0));
+    push_range(&global, items, 1, 6);
+    CHECK_EQ(weft__global_take(&global, 2, &chain), 2);
+    CHECK_EQ(weft__global_take(&global, 3, &chain), 3);
+    CHECK_EQ(chain.count, 6);
+    for (uint64_t i = 0; i < 6; i++) {
+        CHECK_EQ(item_take(weft__chain_pop(&chain)), i);
+    }
+}

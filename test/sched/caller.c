@@ -1,0 +1,624 @@
+/* The creating thread as worker 0: run, stop, and what others can and cannot do without it. */
+/* labels: valgrind */
+/* timeout: 60 */
+#include <sys/syscall.h>
+
+#include "sched/fixture.h"
+
+static int this_tid(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+static weft_pool *caller_pool(unsigned workers)
+{
+    weft_pool *pool;
+    struct weft_pool_opts opts = {.caller = true, .workers = workers};
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    return pool;
+}
+
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+static void *count_up(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return NULL;
+}
+
+static void *hold(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+}
+
+/* --- run ------------------------------------------------------------------------ */
+
+static void *report_tid(void *arg)
+{
+    *(int *)arg = this_tid();
+    return arg;
+}
+
+TEST(run_lends_the_calling_thread_until_the_main_fiber_ends)
+{
+    weft_pool *pool = caller_pool(1);
+    int tid = 0;
+    void *result = NULL;
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_run(pool, report_tid, &tid, &result), 0);
+    CHECK_EQ(tid, this_tid());
+    CHECK(result == &tid);
+    CHECK(weft_pool_self() == NULL);
+    CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), 0);
+    pool_close(pool);
+}
+
+static void *join_children(void *arg)
+{
+    weft_fiber children[20];
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_spawn(&children[i], count_up, arg, NULL), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_join(children[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(weft_park(weft_after(1000000)), -ETIMEDOUT);
+    return NULL;
+}
+
+TEST(run_is_complete_as_the_only_worker)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(1);
+    CHECK_EQ(weft_pool_run(pool, join_children, &ran, NULL), 0);
+    CHECK_EQ(atomic_load(&ran), 20);
+    pool_close(pool);
+}
+
+TEST(run_sleeps_while_its_fibers_run_elsewhere)
+{
+    weft_pool *pool = caller_pool(3);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    for (int i = 0; i < 50; i++) {
+        atomic_int ran = 0;
+        CHECK_EQ(weft_pool_run(pool, join_children, &ran, NULL), 0);
+        CHECK_EQ(atomic_load(&ran), 20);
+    }
+    pool_close(pool);
+}
+
+static void *spawn_and_leave(void *arg)
+{
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(weft_spawn(NULL, count_up, arg, NULL), 0);
+    }
+    return NULL;
+}
+
+TEST(fibers_that_outlive_the_main_fiber_are_run_by_the_others)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(2);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_run(pool, spawn_and_leave, &ran, NULL), 0);
+    await_count(&ran, 100); /* without this thread */
+    pool_close(pool);
+}
+
+TEST(fibers_that_outlive_the_main_fiber_wait_if_there_are_no_others)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(1);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_run(pool, spawn_and_leave, &ran, NULL), 0);
+    CHECK(atomic_load(&ran) < 100);
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 100);
+}
+
+static void *nap(void *arg)
+{
+    CHECK_EQ(weft_park(weft_after(2000000)), -ETIMEDOUT);
+    return count_up(arg);
+}
+
+struct nap {
+    weft_pool *pool;
+    atomic_int done;
+};
+
+/* The deadline begins on worker 0, and the main fiber ends on another. */
+static void *leave_a_napping_fiber(void *arg)
+{
+    struct nap *job = arg;
+    weft_fiber fiber;
+    CHECK_EQ(weft_switch_to(job->pool, 0), 0);
+    CHECK_EQ(weft_spawn(&fiber, nap, &job->done, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_fiber_detach(fiber), 0);
+    CHECK_EQ(weft_switch_to(job->pool, 1), 0);
+    CHECK_EQ(weft_park(weft_after(300000)), -ETIMEDOUT);
+    return NULL;
+}
+
+TEST(a_deadline_that_began_on_the_callers_worker_is_kept_by_the_others)
+{
+    struct nap job = {.pool = caller_pool(2)};
+    CHECK_EQ(weft_pool_start(job.pool), 0);
+    for (int i = 1; i <= 20; i++) {
+        CHECK_EQ(weft_pool_run(job.pool, leave_a_napping_fiber, &job, NULL), 0);
+        await_count(&job.done, i); /* without this thread */
+    }
+    pool_close(job.pool);
+}
+
+static void *run_elsewhere(void *arg)
+{
+    CHECK_EQ(weft_pool_run(arg, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_poll(arg), -EINVAL);
+    return NULL;
+}
+
+TEST(run_is_for_the_thread_that_made_the_pool)
+{
+    weft_pool *pool = caller_pool(1);
+    thread_close(thread_open(run_elsewhere, pool));
+    pool_close(pool);
+    pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_pool_poll(pool), -EINVAL);
+    CHECK_EQ(weft_pool_fd(pool), -EINVAL);
+    pool_close(pool);
+}
+
+static void *run_inside(void *arg)
+{
+    CHECK_EQ(weft_pool_run(arg, end_at_once, NULL, NULL), -EBUSY);
+    CHECK_EQ(weft_pool_poll(arg), -EBUSY);
+    return NULL;
+}
+
+TEST(a_fiber_cannot_run_its_own_pool)
+{
+    weft_pool *pool = caller_pool(1);
+    CHECK_EQ(weft_pool_run(pool, run_inside, pool, NULL), 0);
+    pool_close(pool);
+}
+
+/* --- one thread, one pool ------------------------------------------------------------ */
+
+static void *join_second_pool(void *arg)
+{
+    weft_pool *pool = arg;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.caller = true}), -EBUSY);
+    CHECK(pool == arg);
+    CHECK_EQ(weft_run(end_at_once, NULL, NULL, NULL), -EBUSY);
+    return NULL;
+}
+
+TEST(a_worker_thread_cannot_join_a_second_pool)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_call_on(pool, 0, join_second_pool, pool, NULL), 0);
+    pool_close(pool);
+}
+
+TEST(a_caller_cannot_join_a_second_pool_until_the_first_is_gone)
+{
+    weft_pool *pool = caller_pool(1);
+    join_second_pool(NULL);
+    CHECK_EQ(weft_pool_run(pool, join_second_pool, NULL, NULL), 0);
+    pool_close(pool);
+    CHECK_EQ(weft_run(end_at_once, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+}
+
+static void *destroy_pool(void *arg)
+{
+    weft_pool_destroy(arg);
+    return NULL;
+}
+
+TEST(a_caller_is_free_again_whoever_destroyed_its_pool)
+{
+    weft_pool *pool = caller_pool(1);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    thread_close(thread_open(destroy_pool, pool));
+    CHECK_EQ(weft_run(end_at_once, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+}
+
+static void *use_threaded_pool(void *arg)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_pool_submit(pool, count_up, arg), 0);
+    pool_close(pool);
+    return NULL;
+}
+
+TEST(a_fiber_may_make_and_stop_pools_with_threads_of_their_own)
+{
+    atomic_int ran = 0;
+    run_in_fiber(1, use_threaded_pool, &ran);
+    CHECK_EQ(atomic_load(&ran), 1);
+}
+
+/* --- everything inside stop --------------------------------------------------------- */
+
+struct tids {
+    int seen[8];
+    atomic_int count;
+};
+
+static void *note_tid(void *arg)
+{
+    struct tids *tids = arg;
+    weft_yield();
+    tids->seen[atomic_fetch_add(&tids->count, 1)] = this_tid();
+    return NULL;
+}
+
+TEST(with_the_caller_as_the_only_worker_everything_runs_inside_stop)
+{
+    weft_pool *pool = caller_pool(1);
+    struct tids tids = {.count = 0};
+    CHECK_EQ(weft_pool_start(pool), 0);
+    struct weft_fiber_opts bound = {.bound = true, .worker = 0};
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ(weft_pool_spawn(pool, NULL, note_tid, &tids, i % 2 ? &bound : NULL), 0);
+    }
+    CHECK_EQ(atomic_load(&tids.count), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    CHECK_EQ(atomic_load(&tids.count), 8);
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ(tids.seen[i], this_tid());
+    }
+    weft_pool_destroy(pool);
+}
+
+TEST(a_stop_without_a_start_still_runs_what_was_submitted)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(1);
+    CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 1);
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 2}), 0);
+    CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 2);
+}
+
+TEST(a_caller_in_stop_keeps_deadlines)
+{
+    weft_pool *pool = caller_pool(1);
+    atomic_int ran = 0;
+    CHECK_EQ(weft_pool_submit(pool, nap, &ran), 0);
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 1);
+}
+
+TEST(a_caller_in_stop_cancels_at_the_deadline_and_goes_on_serving)
+{
+    weft_pool *pool = caller_pool(1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_pool_submit(pool, hold, NULL), 0);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, weft_after(2000000)), 0);
+    weft_pool_destroy(pool);
+}
+
+/* --- a caller that is not there ------------------------------------------------------- */
+
+static void *stop_elsewhere(void *arg)
+{
+    return (void *)(intptr_t)weft_pool_stop(arg, WEFT_STOP_DRAIN, WEFT_FOREVER);
+}
+
+static intptr_t stop_from_a_thread(weft_pool *pool)
+{
+    return (intptr_t)thread_close(thread_open(stop_elsewhere, pool));
+}
+
+TEST(a_stop_that_needs_an_absent_caller_says_so)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(1);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+    CHECK_EQ(stop_from_a_thread(pool), -EDEADLK);
+    CHECK_EQ(stop_from_a_thread(pool), -EDEADLK);
+    CHECK_EQ(atomic_load(&ran), 0);
+    CHECK_EQ(weft_pool_submit(pool, count_up, &ran), -ESHUTDOWN); /* the stop has begun */
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 1);
+}
+
+TEST(a_stop_that_needs_an_absent_caller_for_a_bound_fiber_says_so)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(2);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    struct weft_fiber_opts bound = {.bound = true, .worker = 0};
+    CHECK_EQ(weft_pool_spawn(pool, NULL, count_up, &ran, &bound), 0);
+    CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+    CHECK_EQ(stop_from_a_thread(pool), -EDEADLK);
+    await_count(&ran, 1);
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&ran), 2);
+}
+
+static void *bind_to_caller_when_stopping(void *arg)
+{
+    CHECK_EQ(weft_switch_to(arg, 1), 0);
+    struct weft_pool_stats stats;
+    do {
+        weft_yield();
+        weft_pool_stats(arg, &stats);
+    } while (!stats.stopping);
+    CHECK_EQ(weft_switch_to(arg, 0), 0);
+    return NULL;
+}
+
+TEST(a_fiber_that_goes_to_the_absent_caller_during_a_stop_does_not_hang_it)
+{
+    for (int i = 0; i < 50; i++) {
+        weft_pool *pool = caller_pool(2);
+        CHECK_EQ(weft_pool_start(pool), 0);
+        CHECK_EQ(weft_pool_submit(pool, bind_to_caller_when_stopping, pool), 0);
+        CHECK_EQ(stop_from_a_thread(pool), -EDEADLK);
+        pool_close(pool);
+    }
+}
+
+TEST(a_stop_that_does_not_need_the_absent_caller_goes_through)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(2);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+    }
+    CHECK_EQ(stop_from_a_thread(pool), 0);
+    CHECK_EQ(atomic_load(&ran), 10);
+    weft_pool_destroy(pool);
+
+    pool = caller_pool(1);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(stop_from_a_thread(pool), 0); /* nothing to do */
+    weft_pool_destroy(pool);
+}
+
+struct watched_run {
+    weft_pool *pool;
+    atomic_bool stopping;
+    bool leave_one;
+};
+
+static void *run_until_stopping(void *arg)
+{
+    struct watched_run *run = arg;
+    struct weft_pool_stats stats;
+    do {
+        weft_yield();
+        weft_pool_stats(run->pool, &stats);
+    } while (!stats.stopping);
+    if (run->leave_one) {
+        struct weft_fiber_opts bound = {.bound = true, .worker = 0};
+        CHECK_EQ(weft_spawn(NULL, hold, NULL, &bound), 0);
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(a_stop_that_waits_while_the_caller_runs_ends_with_the_last_fiber)
+{
+    for (int i = 0; i < 200; i++) {
+        struct watched_run run = {.pool = caller_pool(i % 2 + 1)};
+        CHECK_EQ(weft_pool_start(run.pool), 0);
+        pthread_t stopper = thread_open(stop_elsewhere, run.pool);
+        int err = weft_pool_run(run.pool, run_until_stopping, &run, NULL);
+        CHECK(err == 0 || err == -ESHUTDOWN);
+        CHECK_EQ((intptr_t)thread_close(stopper), 0);
+        weft_pool_destroy(run.pool);
+    }
+}
+
+TEST(a_stop_that_waits_while_the_caller_runs_is_told_when_it_leaves_work_behind)
+{
+    for (int i = 0; i < 200; i++) {
+        struct watched_run run = {.pool = caller_pool(i % 2 + 1), .leave_one = true};
+        CHECK_EQ(weft_pool_start(run.pool), 0);
+        pthread_t stopper = thread_open(stop_elsewhere, run.pool);
+        int err = weft_pool_run(run.pool, run_until_stopping, &run, NULL);
+        CHECK(err == 0 || err == -ESHUTDOWN);
+        CHECK_EQ((intptr_t)thread_close(stopper), err ? 0 : -EDEADLK);
+        CHECK_EQ(weft_pool_stop(run.pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+        weft_pool_destroy(run.pool);
+    }
+}
+
+struct guest {
+    weft_pool *home, *away;
+    atomic_bool entered, open;
+};
+
+static void *wait_at_gate(void *arg)
+{
+    struct guest *guest = arg;
+    atomic_store(&guest->entered, true);
+    while (!atomic_load(&guest->open)) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+static void *visit(void *arg)
+{
+    struct guest *guest = arg;
+    CHECK_EQ(weft_call_on(guest->away, 0, wait_at_gate, guest, NULL), 0);
+    return NULL;
+}
+
+static void *send_visitor(void *arg)
+{
+    struct guest *guest = arg;
+    struct weft_fiber_opts bound = {.bound = true, .worker = 0};
+    CHECK_EQ(weft_spawn(NULL, visit, guest, &bound), 0);
+    while (!atomic_load(&guest->entered)) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(a_stop_that_needs_an_absent_caller_for_a_fiber_that_is_away_says_so)
+{
+    struct guest guest = {.away = pool_open(&(struct weft_pool_opts){.workers = 1})};
+    guest.home = caller_pool(2);
+    CHECK_EQ(weft_pool_start(guest.home), 0);
+    CHECK_EQ(weft_pool_run(guest.home, send_visitor, &guest, NULL), 0);
+    CHECK_EQ(stop_from_a_thread(guest.home), -EDEADLK);
+    atomic_store(&guest.open, true);
+    pool_close(guest.home);
+    pool_close(guest.away);
+}
+
+/* --- life ------------------------------------------------------------------------------ */
+
+static void *stop_own_pool(void *arg)
+{
+    CHECK_EQ(weft_pool_stop(arg, WEFT_STOP_DRAIN, WEFT_FOREVER), -EINPROGRESS);
+    CHECK_EQ(weft_pool_stop(arg, WEFT_STOP_DRAIN, 0), -EINPROGRESS);
+    weft_yield();
+    return NULL;
+}
+
+TEST(a_stop_by_the_pools_own_fiber_begins_it_and_another_completes_it)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, stop_own_pool, pool, NULL), 0);
+    CHECK_EQ(weft_pool_submit(pool, end_at_once, NULL), -ESHUTDOWN);
+    CHECK_EQ(weft_pool_start(pool), -EBUSY);
+    pool_close(pool);
+    pool = caller_pool(1);
+    CHECK_EQ(weft_pool_run(pool, stop_own_pool, pool, NULL), 0);
+    CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), -ESHUTDOWN);
+    pool_close(pool);
+}
+
+static void *cancel_own_pool(void *arg)
+{
+    CHECK_EQ(weft_pool_stop(arg, WEFT_STOP_CANCEL, WEFT_FOREVER), -EINPROGRESS);
+    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+}
+
+TEST(a_cancelling_stop_by_the_pools_own_fiber_cancels_at_once)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_fiber held, stopper;
+    void *result;
+    CHECK_EQ(weft_pool_spawn(pool, &held, hold, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_spawn(pool, &stopper, cancel_own_pool, pool, NULL), 0);
+    CHECK_EQ(weft_join(held, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ECANCELED);
+    CHECK_EQ(weft_join(stopper, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ECANCELED);
+    pool_close(pool);
+}
+
+TEST(starting_twice_changes_nothing)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    int before[2], after[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_call_on(pool, i, report_tid, &before[i], NULL), 0);
+    }
+    CHECK_EQ(weft_pool_start(pool), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_call_on(pool, i, report_tid, &after[i], NULL), 0);
+        CHECK_EQ(before[i], after[i]);
+    }
+    pool_close(pool);
+}
+
+TEST(a_stopped_pool_can_be_started_again)
+{
+    atomic_int ran = 0;
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 2}), 0);
+    for (int i = 1; i <= 20; i++) {
+        weft_fiber held;
+        CHECK_EQ(weft_pool_start(pool), 0);
+        CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+        CHECK_EQ(weft_pool_spawn(pool, &held, hold, NULL, NULL), 0);
+        void *result;
+        if (i % 2) { /* a stop that cancels leaves no trace in the next life */
+            CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+        } else {
+            CHECK_EQ(weft_unpark(held), 0);
+            CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+        }
+        CHECK_EQ(weft_join(held, &result, 0), 0);
+        CHECK_EQ((intptr_t)result, i % 2 ? -ECANCELED : 0);
+        CHECK_EQ(atomic_load(&ran), i);
+        CHECK_EQ(weft_pool_submit(pool, count_up, &ran), -ESHUTDOWN);
+        CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    }
+    weft_pool_destroy(pool);
+}
+
+TEST(a_stopped_pool_of_a_caller_can_be_started_again)
+{
+    atomic_int ran = 0;
+    weft_pool *pool = caller_pool(2);
+    for (int i = 1; i <= 20; i++) {
+        CHECK_EQ(weft_pool_start(pool), 0);
+        CHECK_EQ(weft_pool_submit(pool, count_up, &ran), 0);
+        CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+        CHECK_EQ(atomic_load(&ran), i);
+        CHECK_EQ(weft_pool_run(pool, end_at_once, NULL, NULL), -ESHUTDOWN);
+    }
+    weft_pool_destroy(pool);
+}
+
+TEST(a_pool_that_was_never_started_can_be_stopped_and_destroyed)
+{
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, NULL), 0);
+    weft_pool_destroy(pool);
+    CHECK_EQ(weft_pool_create(&pool, NULL), 0);
+    pool_close(pool);
+    weft_pool_destroy(NULL);
+}
+
+static void destroy_running(void *arg)
+{
+    (void)arg;
+    weft_pool_destroy(pool_open(&(struct weft_pool_opts){.workers = 1, .name = "early"}));
+}
+
+static void destroy_filled(void *arg)
+{
+    (void)arg;
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1, .name = "early"}), 0);
+    CHECK_EQ(weft_pool_submit(pool, end_at_once, NULL), 0);
+    weft_pool_destroy(pool);
+}
+
+static void check_asserts(void (*fn)(void *))
+{
+    char err[4096];
+    int status = check_child(fn, NULL, err, sizeof err);
+    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
+    CHECK(strstr(err, "pool early is destroyed") != NULL);
+}
+
+TEST(destroying_a_pool_before_it_was_stopped_asserts)
+{
+    check_asserts(destroy_running);
+    check_asserts(destroy_filled);
+}

@@ -1,0 +1,357 @@
+/* Cancel: a state until the fiber ends. Every wait it is in, or begins later, returns -ECANCELED. */
+/* labels: valgrind */
+/* timeout: 60 */
+#include "fixture.h"
+
+static weft_fiber spawn(weft_fn fn, void *arg)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, fn, arg, NULL), 0);
+    return fiber;
+}
+
+static void *parks(void *arg)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* In a cancelled fiber every wait ends at once, and nothing else changes. */
+static void check_every_wait_is_cancelled(void)
+{
+    weft_fiber other;
+    void *result = NULL;
+    CHECK(weft_cancelled());
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+        CHECK_EQ(weft_park(weft_after(1000000000)), -ECANCELED);
+        CHECK_EQ(weft_park(0), -ECANCELED);
+    }
+    /* It may still spawn; its children are not cancelled; it just cannot wait for them. */
+    other = spawn(parks, (void *)3);
+    CHECK_EQ(weft_join(other, &result, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_join(other, &result, weft_after(1000000000)), -ECANCELED);
+    CHECK_EQ(weft_unpark(other), 0);
+    await_state(other, WEFT_FIBER_DONE);
+    CHECK_EQ(weft_join(other, &result, WEFT_FOREVER), 0); /* no wait */
+    CHECK_EQ((intptr_t)result, 3);
+    CHECK_EQ(weft_unpark(weft_self()), 0);
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0); /* no wait either */
+    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    CHECK(weft_cancelled());
+}
+
+static void *is_cancelled_while_parked(void *arg)
+{
+    CHECK(!weft_cancelled());
+    CHECK_EQ(weft_park((int64_t)(intptr_t)arg), -ECANCELED);
+    check_every_wait_is_cancelled();
+    return (void *)1;
+}
+
+static void *cancels_a_parked_one(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        int64_t deadline = i == 0 ? WEFT_FOREVER : weft_after(INT64_C(3600000000000));
+        weft_fiber fiber = spawn(is_cancelled_while_parked, (void *)(intptr_t)deadline);
+        void *result;
+        await_state(fiber, WEFT_FIBER_WAITING);
+        CHECK_EQ(weft_cancel(fiber), 0);
+        CHECK_EQ(weft_cancel(fiber), 0); /* once is enough */
+        CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+        CHECK_EQ((intptr_t)result, 1);
+        CHECK_EQ(weft_cancel(fiber), -ESRCH);
+    }
+    CHECK(!weft_cancelled());
+    return NULL;
+}
+
+TEST(a_cancel_ends_a_park_and_every_wait_after_it)
+{
+    CHECK(!weft_cancelled());
+    run_in_fiber(1, cancels_a_parked_one, NULL);
+    run_in_fiber(2, cancels_a_parked_one, NULL);
+}
+
+static void *is_cancelled_while_joining(void *arg)
+{
+    CHECK_EQ(weft_join(*(weft_fiber *)arg, NULL, WEFT_FOREVER), -ECANCELED);
+    check_every_wait_is_cancelled();
+    return NULL;
+}
+
+static void *cancels_a_joiner(void *arg)
+{
+    weft_fiber fiber = spawn(parks, NULL), joiner = spawn(is_cancelled_while_joining, &fiber);
+    (void)arg;
+    await_state(joiner, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_cancel(joiner), 0);
+    CHECK_EQ(weft_join(joiner, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unpark(fiber), 0); /* the one that was joined goes on undisturbed */
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+TEST(a_cancel_ends_a_join_and_leaves_the_joined_fiber_alone)
+{
+    run_in_fiber(1, cancels_a_joiner, NULL);
+    run_in_fiber(2, cancels_a_joiner, NULL);
+}
+
+static void *was_cancelled_before(void *arg)
+{
+    check_every_wait_is_cancelled();
+    return arg;
+}
+
+static void *cancels_before_the_first_run(void *arg)
+{
+    weft_fiber fiber = spawn(was_cancelled_before, (void *)2), created;
+    void *result;
+    (void)arg;
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 2); /* it runs all the same: only it knows how to end */
+
+    CHECK_EQ(weft_fiber_create(&created, was_cancelled_before, (void *)3, NULL), 0);
+    CHECK_EQ(weft_cancel(created), 0);
+    CHECK_EQ(weft_fiber_submit(created, weft_pool_self(), WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_join(created, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 3);
+    return NULL;
+}
+
+TEST(a_fiber_cancelled_before_it_starts_runs_without_waiting)
+{
+    run_in_fiber(1, cancels_before_the_first_run, NULL); /* with more it may start first */
+}
+
+static void *cancels_itself(void *arg)
+{
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    check_every_wait_is_cancelled();
+    return arg;
+}
+
+static void *is_not_cancelled(void *arg)
+{
+    CHECK(!weft_cancelled());
+    CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+    return arg;
+}
+
+static void *recycles_a_cancelled_slot(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        weft_fiber one = spawn(cancels_itself, NULL);
+        CHECK_EQ(weft_join(one, NULL, WEFT_FOREVER), 0);
+        weft_fiber two = spawn(is_not_cancelled, NULL);
+        CHECK_EQ(weft_cancel(one), -ESRCH);
+        CHECK_EQ(weft_join(two, NULL, WEFT_FOREVER), 0);
+    }
+    return NULL;
+}
+
+TEST(a_cancel_ends_with_its_fiber)
+{
+    run_in_fiber(1, recycles_a_cancelled_slot, NULL);
+}
+
+static void waits_at_the_end(void *arg)
+{
+    CHECK(weft_cancelled());
+    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    *(int *)arg = 1;
+}
+
+static void *leaves_when_cancelled(void *arg)
+{
+    struct weft_cleanup node;
+    weft_cleanup_push(&node, waits_at_the_end, arg);
+    if (weft_park(WEFT_FOREVER) == -ECANCELED) {
+        weft_exit((void *)4);
+    }
+    return NULL;
+}
+
+static void *cancels_one_with_cleanups(void *arg)
+{
+    int cleaned = 0;
+    weft_fiber fiber = spawn(leaves_when_cancelled, &cleaned);
+    void *result;
+    (void)arg;
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 4);
+    CHECK_EQ(cleaned, 1);
+    return NULL;
+}
+
+TEST(cleanups_of_a_cancelled_fiber_run_and_are_cancelled_too)
+{
+    run_in_fiber(1, cancels_one_with_cleanups, NULL);
+}
+
+static void *computes_until_cancelled(void *arg)
+{
+    atomic_int *started = arg;
+    atomic_fetch_add(started, 1);
+    while (!weft_cancelled()) {
+    }
+    return NULL;
+}
+
+TEST(a_fiber_that_only_computes_sees_its_cancel)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    atomic_int started = 0;
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, computes_until_cancelled, &started, NULL), 0);
+    await_count(&started, 1);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pool_close(pool);
+}
+
+/* --- races ---------------------------------------------------------------------- */
+
+/* A cancel and an unpark at once: the unpark lets exactly one park through, before or after. */
+static void *parks_three_times(void *arg)
+{
+    int through = 0, cancelled = 0;
+    atomic_int *ready = arg;
+    atomic_fetch_add(ready, 1);
+    for (int i = 0; i < 3; i++) {
+        int err = weft_park(WEFT_FOREVER);
+        CHECK(err == 0 || err == -ECANCELED);
+        through += err == 0;
+        cancelled += err == -ECANCELED;
+    }
+    while (!weft_cancelled()) {
+        weft_yield();
+    }
+    return (void *)(intptr_t)(through * 10 + cancelled);
+}
+
+static void *unparks(void *arg)
+{
+    int err = weft_unpark(*(weft_fiber *)arg);
+    CHECK(err == 0 || err == -ESRCH);
+    return NULL;
+}
+
+static void *cancels(void *arg)
+{
+    CHECK_EQ(weft_cancel(*(weft_fiber *)arg), 0);
+    return NULL;
+}
+
+static void *races_unparks(void *arg)
+{
+    (void)arg;
+    uint64_t random = check_seed();
+    for (long i = 0, n = check_scale(1500) + 20; i < n; i++) {
+        atomic_int ready = 0;
+        weft_fiber fiber = spawn(parks_three_times, &ready);
+        if (dice(&random) % 2) {
+            await_count(&ready, 1);
+        }
+        bool first = dice(&random) % 2;
+        weft_fiber one = spawn(first ? unparks : cancels, &fiber);
+        weft_fiber two = spawn(first ? cancels : unparks, &fiber);
+        void *result;
+        CHECK_EQ(weft_join(one, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_join(two, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+        /* An unpark that came when all three were over may have gone to nobody. */
+        CHECK((intptr_t)result == 12 || (intptr_t)result == 3);
+    }
+    return NULL;
+}
+
+TEST(a_cancel_and_an_unpark_at_once_each_count_once)
+{
+    run_in_fiber(1, races_unparks, NULL);
+    run_in_fiber(3, races_unparks, NULL);
+}
+
+static void *sleeps_until_cancelled(void *arg)
+{
+    atomic_int *slept = arg;
+    int err;
+    while ((err = weft_park(weft_after(20000))) != -ECANCELED) {
+        CHECK_EQ(err, -ETIMEDOUT);
+        atomic_fetch_add(slept, 1);
+    }
+    CHECK_EQ(weft_park(weft_after(20000)), -ECANCELED);
+    return NULL;
+}
+
+static void *races_deadlines(void *arg)
+{
+    uint64_t random = check_seed() + 5;
+    (void)arg;
+    for (long i = 0, n = check_scale(500) + 10; i < n; i++) {
+        atomic_int slept = 0;
+        weft_fiber fiber = spawn(sleeps_until_cancelled, &slept);
+        if (dice(&random) % 4 == 0) {
+            await_count(&slept, 1);
+        } else {
+            for (uint32_t k = dice(&random) % 20; k > 0; k--) {
+                weft_yield();
+            }
+        }
+        CHECK_EQ(weft_cancel(fiber), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    }
+    return NULL;
+}
+
+TEST(a_cancel_that_races_with_a_deadline_is_not_lost)
+{
+    run_in_fiber(1, races_deadlines, NULL);
+    run_in_fiber(2, races_deadlines, NULL);
+}
+
+/* Stopping one pool looks at every fiber there is, also at those that another is just making. */
+static void *spawns_all_the_time(void *arg)
+{
+    atomic_bool *over = arg;
+    while (!atomic_load(over)) {
+        weft_fiber fiber = spawn(nothing, NULL);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        CHECK(!weft_cancelled());
+    }
+    return NULL;
+}
+
+static void *ends_by_cancel(void *arg)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    return arg;
+}
+
+TEST(cancelling_one_pool_leaves_the_fibers_of_another_alone)
+{
+    weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 2});
+    atomic_bool over = false;
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_pool_submit(other, spawns_all_the_time, &over), 0);
+    }
+    for (long i = 0, n = check_scale(100) + 5; i < n; i++) {
+        weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+        CHECK_EQ(weft_pool_submit(pool, ends_by_cancel, NULL), 0);
+        CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+        weft_pool_destroy(pool);
+    }
+    atomic_store(&over, true);
+    pool_close(other);
+}

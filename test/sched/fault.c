@@ -1,0 +1,342 @@
+/* Faults: a stack overflow ends the process with a report that names the fiber; any other fault goes where
+ * it would have gone without Weft. */
+/* not under: valgrind */
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "fiber/overflow.h"
+#include "fiber/stack.h"
+#include "sched/fixture.h"
+
+/* --- reports -------------------------------------------------------------------------------- */
+
+struct overflow {
+    unsigned (*how)(void);
+    size_t stack_bytes;
+    const char *name;
+    bool in_pool_thread; /* else on the thread that made the pool */
+};
+
+static void *run_over(void *arg)
+{
+    const struct overflow *overflow = arg;
+    weft_yield();
+    return (void *)(uintptr_t)overflow->how();
+}
+
+static void *spawn_overflow(void *arg)
+{
+    const struct overflow *overflow = arg;
+    struct weft_fiber_opts opts = {.stack_bytes = overflow->stack_bytes,
+                                   .name = overflow->name,
+                                   .bound = true,
+                                   .worker = overflow->in_pool_thread};
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, run_over, arg, &opts), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void overflow_in_child(void *arg)
+{
+    no_core_file();
+    run_in_fiber(2, spawn_overflow, arg);
+}
+
+static void check_overflow(struct overflow *overflow)
+{
+    char err[4096];
+    int status = check_child(overflow_in_child, overflow, err, sizeof err);
+    check_report(status, err, overflow->name ? overflow->name : "(unnamed)", overflow->stack_bytes);
+}
+
+TEST(deep_recursion_is_reported)
+{
+    check_overflow(&(struct overflow){deep_recursion, 64 * 1024, "deep", false});
+    check_overflow(&(struct overflow){deep_recursion, 16 * 1024, "deep", true});
+}
+
+TEST(one_frame_of_64_kib_is_reported)
+{
+    check_overflow(&(struct overflow){one_large_frame, 64 * 1024, "large", false});
+    check_overflow(&(struct overflow){one_large_frame, 16 * 1024, "large", true});
+}
+
+TEST(alloca_is_reported)
+{
+    check_overflow(&(struct overflow){much_alloca, 64 * 1024, "alloca", false});
+    check_overflow(&(struct overflow){much_alloca, 32 * 1024, "alloca", true});
+}
+
+TEST(a_fiber_without_a_name_is_reported_by_its_number)
+{
+    check_overflow(&(struct overflow){deep_recursion, 128 * 1024, NULL, true});
+}
+
+static void overflow_in_second_pool(void *arg)
+{
+    struct overflow fits = {much_alloca, 2 << 20, "fits", true};
+    no_core_file();
+    run_in_fiber(2, spawn_overflow, &fits);
+    run_in_fiber(2, spawn_overflow, arg);
+}
+
+TEST(the_fibers_of_a_later_pool_are_reported_too)
+{
+    struct overflow overflow = {deep_recursion, 16 * 1024, "later", false};
+    char err[4096];
+    int status = check_child(overflow_in_second_pool, &overflow, err, sizeof err);
+    check_report(status, err, "later", 16 * 1024);
+}
+
+/* --- neighbours ------------------------------------------------------------------------------ */
+
+/* Fibers below and above the victim fill their stacks with a pattern. A handler of the test's own, which
+ * takes the place of Weft's, looks at them at the moment of the fault. */
+#define NEIGHBOURS 16
+#define PATTERN_BYTES ((size_t)10 * 1024)
+#define INTACT 43
+
+static unsigned char *volatile patterns[NEIGHBOURS];
+static atomic_int patterns_made;
+
+static bool all_intact(void)
+{
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        for (size_t at = 0; at < PATTERN_BYTES; at++) {
+            if (patterns[i][at] != (unsigned char)(i + 1)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void look_at_neighbours(int signal)
+{
+    (void)signal;
+    _exit(all_intact() ? INTACT : 1);
+}
+
+static void *be_neighbour(void *arg)
+{
+    int i = atomic_fetch_add(&patterns_made, 1);
+    unsigned char *pattern = __builtin_alloca(PATTERN_BYTES);
+    memset(pattern, i + 1, PATTERN_BYTES);
+    patterns[i] = pattern;
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *park_then_overflow(void *how)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return (void *)(uintptr_t)(*(unsigned (**)(void))how)();
+}
+
+static void *surround(void *arg)
+{
+    struct weft_fiber_opts opts = {.stack_bytes = 16 * 1024};
+    struct sigaction ours = {.sa_handler = look_at_neighbours, .sa_flags = SA_ONSTACK};
+    weft_fiber victim;
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        if (i == NEIGHBOURS / 2) {
+            CHECK_EQ(weft_spawn(&victim, park_then_overflow, arg, &opts), 0);
+            await_state(victim, WEFT_FIBER_WAITING);
+        }
+        CHECK_EQ(weft_spawn(NULL, be_neighbour, NULL, &opts), 0);
+        await_count(&patterns_made, i + 1);
+    }
+    CHECK(all_intact());
+    CHECK_EQ(sigaction(SIGSEGV, &ours, NULL), 0);
+    CHECK_EQ(weft_unpark(victim), 0);
+    CHECK_EQ(weft_join(victim, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void surround_in_child(void *how)
+{
+    run_in_fiber(1, surround, how);
+}
+
+TEST(an_overflow_leaves_the_neighbours_intact)
+{
+    unsigned (*ways[])(void) = {deep_recursion, one_large_frame, much_alloca};
+    for (int i = 0; i < 3; i++) {
+        char err[4096];
+        int status = check_child(surround_in_child, &ways[i], err, sizeof err);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != INTACT) {
+            check_fail(__FILE__, __LINE__, "way %d: status 0x%x, stderr:\n%s", i, (unsigned)status, err);
+        }
+    }
+}
+
+/* --- a stack that nobody has ------------------------------------------------------------------- */
+
+static void *own_frame(void *arg)
+{
+    (void)arg;
+    return __builtin_frame_address(0);
+}
+
+/* The address of a stack outlives its fiber; what lies below it is guarded all the same. */
+static void *touch_free_stack(void *arg)
+{
+    struct weft_fiber_opts opts = {.stack_bytes = 16 * 1024};
+    weft_fiber fiber;
+    void *frame;
+    CHECK_EQ(weft_spawn(&fiber, own_frame, NULL, &opts), 0);
+    CHECK_EQ(weft_join(fiber, &frame, WEFT_FOREVER), 0);
+    *((volatile char *)frame - 20 * 1024) = 1;
+    return arg;
+}
+
+static void touch_in_child(void *arg)
+{
+    no_core_file();
+    run_in_fiber(1, touch_free_stack, arg);
+}
+
+TEST(an_access_below_a_free_stack_blames_no_fiber)
+{
+    char err[4096];
+    int status = check_child(touch_in_child, NULL, err, sizeof err);
+    if (!WIFSIGNALED(status) || !strstr(err, "below a stack that no fiber has")) {
+        check_fail(__FILE__, __LINE__, "status 0x%x, stderr:\n%s", (unsigned)status, err);
+    }
+}
+
+/* --- faults that are not ours --------------------------------------------------------------------- */
+
+#define CAUGHT 44
+
+static void *volatile nowhere; /* NULL, and the compiler does not know */
+
+static void on_simple(int signal)
+{
+    _exit(signal == SIGSEGV ? CAUGHT : 1);
+}
+
+static void on_detailed(int signal, siginfo_t *info, void *context)
+{
+    _exit(signal == SIGSEGV && info->si_addr == NULL && context ? CAUGHT : 1);
+}
+
+static void *write_nowhere(void *arg)
+{
+    *(volatile char *)nowhere = 1;
+    return arg;
+}
+
+static void *send_signal(void *arg)
+{
+    raise(SIGSEGV);
+    return arg;
+}
+
+enum before { NOTHING, SIMPLE, DETAILED, IGNORED };
+
+struct fault {
+    enum before before; /* what the program had for SIGSEGV before its first pool */
+    weft_fn cause;
+    bool in_thread; /* a plain thread's; else a fiber's */
+};
+
+static void fault_in_child(void *arg)
+{
+    const struct fault *fault = arg;
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    if (fault->before == SIMPLE) {
+        action.sa_handler = on_simple;
+    } else if (fault->before == DETAILED) {
+        action.sa_sigaction = on_detailed;
+        action.sa_flags = SA_SIGINFO;
+    } else if (fault->before == IGNORED) {
+        action.sa_handler = SIG_IGN;
+    }
+    no_core_file();
+    CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
+    if (fault->in_thread) {
+        weft_pool *pool = pool_open(NULL);
+        fault->cause(NULL);
+        pool_close(pool);
+    } else {
+        run_in_fiber(2, fault->cause, NULL);
+    }
+}
+
+static int fault_status(enum before before, weft_fn cause, bool in_thread)
+{
+    struct fault fault = {before, cause, in_thread};
+    char err[4096];
+    int status = check_child(fault_in_child, &fault, err, sizeof err);
+    if (strstr(err, "weft: ")) {
+        check_fail(__FILE__, __LINE__, "not ours:\n%s", err);
+    }
+    return status;
+}
+
+TEST(another_fault_goes_to_the_handler_that_was_there_before)
+{
+    for (int in_thread = 0; in_thread <= 1; in_thread++) {
+        for (enum before before = SIMPLE; before <= DETAILED; before++) {
+            int status = fault_status(before, write_nowhere, in_thread);
+            CHECK(WIFEXITED(status));
+            CHECK_EQ(WEXITSTATUS(status), CAUGHT);
+        }
+    }
+}
+
+TEST(another_fault_without_a_handler_ends_the_process)
+{
+    for (int in_thread = 0; in_thread <= 1; in_thread++) {
+        int status = fault_status(NOTHING, write_nowhere, in_thread);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+        status = fault_status(IGNORED, write_nowhere, in_thread); /* a real one cannot be ignored */
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
+}
+
+TEST(a_signal_that_was_sent_does_what_it_did_before)
+{
+    for (int in_thread = 0; in_thread <= 1; in_thread++) {
+        int status = fault_status(NOTHING, send_signal, in_thread);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+        status = fault_status(SIMPLE, send_signal, in_thread);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == CAUGHT);
+        status = fault_status(IGNORED, send_signal, in_thread);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+/* --- the alternate stack ----------------------------------------------------------------------------- */
+
+static void *alternate_stack(void *out)
+{
+    CHECK_EQ(sigaltstack(NULL, out), 0);
+    return NULL;
+}
+
+TEST(every_worker_has_an_alternate_stack)
+{
+    stack_t seen[2];
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_call_on(pool, i, alternate_stack, &seen[i], NULL), 0);
+        CHECK(!(seen[i].ss_flags & SS_DISABLE));
+    }
+    CHECK(seen[0].ss_sp != seen[1].ss_sp);
+    pool_close(pool);
+}
+
+TEST(the_callers_own_alternate_stack_is_left_alone)
+{
+    static char mine[64 * 1024];
+    stack_t before, own = {.ss_sp = mine, .ss_size = sizeof mine}, during, after;
+    CHECK_EQ(sigaltstack(&own, &before), 0);
+    run_in_fiber(1, alternate_stack, &during);
+    CHECK(during.ss_sp == mine);
+    CHECK_EQ(sigaltstack(NULL, &after), 0);
+    CHECK(after.ss_sp == mine && !(after.ss_flags & SS_DISABLE));
+    CHECK_EQ(sigaltstack(&before, NULL), 0);
+}

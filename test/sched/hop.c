@@ -1,0 +1,731 @@
+/* Moving a running fiber to another pool or worker, for good or for a while. */
+/* labels: valgrind */
+/* timeout: 60 */
+#include "sched/fixture.h"
+
+static void *run_in_pool(weft_pool *pool, int worker, weft_fn fn, void *arg)
+{
+    struct weft_fiber_opts opts = {.bound = worker >= 0, .worker = worker};
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, fn, arg, &opts), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    return result;
+}
+
+static void check_at(weft_pool *pool, int worker)
+{
+    CHECK(weft_pool_self() == pool);
+    if (worker >= 0) {
+        CHECK_EQ(weft_worker_self(), worker);
+    }
+}
+
+/* Suspends in every way that lets an unbound fiber wander off. */
+static void wander(void)
+{
+    for (int i = 0; i < 30; i++) {
+        weft_yield();
+        CHECK_EQ(weft_unpark(weft_self()), 0);
+        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        if (i % 10 == 0) {
+            CHECK_EQ(weft_park(weft_after(50000)), -ETIMEDOUT);
+        }
+    }
+}
+
+struct pools {
+    weft_pool *a, *b, *c;
+};
+
+static struct pools pools_open(unsigned workers)
+{
+    return (struct pools){
+        pool_open(&(struct weft_pool_opts){.name = "a", .workers = workers}),
+        pool_open(&(struct weft_pool_opts){.name = "b", .workers = workers}),
+        pool_open(&(struct weft_pool_opts){.name = "c", .workers = workers}),
+    };
+}
+
+static void pools_close(struct pools *pools)
+{
+    pool_close(pools->a);
+    pool_close(pools->b);
+    pool_close(pools->c);
+}
+
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+/* --- for good -------------------------------------------------------------------- */
+
+static void *move_around(void *arg)
+{
+    struct pools *pools = arg;
+    CHECK_EQ(weft_switch_to(pools->b, WEFT_ANY_WORKER), 0);
+    check_at(pools->b, -1);
+    wander();
+    check_at(pools->b, -1);
+    CHECK_EQ(weft_switch_to(pools->c, 1), 0);
+    check_at(pools->c, 1);
+    wander();
+    check_at(pools->c, 1);
+    CHECK_EQ(weft_switch_to(pools->c, 0), 0);
+    check_at(pools->c, 0);
+    wander();
+    check_at(pools->c, 0);
+    return NULL;
+}
+
+TEST(a_fiber_that_moves_stays_where_it_went)
+{
+    struct pools pools = pools_open(2);
+    run_in_pool(pools.a, 1, move_around, &pools);
+    CHECK_EQ(weft_pool_stop(pools.a, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    CHECK_EQ(pool_live(pools.b), 0);
+    pools_close(&pools);
+}
+
+static uint64_t executed(weft_pool *pool)
+{
+    struct weft_pool_stats stats;
+    weft_pool_stats(pool, &stats);
+    return stats.total.executed;
+}
+
+static void *move_nowhere(void *arg)
+{
+    weft_pool *here = arg;
+    uint64_t before = executed(here);
+    CHECK_EQ(weft_switch_to(here, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_switch_to(here, 0), 0);
+    CHECK_EQ(weft_switch_to(here, 0), 0);
+    CHECK_EQ(weft_switch_to(here, WEFT_ANY_WORKER), 0);
+    struct weft_hop hop;
+    CHECK_EQ(weft_hop_enter(&hop, here, WEFT_ANY_WORKER), 0);
+    weft_hop_leave(&hop);
+    CHECK_EQ(weft_call_on(here, 0, end_at_once, NULL, NULL), 0);
+    CHECK_EQ(executed(here), before);
+    return NULL;
+}
+
+TEST(a_hop_to_where_the_fiber_is_costs_no_turn)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    run_in_pool(pool, -1, move_nowhere, pool);
+    pool_close(pool);
+}
+
+static size_t bound_to(weft_pool *pool, unsigned worker)
+{
+    struct weft_worker_stats stats;
+    CHECK_EQ(weft_worker_stats(pool, worker, &stats), 0);
+    return stats.bound;
+}
+
+static void *bind_and_unbind(void *arg)
+{
+    weft_pool *here = arg;
+    int worker = weft_worker_self();
+    CHECK_EQ(weft_switch_to(here, worker), 0);
+    CHECK_EQ(bound_to(here, (unsigned)worker), 1);
+    wander();
+    check_at(here, worker);
+    CHECK_EQ(weft_switch_to(here, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(bound_to(here, (unsigned)worker), 0);
+    return NULL;
+}
+
+TEST(a_move_to_ones_own_worker_binds_and_a_move_to_any_unbinds)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 4});
+    for (int i = 0; i < 20; i++) {
+        run_in_pool(pool, -1, bind_and_unbind, pool);
+    }
+    pool_close(pool);
+}
+
+static void *move_wrongly(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    CHECK_EQ(weft_switch_to(pools->b, 2), -EINVAL);
+    CHECK_EQ(weft_switch_to(pools->b, -2), -EINVAL);
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, 2), -EINVAL);
+    CHECK_EQ(weft_call_on(pools->b, 2, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_switch_to(pools->a, 2), -EINVAL);
+    check_at(pools->a, 1);
+    wander();
+    check_at(pools->a, 1);
+    return NULL;
+}
+
+TEST(a_hop_to_no_worker_is_refused_and_the_fiber_stays)
+{
+    struct pools pools = pools_open(2);
+    run_in_pool(pools.a, 1, move_wrongly, &pools);
+    CHECK_EQ(weft_call_on(pools.a, 2, end_at_once, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_call_on(pools.a, -2, end_at_once, NULL, NULL), -EINVAL);
+    pools_close(&pools);
+}
+
+TEST(a_plain_thread_does_not_hop)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct weft_hop hop;
+    CHECK_EQ(weft_switch_to(pool, WEFT_ANY_WORKER), -ENXIO);
+    CHECK_EQ(weft_hop_enter(&hop, pool, WEFT_ANY_WORKER), -ENXIO);
+    pool_close(pool);
+}
+
+static void *must_not_run(void *arg)
+{
+    (void)arg;
+    check_fail(__FILE__, __LINE__, "ran although the hop was refused");
+}
+
+static void *move_to_stopped(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    void *result = pools;
+    CHECK_EQ(weft_switch_to(pools->b, WEFT_ANY_WORKER), -ESHUTDOWN);
+    CHECK_EQ(weft_switch_to(pools->b, 0), -ESHUTDOWN);
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), -ESHUTDOWN);
+    CHECK_EQ(weft_call_on(pools->b, WEFT_ANY_WORKER, must_not_run, NULL, &result), -ESHUTDOWN);
+    CHECK(result == pools);
+    check_at(pools->a, 1);
+    wander();
+    check_at(pools->a, 1);
+    return NULL;
+}
+
+TEST(a_hop_to_a_stopped_pool_is_refused_and_the_fiber_stays)
+{
+    struct pools pools = pools_open(2);
+    CHECK_EQ(weft_pool_stop(pools.b, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    run_in_pool(pools.a, 1, move_to_stopped, &pools);
+    CHECK_EQ(weft_call_on(pools.b, WEFT_ANY_WORKER, must_not_run, NULL, NULL), -ESHUTDOWN);
+    CHECK_EQ(pool_live(pools.b), 0);
+    pools_close(&pools);
+}
+
+static void *begin_stop(void *arg)
+{
+    CHECK_EQ(weft_pool_stop(arg, WEFT_STOP_DRAIN, WEFT_FOREVER), -EINPROGRESS);
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return NULL;
+}
+
+TEST(a_hop_to_a_pool_that_is_stopping_is_refused)
+{
+    struct pools pools = pools_open(2);
+    weft_fiber stopper;
+    CHECK_EQ(weft_pool_spawn(pools.b, &stopper, begin_stop, pools.b, NULL), 0);
+    await_state(stopper, WEFT_FIBER_WAITING);
+    run_in_pool(pools.a, 1, move_to_stopped, &pools);
+    CHECK_EQ(weft_unpark(stopper), 0);
+    CHECK_EQ(weft_join(stopper, NULL, WEFT_FOREVER), 0);
+    pools_close(&pools);
+}
+
+static void *move_to_full(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    CHECK_EQ(weft_switch_to(pools->b, WEFT_ANY_WORKER), -EAGAIN);
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), -EAGAIN);
+    check_at(pools->a, 0);
+    return NULL;
+}
+
+static void *hold(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+}
+
+static void *go_and_come_back(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), 0);
+    weft_hop_leave(&hop);
+    CHECK_EQ(weft_switch_to(pools->b, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_switch_to(pools->a, 0), 0);
+    return NULL;
+}
+
+TEST(a_pool_with_all_the_fibers_it_may_have_takes_no_guest)
+{
+    struct pools pools = {
+        .a = pool_open(&(struct weft_pool_opts){.workers = 1}),
+        .b = pool_open(&(struct weft_pool_opts){.workers = 1, .max_fibers = 1}),
+    };
+    weft_fiber held;
+    CHECK_EQ(weft_pool_spawn(pools.b, &held, hold, NULL, NULL), 0);
+    run_in_pool(pools.a, 0, move_to_full, &pools);
+    CHECK_EQ(weft_unpark(held), 0);
+    CHECK_EQ(weft_join(held, NULL, WEFT_FOREVER), 0);
+    for (int i = 0; i < 5; i++) {
+        run_in_pool(pools.a, 0, go_and_come_back,
+                    &pools); /* a guest's place is free when it left */
+    }
+    pool_close(pools.a);
+    pool_close(pools.b);
+}
+
+/* --- for a while ------------------------------------------------------------------- */
+
+static void *visit_and_return(void *arg)
+{
+    struct pools *pools = arg;
+    int home = weft_worker_self();
+    for (int i = 0; i < 20; i++) {
+        struct weft_hop outer, inner;
+        CHECK_EQ(weft_hop_enter(&outer, pools->b, i % 2 ? 1 : WEFT_ANY_WORKER), 0);
+        check_at(pools->b, i % 2 ? 1 : -1);
+        wander();
+        CHECK_EQ(weft_hop_enter(&inner, i % 3 ? pools->c : pools->b, 0), 0);
+        wander();
+        check_at(i % 3 ? pools->c : pools->b, 0);
+        weft_hop_leave(&inner);
+        check_at(pools->b, i % 2 ? 1 : -1);
+        wander();
+        weft_hop_leave(&outer);
+        check_at(pools->a, home);
+        wander();
+        check_at(pools->a, home);
+    }
+    return NULL;
+}
+
+TEST(a_scoped_hop_returns_to_the_worker_a_fiber_is_bound_to)
+{
+    struct pools pools = pools_open(2);
+    run_in_pool(pools.a, 0, visit_and_return, &pools);
+    run_in_pool(pools.a, 1, visit_and_return, &pools);
+    pools_close(&pools);
+}
+
+static void *visit_own_worker(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        int worker = weft_worker_self();
+        struct weft_hop hop;
+        CHECK_EQ(weft_hop_enter(&hop, arg, worker), 0);
+        CHECK_EQ(bound_to(arg, (unsigned)worker), 1);
+        wander();
+        check_at(arg, worker);
+        weft_hop_leave(&hop);
+        CHECK_EQ(bound_to(arg, (unsigned)worker), 0);
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(a_scoped_hop_to_the_worker_it_happens_to_be_on_binds_for_the_scope)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 4});
+    run_in_pool(pool, -1, visit_own_worker, pool);
+    pool_close(pool);
+}
+
+static void *return_early(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_switch_to(pools->a, WEFT_ANY_WORKER), 0);
+    check_at(pools->a, -1);
+    weft_hop_leave(&hop);
+    check_at(pools->a, 1);
+    return NULL;
+}
+
+static void *return_from_a_third(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_switch_to(pools->c, WEFT_ANY_WORKER), 0);
+    weft_hop_leave(&hop);
+    check_at(pools->a, 1);
+    return NULL;
+}
+
+static void *return_to_another_worker(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop outer, inner;
+    CHECK_EQ(weft_hop_enter(&outer, pools->a, 0), 0);
+    CHECK_EQ(pool_live(pools->a), 1);
+    CHECK_EQ(weft_hop_enter(&inner, pools->a, 1), 0);
+    CHECK_EQ(pool_live(pools->a), 1);
+    CHECK_EQ(weft_switch_to(pools->c, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(pool_live(pools->a), 1);
+    CHECK_EQ(pool_live(pools->c), 1);
+    CHECK_EQ(weft_switch_to(pools->b, WEFT_ANY_WORKER), 0);
+    weft_hop_leave(&inner);
+    check_at(pools->a, 0);
+    weft_hop_leave(&outer);
+    check_at(pools->a, 1);
+    CHECK_EQ(pool_live(pools->a), 1);
+    return NULL;
+}
+
+static void check_counted(weft_fn fn)
+{
+    struct pools pools = pools_open(2);
+    run_in_pool(pools.a, 1, fn, &pools);
+    CHECK_EQ(weft_pool_stop(pools.a, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(pools.b, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(pools.c, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    CHECK_EQ(pool_live(pools.a), 0);
+    CHECK_EQ(pool_live(pools.b), 0);
+    CHECK_EQ(pool_live(pools.c), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK_EQ(bound_to(pools.a, i) + bound_to(pools.b, i) + bound_to(pools.c, i), 0);
+    }
+    pools_close(&pools);
+}
+
+TEST(a_scope_inside_which_the_fiber_went_home_is_counted_right)
+{
+    check_counted(return_early);
+}
+
+TEST(a_scope_inside_which_the_fiber_went_elsewhere_is_counted_right)
+{
+    check_counted(return_from_a_third);
+}
+
+TEST(a_scope_that_began_with_another_worker_is_counted_right)
+{
+    check_counted(return_to_another_worker);
+}
+
+/* --- calls ------------------------------------------------------------------------- */
+
+struct call {
+    weft_pool *pool;
+    int worker;
+    weft_fiber caller;
+};
+
+static void *answer(void *arg)
+{
+    struct call *call = arg;
+    check_at(call->pool, call->worker);
+    wander();
+    check_at(call->pool, call->worker);
+    if (call->caller) {
+        CHECK_EQ(weft_self(), call->caller); /* no second fiber is made */
+    }
+    return call;
+}
+
+static void *call_there(void *arg)
+{
+    struct pools *pools = arg;
+    int home = weft_worker_self();
+    for (int worker = -1; worker < 2; worker++) {
+        struct call call = {pools->b, worker, weft_self()};
+        void *result = NULL;
+        CHECK_EQ(weft_call_on(pools->b, worker, answer, &call, &result), 0);
+        CHECK(result == &call);
+        check_at(pools->a, home);
+        CHECK_EQ(weft_call_on(pools->b, worker, answer, &call, NULL), 0);
+        check_at(pools->a, home);
+    }
+    return NULL;
+}
+
+TEST(a_call_runs_there_and_comes_back_with_the_result)
+{
+    struct pools pools = pools_open(2);
+    run_in_pool(pools.a, 1, call_there, &pools);
+    pools_close(&pools);
+}
+
+TEST(a_plain_thread_waits_for_its_call)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    for (int worker = -1; worker < 2; worker++) {
+        struct call call = {pool, worker, WEFT_NO_FIBER};
+        void *result = NULL;
+        CHECK_EQ(weft_call_on(pool, worker, answer, &call, &result), 0);
+        CHECK(result == &call);
+        CHECK(weft_pool_self() == NULL);
+    }
+    pool_close(pool);
+}
+
+static void *leave_for_good(void *arg)
+{
+    weft_exit(arg);
+}
+
+static void *call_and_exit(void *arg)
+{
+    struct pools *pools = arg;
+    weft_call_on(pools->b, WEFT_ANY_WORKER, leave_for_good, pools, NULL);
+    check_fail(__FILE__, __LINE__, "weft_exit came back");
+}
+
+TEST(a_fiber_may_exit_in_the_middle_of_a_call)
+{
+    struct pools pools = pools_open(1);
+    CHECK(run_in_pool(pools.a, 0, call_and_exit, &pools) == &pools);
+    pools_close(&pools);
+}
+
+/* --- cancel while away --------------------------------------------------------------- */
+
+static void *wait_for_cancel(void *arg)
+{
+    atomic_store((atomic_bool *)arg, true);
+    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+}
+
+struct away {
+    struct pools *pools;
+    atomic_bool waits;
+    int nested;
+};
+
+static void *call_until_cancelled(void *arg)
+{
+    struct away *away = arg;
+    struct pools *pools = away->pools;
+    struct weft_hop hop, side;
+    if (away->nested) {
+        CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), 0);
+    }
+    if (away->nested > 1) { /* there and back once more: the first scope still counts */
+        CHECK_EQ(weft_hop_enter(&side, pools->c, WEFT_ANY_WORKER), 0);
+        weft_hop_leave(&side);
+    }
+    void *result = NULL;
+    CHECK_EQ(weft_call_on(away->nested == 1 ? pools->c : pools->b, WEFT_ANY_WORKER, wait_for_cancel,
+                          &away->waits, &result),
+             0);
+    CHECK_EQ((intptr_t)result, -ECANCELED);
+    if (away->nested) {
+        weft_hop_leave(&hop);
+    }
+    check_at(pools->a, 1);
+    CHECK(weft_cancelled());
+    return NULL;
+}
+
+static weft_fiber spawn_away(struct away *away)
+{
+    weft_fiber fiber;
+    struct weft_fiber_opts opts = {.bound = true, .worker = 1};
+    CHECK_EQ(weft_pool_spawn(away->pools->a, &fiber, call_until_cancelled, away, &opts), 0);
+    while (!atomic_load(&away->waits)) {
+        weft_yield();
+    }
+    return fiber;
+}
+
+TEST(a_fiber_cancelled_while_away_comes_home)
+{
+    struct pools pools = pools_open(2);
+    for (int nested = 0; nested < 3; nested++) {
+        struct away away = {.pools = &pools, .nested = nested};
+        weft_fiber fiber = spawn_away(&away);
+        CHECK_EQ(weft_cancel(fiber), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    }
+    pools_close(&pools);
+}
+
+TEST(stopping_a_pool_cancels_its_fibers_that_are_away)
+{
+    for (int nested = 0; nested < 3; nested++) {
+        struct pools pools = pools_open(2);
+        struct away away = {.pools = &pools, .nested = nested};
+        weft_fiber fiber = spawn_away(&away);
+        CHECK_EQ(weft_pool_stop(pools.a, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        pools_close(&pools);
+    }
+}
+
+TEST(stopping_the_pool_it_visits_sends_a_cancelled_fiber_home)
+{
+    struct pools pools = pools_open(2);
+    struct away away = {.pools = &pools};
+    weft_fiber fiber = spawn_away(&away);
+    CHECK_EQ(weft_pool_stop(pools.b, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pools_close(&pools);
+}
+
+struct gate {
+    weft_pool *away;
+    atomic_bool entered, open;
+    bool back;
+};
+
+static void *wait_at_gate(void *arg)
+{
+    struct gate *gate = arg;
+    atomic_store(&gate->entered, true);
+    while (!atomic_load(&gate->open)) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+static void *visit_gate(void *arg)
+{
+    struct gate *gate = arg;
+    CHECK_EQ(weft_call_on(gate->away, WEFT_ANY_WORKER, wait_at_gate, gate, NULL), 0);
+    gate->back = true;
+    return NULL;
+}
+
+static void *open_when_stopping(void *arg)
+{
+    void **both = arg;
+    struct gate *gate = both[1];
+    while (weft_pool_submit(both[0], end_at_once, NULL) != -ESHUTDOWN) {
+        sched_yield();
+    }
+    atomic_store(&gate->open, true);
+    return NULL;
+}
+
+TEST(a_draining_stop_waits_for_a_fiber_that_is_away)
+{
+    for (int i = 0; i < 20; i++) {
+        struct pools pools = pools_open(1);
+        struct gate gate = {.away = pools.b};
+        CHECK_EQ(weft_pool_submit(pools.a, visit_gate, &gate), 0);
+        while (!atomic_load(&gate.entered)) {
+            sched_yield();
+        }
+        pthread_t opener = thread_open(open_when_stopping, (void *[]){pools.a, &gate});
+        CHECK_EQ(weft_pool_stop(pools.a, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+        CHECK(gate.back);
+        thread_close(opener);
+        pools_close(&pools);
+    }
+}
+
+/* --- many -------------------------------------------------------------------------- */
+
+struct traveller {
+    weft_pool *pools[3];
+    uint64_t seed;
+    int hops;
+};
+
+static void *travel(void *arg)
+{
+    struct traveller *me = arg;
+    for (int i = 0; i < me->hops; i++) {
+        uint32_t roll = dice(&me->seed);
+        weft_pool *to = me->pools[roll % 3];
+        int worker = (int)(roll / 3 % 3) - 1;
+        if (roll / 9 % 2) {
+            CHECK_EQ(weft_switch_to(to, worker), 0);
+            check_at(to, worker);
+        } else {
+            struct call call = {to, worker, weft_self()};
+            weft_pool *from = weft_pool_self();
+            struct weft_hop hop;
+            CHECK_EQ(weft_hop_enter(&hop, to, worker), 0);
+            check_at(call.pool, call.worker);
+            weft_hop_leave(&hop);
+            check_at(from, -1);
+        }
+    }
+    return NULL;
+}
+
+TEST(many_fibers_hop_between_three_pools_and_none_is_lost)
+{
+    enum { FIBERS = 20 };
+    struct pools pools = pools_open(2);
+    struct traveller travellers[FIBERS];
+    weft_fiber fibers[FIBERS];
+    for (int i = 0; i < FIBERS; i++) {
+        travellers[i] = (struct traveller){
+            {pools.a, pools.b, pools.c}, check_seed() + (uint64_t)i, (int)check_scale(1000)};
+        CHECK_EQ(weft_pool_spawn(pools.a, &fibers[i], travel, &travellers[i], NULL), 0);
+    }
+    for (int i = 0; i < FIBERS; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    pools_close(&pools);
+}
+
+/* The last thing that the pool it comes from does for a fiber is to queue it at home. Home may be
+ * gone a moment later. */
+TEST(a_pool_may_be_destroyed_as_soon_as_its_fibers_came_home)
+{
+    weft_pool *away = pool_open(&(struct weft_pool_opts){.workers = 2});
+    long rounds = check_scale(1000);
+    for (long i = 0; i < rounds; i++) {
+        weft_pool *home = pool_open(&(struct weft_pool_opts){
+            .workers = 1, .ring_slots = 4, .fresh_slots = 4, .spin_ns = i % 2 ? -1 : 20000});
+        struct gate gate = {.away = away, .open = true};
+        CHECK_EQ(weft_pool_spawn(home, NULL, visit_gate, &gate,
+                                 &(struct weft_fiber_opts){.bound = i % 3 == 0}),
+                 0);
+        pool_close(home);
+        CHECK(gate.back);
+    }
+    pool_close(away);
+}
+
+/* The same for a wake from another pool. */
+struct pair {
+    weft_pool *other;
+    atomic_uint_least64_t waits;
+};
+
+static void *wake_other(void *arg)
+{
+    struct pair *pair = arg;
+    weft_fiber fiber;
+    while (!(fiber = atomic_load(&pair->waits))) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_unpark(fiber), 0);
+    return NULL;
+}
+
+static void *wait_for_other(void *arg)
+{
+    struct pair *pair = arg;
+    CHECK_EQ(weft_pool_submit(pair->other, wake_other, pair), 0);
+    atomic_store(&pair->waits, weft_self());
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return NULL;
+}
+
+TEST(a_pool_may_be_destroyed_as_soon_as_its_last_fiber_was_woken)
+{
+    weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 2});
+    long rounds = check_scale(1000);
+    for (long i = 0; i < rounds; i++) {
+        weft_pool *home = pool_open(&(struct weft_pool_opts){
+            .workers = 1, .ring_slots = 4, .fresh_slots = 4, .spin_ns = i % 2 ? -1 : 20000});
+        struct pair pair = {.other = other};
+        CHECK_EQ(weft_pool_spawn(home, NULL, wait_for_other, &pair,
+                                 &(struct weft_fiber_opts){.bound = i % 3 == 0}),
+                 0);
+        pool_close(home);
+        while (pool_live(other) > 0) {
+            sched_yield(); /* `pair` is on this stack */
+        }
+    }
+    pool_close(other);
+}

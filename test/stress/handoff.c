@@ -1,0 +1,227 @@
+/* Park/unpark hand-offs with no time limits anywhere: one lost wake-up and the ring it happened in
+ * stands still, which the watchdog sees from outside.
+ *
+ * A token goes round a ring of fibers. Whoever has it hands it on by one weft_unpark and waits for its
+ * return by one weft_park, so every park must be ended by exactly one unpark: a spurious return, a
+ * permit kept too long or one used twice show as a token that is not there.
+ *
+ * 4 * 10^5 hand-offs in a usual run; WEFT_STRESS=25000 makes it 10^8.
+ */
+/* timeout: 300 */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include <weft/weft.h>
+
+#include "check.h"
+#include "stress/watchdog.h"
+
+#define MOST_FIBERS 8
+#define MOST_RINGS 64
+
+struct ring;
+
+struct seat {
+    struct ring *ring;
+    weft_fiber fiber;
+    weft_fiber next;        /* whom it hands the token to */
+    atomic_bool *next_holds;
+    atomic_bool holds;      /* it has the token, or is about to be woken with it */
+    long laps;
+};
+
+struct ring {
+    struct seat seats[MOST_FIBERS];
+    int fibers;
+};
+
+static atomic_long handed;
+
+static void hand_on(struct seat *seat)
+{
+    CHECK(atomic_exchange_explicit(&seat->holds, false, memory_order_relaxed));
+    CHECK(!atomic_exchange_explicit(seat->next_holds, true, memory_order_relaxed));
+    CHECK_EQ(weft_unpark(seat->next), 0);
+}
+
+static void *sit(void *arg)
+{
+    struct seat *seat = arg;
+    for (long lap = 0; lap < seat->laps; lap++) {
+        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK(atomic_load_explicit(&seat->holds, memory_order_relaxed));
+        if (lap + 1 < seat->laps || seat != &seat->ring->seats[seat->ring->fibers - 1]) {
+            hand_on(seat);
+        }
+        if (lap % 64 == 0) {
+            watchdog_progress();
+        }
+    }
+    atomic_fetch_add(&handed, seat->laps);
+    return NULL;
+}
+
+/* Where the fibers of a ring live: any of these may be the same pool. */
+struct stage {
+    const char *name;
+    weft_pool *pools[2];
+    int rings, fibers;
+    bool bound; /* each fiber to another worker */
+    long handoffs;
+};
+
+static void ring_open(const struct stage *stage, struct ring *ring, int number)
+{
+    ring->fibers = stage->fibers;
+    for (int i = 0; i < ring->fibers; i++) {
+        struct seat *seat = &ring->seats[i];
+        *seat = (struct seat){.ring = ring,
+                              .laps = stage->handoffs / stage->rings / stage->fibers + 1};
+        CHECK_EQ(weft_fiber_create(&seat->fiber, sit, seat, NULL), 0);
+    }
+    for (int i = 0; i < ring->fibers; i++) {
+        struct seat *next = &ring->seats[(i + 1) % ring->fibers];
+        ring->seats[i].next = next->fiber;
+        ring->seats[i].next_holds = &next->holds;
+    }
+    for (int i = 0; i < ring->fibers; i++) {
+        weft_pool *pool = stage->pools[i % 2];
+        int worker = stage->bound ? (number + i) % (int)weft_pool_workers(pool) : WEFT_ANY_WORKER;
+        CHECK_EQ(weft_fiber_submit(ring->seats[i].fiber, pool, worker), 0);
+    }
+}
+
+static void stage_run(const struct stage *stage)
+{
+    static struct ring rings[MOST_RINGS];
+    long before = atomic_load(&handed);
+    double start = check_seconds();
+    watchdog.what = stage->name;
+    for (int r = 0; r < stage->rings; r++) {
+        ring_open(stage, &rings[r], r);
+    }
+    for (int r = 0; r < stage->rings; r++) {
+        atomic_store(&rings[r].seats[0].holds, true);
+        CHECK_EQ(weft_unpark(rings[r].seats[0].fiber), 0);
+    }
+    for (int r = 0; r < stage->rings; r++) {
+        for (int i = 0; i < rings[r].fibers; i++) {
+            CHECK_EQ(weft_join(rings[r].seats[i].fiber, NULL, WEFT_FOREVER), 0);
+        }
+        CHECK(atomic_load(&rings[r].seats[rings[r].fibers - 1].holds));
+    }
+    long n = atomic_load(&handed) - before;
+    printf("     %-40s %9ld hand-offs, %.2f us each\n", stage->name, n,
+           (check_seconds() - start) * 1e6 / (double)n);
+    fflush(stdout);
+}
+
+static weft_pool *pool_open(const char *name, unsigned workers, int64_t spin_ns)
+{
+    weft_pool *pool;
+    struct weft_pool_opts opts = {
+        .name = name, .workers = workers, .ring_slots = 4, .fresh_slots = 2, .spin_ns = spin_ns};
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    watchdog_watch(pool);
+    return pool;
+}
+
+static void pool_close(weft_pool *pool)
+{
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    watchdog_forget(pool);
+    weft_pool_destroy(pool);
+}
+
+/* The rings differ in how often a worker has to be woken: never for a pair on a busy worker, every
+ * time for one pair that is bound to two workers that have nothing else. */
+TEST(every_handoff_arrives_without_time_limits)
+{
+    watchdog_start("handoff");
+    weft_pool *a = pool_open("a", 2, 0), *b = pool_open("b", 3, -1), *one = pool_open("one", 1, 0);
+    weft_pool *crowd = pool_open("crowd", 16, 0);
+    long n = check_scale(400000);
+    const struct stage stages[] = {
+        {"pairs on one worker", {one, one}, 32, 2, false, n * 40 / 100},
+        {"pairs on two workers", {a, a}, 32, 2, false, n * 25 / 100},
+        {"rings of 7 on 16 workers", {crowd, crowd}, 24, 7, false, n * 15 / 100},
+        {"one free pair", {a, a}, 1, 2, false, n * 5 / 100},
+        {"bound rings of 5 on 3 workers", {b, b}, 12, 5, true, n * 7 / 100},
+        {"pairs across pools", {a, b}, 8, 2, false, n * 4 / 100},
+        {"one pair across pools", {a, b}, 1, 2, false, n / 100},
+        {"one bound pair, workers asleep between", {b, b}, 1, 2, true, n / 100},
+        {"bound rings across pools, 16 workers", {crowd, b}, 16, 6, true, n * 2 / 100},
+    };
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        stage_run(&stages[i]);
+    }
+    pool_close(crowd);
+    pool_close(one);
+    pool_close(b);
+    pool_close(a);
+    printf("     %ld hand-offs in all\n", atomic_load(&handed));
+    CHECK(atomic_load(&handed) >= n);
+    watchdog_stop();
+}
+
+/* --- threads and fibers --------------------------------------------------------- */
+
+struct duel {
+    weft_fiber fiber;
+    sem_t answered;
+    long rounds;
+    long asked; /* plain on purpose: the hand-off itself orders it */
+};
+
+static void *answer(void *arg)
+{
+    struct duel *duel = arg;
+    for (long i = 0; i < duel->rounds; i++) {
+        CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+        CHECK_EQ(duel->asked, i);
+        CHECK_EQ(sem_post(&duel->answered), 0);
+    }
+    return NULL;
+}
+
+static void *ask(void *arg)
+{
+    struct duel *duel = arg;
+    for (long i = 0; i < duel->rounds; i++) {
+        duel->asked = i;
+        CHECK_EQ(weft_unpark(duel->fiber), 0);
+        while (sem_wait(&duel->answered) != 0) {
+        }
+        if (i % 64 == 0) {
+            watchdog_progress();
+        }
+    }
+    CHECK_EQ(weft_join(duel->fiber, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+TEST(threads_and_fibers_hand_over_without_time_limits)
+{
+    enum { DUELS = 4 };
+    struct duel duels[DUELS];
+    pthread_t threads[DUELS];
+    watchdog_start("threads and fibers");
+    weft_pool *pool = pool_open("duel", 2, 0);
+    for (int i = 0; i < DUELS; i++) {
+        duels[i] = (struct duel){.rounds = check_scale(2500)};
+        CHECK_EQ(sem_init(&duels[i].answered, 0, 0), 0);
+        struct weft_fiber_opts opts = {.bound = i % 2, .worker = i / 2};
+        CHECK_EQ(weft_pool_spawn(pool, &duels[i].fiber, answer, &duels[i], &opts), 0);
+    }
+    for (int i = 0; i < DUELS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, ask, &duels[i]), 0);
+    }
+    for (int i = 0; i < DUELS; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+        sem_destroy(&duels[i].answered);
+    }
+    pool_close(pool);
+    watchdog_stop();
+}

@@ -1,0 +1,145 @@
+/* Submit against park: an outside thread posts one task, waits until it ran, waits a little, and posts
+ * the next, so that the workers are just giving up their search, entering the idle word, or falling
+ * asleep when it comes. No time limits: a submit that nobody notices is a stall.
+ *
+ * 10^4 rounds in a usual run of each kind, 10^5 with WEFT_STRESS=1000.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include <weft/weft.h>
+
+#include "base/cpu.h"
+#include "base/rand.h"
+#include "check.h"
+#include "stress/watchdog.h"
+
+struct poster {
+    weft_pool *pool;
+    int index;
+    long rounds;
+    int64_t spin_ns;
+    sem_t ran;
+    long count; /* plain on purpose: written by the task, read by the poster after `ran` */
+    struct weft__rand rand;
+    pthread_t thread;
+};
+
+static void *task(void *arg)
+{
+    struct poster *poster = arg;
+    poster->count++;
+    CHECK_EQ(sem_post(&poster->ran), 0);
+    return NULL;
+}
+
+static void wait_for_tasks(struct poster *poster, long n)
+{
+    for (; n > 0; n--) {
+        while (sem_wait(&poster->ran) != 0) {
+        }
+    }
+}
+
+/* Up to twice the spin window, mostly close to its end. */
+static void idle_a_while(struct poster *poster)
+{
+    uint32_t dice = weft__rand_next(&poster->rand);
+    int64_t ns = dice % 4 == 0 ? (int64_t)(dice >> 8) % 20000
+                               : poster->spin_ns / 2 + (int64_t)(dice >> 8) % (poster->spin_ns + 1);
+    for (int64_t end = weft_now() + ns; weft_now() < end;) {
+        weft__cpu_pause();
+    }
+}
+
+/* One of the ways in which a task comes from outside. Returns how many tasks it made. */
+static long post(struct poster *poster)
+{
+    uint32_t dice = weft__rand_next(&poster->rand) >> 8;
+    unsigned workers = weft_pool_workers(poster->pool);
+    struct weft_fiber_opts bound = {.bound = true, .worker = (int)(dice / 8 % workers)};
+    const struct weft_job jobs[] = {{task, poster}};
+    weft_fiber fiber;
+    switch (dice % 8) {
+    case 0:
+    case 1:
+        CHECK_EQ(weft_pool_spawn(poster->pool, NULL, task, poster, &bound), 0);
+        break;
+    case 2:
+        CHECK_EQ(weft_pool_submit_batch(poster->pool, jobs, 1), 0);
+        break;
+    case 3:
+        CHECK_EQ(weft_pool_spawn(poster->pool, &fiber, task, poster, NULL), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        break;
+    case 4:
+        CHECK_EQ(weft_fiber_create(&fiber, task, poster, NULL), 0);
+        CHECK_EQ(weft_fiber_submit(fiber, poster->pool, bound.worker), 0);
+        CHECK_EQ(weft_fiber_detach(fiber), 0);
+        break;
+    default:
+        CHECK_EQ(weft_pool_submit(poster->pool, task, poster), 0);
+        break;
+    }
+    return 1;
+}
+
+static void *poster_main(void *arg)
+{
+    struct poster *poster = arg;
+    long posted = 0;
+    for (long i = 0; i < poster->rounds; i++) {
+        long n = post(poster);
+        wait_for_tasks(poster, n);
+        posted += n;
+        CHECK_EQ(poster->count, posted);
+        idle_a_while(poster);
+        if (i % 16 == 0) {
+            watchdog_progress();
+        }
+    }
+    return NULL;
+}
+
+static void posters_run(int n, unsigned workers, int64_t spin_ns, long rounds)
+{
+    struct poster posters[4];
+    weft_pool *pool;
+    struct weft_pool_opts opts = {.workers = workers, .spin_ns = spin_ns, .ring_slots = 4,
+                                  .fresh_slots = 2};
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    watchdog_watch(pool);
+    for (int i = 0; i < n; i++) {
+        posters[i] = (struct poster){.pool = pool, .index = i, .rounds = rounds / n + 1,
+                                     .spin_ns = spin_ns > 0 ? spin_ns : 1000};
+        weft__rand_seed(&posters[i].rand, check_seed() + (unsigned)i);
+        CHECK_EQ(sem_init(&posters[i].ran, 0, 0), 0);
+        CHECK_EQ(pthread_create(&posters[i].thread, NULL, poster_main, &posters[i]), 0);
+    }
+    for (int i = 0; i < n; i++) {
+        CHECK_EQ(pthread_join(posters[i].thread, NULL), 0);
+        sem_destroy(&posters[i].ran);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    watchdog_forget(pool);
+    weft_pool_destroy(pool);
+}
+
+TEST(a_submit_to_one_worker_that_is_falling_asleep_is_run)
+{
+    watchdog_start("submit, one worker");
+    posters_run(1, 1, 2000, check_scale(5000));
+    posters_run(1, 1, -1, check_scale(5000));
+    watchdog_stop();
+}
+
+TEST(a_submit_to_workers_that_are_falling_asleep_is_run)
+{
+    watchdog_start("submit, some workers");
+    posters_run(1, 3, 2000, check_scale(4000));
+    posters_run(1, 2, -1, check_scale(3000));
+    posters_run(3, 4, 5000, check_scale(3000));
+    watchdog_stop();
+}

@@ -1,0 +1,228 @@
+/* Three ways to end a wait at once: the deadline, weft_unpark and weft_cancel, from fibers of two pools
+ * and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none counts twice; a
+ * deadline is never early; a cancel stays.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <weft/weft.h>
+
+#include "base/rand.h"
+#include "check.h"
+#include "stress/watchdog.h"
+
+#define SLEEPERS 24
+#define WAKERS 3
+
+struct sleeper {
+    _Atomic(weft_fiber) fiber;
+    _Atomic(uint64_t) unparks; /* sent, counted before they are sent */
+    atomic_bool cancelled;     /* said before the cancel is sent */
+    uint64_t woken;            /* parks that returned 0 */
+    uint64_t lives;
+    struct weft__rand rand;
+};
+
+static struct {
+    weft_pool *pools[2];
+    struct sleeper sleepers[SLEEPERS];
+    long rounds;
+    atomic_long timeouts, wakes, cancels;
+    atomic_int awake; /* sleepers that have not ended */
+} play;
+
+/* One wait of a random kind and length. */
+static int wait_once(struct sleeper *s, int64_t *deadline)
+{
+    uint32_t dice = weft__rand_next(&s->rand);
+    *deadline = dice % 16 == 0 ? weft_now() - 1 : weft_after((int64_t)(dice >> 8) % 300000);
+    return weft_park(*deadline);
+}
+
+static bool check_wait(struct sleeper *s, int rc, int64_t deadline)
+{
+    if (rc == 0) {
+        s->woken++;
+        CHECK(s->woken <= atomic_load(&s->unparks));
+        atomic_fetch_add(&play.wakes, 1);
+    } else if (rc == -ETIMEDOUT) {
+        CHECK(weft_now() >= deadline);
+        atomic_fetch_add(&play.timeouts, 1);
+    } else {
+        CHECK_EQ(rc, -ECANCELED);
+        CHECK(atomic_load(&s->cancelled));
+        atomic_fetch_add(&play.cancels, 1);
+        return false;
+    }
+    return true;
+}
+
+static void *sleeper_main(void *arg)
+{
+    struct sleeper *s = arg;
+    for (long i = 0; i < play.rounds; i++) {
+        int64_t deadline;
+        int ended = wait_once(s, &deadline);
+        watchdog_progress();
+        if (!check_wait(s, ended, deadline)) {
+            /* From now on every wait is cancelled: there is none when a permit is there already. */
+            CHECK(weft_cancelled());
+            while ((ended = weft_park(WEFT_FOREVER)) == 0) {
+            }
+            CHECK_EQ(ended, -ECANCELED);
+            break;
+        }
+        if (weft__rand_next(&s->rand) % 8 == 0) {
+            CHECK_EQ(weft_switch_to(play.pools[i % 2], WEFT_ANY_WORKER), 0);
+        }
+    }
+    return NULL;
+}
+
+/* Runs one life after the other, so that wakers hold handles of fibers that are gone. */
+static void *keeper_main(void *arg)
+{
+    struct sleeper *s = arg;
+    for (int life = 0; life < 6; life++) {
+        weft_fiber fiber;
+        s->woken = 0;
+        atomic_store(&s->unparks, 0);
+        atomic_store(&s->cancelled, false);
+        CHECK_EQ(weft_fiber_create(&fiber, sleeper_main, s, NULL), 0);
+        CHECK_EQ(weft_fiber_submit(fiber, play.pools[life % 2], WEFT_ANY_WORKER), 0);
+        atomic_store(&s->fiber, fiber);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_unpark(fiber), -ESRCH);
+        CHECK_EQ(weft_cancel(fiber), -ESRCH);
+    }
+    atomic_fetch_sub(&play.awake, 1);
+    return NULL;
+}
+
+/* The counts are per life: what is said of a life that is over reaches no later one. */
+static void disturb(struct weft__rand *rand)
+{
+    struct sleeper *s = &play.sleepers[weft__rand_next(rand) % SLEEPERS];
+    uint32_t dice = weft__rand_next(rand) >> 8;
+    weft_fiber fiber = atomic_load(&s->fiber);
+    int rc = 0;
+    if (fiber == WEFT_NO_FIBER) {
+        return;
+    }
+    if (dice % 64 == 0) {
+        atomic_store(&s->cancelled, true);
+        rc = weft_cancel(fiber);
+    } else {
+        atomic_fetch_add(&s->unparks, 1);
+        rc = weft_unpark(fiber);
+    }
+    CHECK(rc == 0 || rc == -ESRCH);
+}
+
+static void *waker_main(void *arg)
+{
+    struct weft__rand rand;
+    weft__rand_seed(&rand, check_seed() + 1000 + (uintptr_t)arg);
+    while (atomic_load(&play.awake) > 0) {
+        disturb(&rand);
+        int64_t nap = weft__rand_next(&rand) % 4 == 0 ? (int64_t)weft__rand_next(&rand) % 200000 : 0;
+        if (nap) {
+            int rc = weft_park(weft_after(nap)); /* -ENXIO on a plain thread */
+            CHECK(rc == -ETIMEDOUT || rc == -ENXIO);
+        }
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(deadline_unpark_and_cancel_end_a_wait_exactly_once)
+{
+    pthread_t outside;
+    weft_fiber keepers[SLEEPERS], wakers[WAKERS];
+    watchdog_start("timers");
+    play.rounds = check_scale(150);
+    atomic_store(&play.awake, SLEEPERS);
+    for (int p = 0; p < 2; p++) {
+        struct weft_pool_opts opts = {.name = p ? "timers1" : "timers0", .workers = 3,
+                                      .ring_slots = 4, .fresh_slots = 2, .spin_ns = p ? -1 : 0};
+        CHECK_EQ(weft_pool_create(&play.pools[p], &opts), 0);
+        CHECK_EQ(weft_pool_start(play.pools[p]), 0);
+        watchdog_watch(play.pools[p]);
+    }
+    for (int i = 0; i < SLEEPERS; i++) {
+        weft__rand_seed(&play.sleepers[i].rand, check_seed() + (unsigned)i);
+        CHECK_EQ(weft_pool_spawn(play.pools[i % 2], &keepers[i], keeper_main, &play.sleepers[i],
+                                 NULL), 0);
+    }
+    for (int i = 0; i < WAKERS; i++) {
+        CHECK_EQ(weft_pool_spawn(play.pools[i % 2], &wakers[i], waker_main, (void *)(uintptr_t)i,
+                                 NULL), 0);
+    }
+    CHECK_EQ(pthread_create(&outside, NULL, waker_main, (void *)(uintptr_t)WAKERS), 0);
+    for (int i = 0; i < SLEEPERS; i++) {
+        CHECK_EQ(weft_join(keepers[i], NULL, WEFT_FOREVER), 0);
+    }
+    for (int i = 0; i < WAKERS; i++) {
+        CHECK_EQ(weft_join(wakers[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(pthread_join(outside, NULL), 0);
+    for (int p = 0; p < 2; p++) {
+        CHECK_EQ(weft_pool_stop(play.pools[p], WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+        watchdog_forget(play.pools[p]);
+    }
+    for (int p = 0; p < 2; p++) {
+        weft_pool_destroy(play.pools[p]);
+    }
+    printf("     %ld deadlines, %ld unparks, %ld cancels\n", atomic_load(&play.timeouts),
+           atomic_load(&play.wakes), atomic_load(&play.cancels));
+    watchdog_stop();
+}
+
+/* --- deadlines alone -------------------------------------------------------- */
+
+static void *nap_main(void *arg)
+{
+    struct weft__rand rand;
+    weft__rand_seed(&rand, check_seed() + 5000 + (uintptr_t)arg);
+    for (long i = check_scale(120); i > 0; i--) {
+        int64_t deadline = weft_after((int64_t)weft__rand_next(&rand) % 400000);
+        CHECK_EQ(weft_park(deadline), -ETIMEDOUT);
+        CHECK(weft_now() >= deadline);
+        watchdog_progress();
+    }
+    return NULL;
+}
+
+/* Few fibers on more workers, and nothing else to wake anybody: a deadline that its worker forgets is a
+ * stall. */
+static void naps_run(unsigned workers, int fibers, bool bound)
+{
+    weft_pool *pool;
+    weft_fiber naps[8];
+    struct weft_pool_opts opts = {.workers = workers, .ring_slots = 4, .fresh_slots = 2};
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    watchdog_watch(pool);
+    for (int i = 0; i < fibers; i++) {
+        struct weft_fiber_opts where = {.bound = bound, .worker = i % (int)workers};
+        CHECK_EQ(weft_pool_spawn(pool, &naps[i], nap_main, (void *)(uintptr_t)i, &where), 0);
+    }
+    for (int i = 0; i < fibers; i++) {
+        CHECK_EQ(weft_join(naps[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    watchdog_forget(pool);
+    weft_pool_destroy(pool);
+}
+
+TEST(deadlines_alone_keep_fibers_going)
+{
+    watchdog_start("deadlines alone");
+    naps_run(1, 1, false);
+    naps_run(2, 1, true);
+    naps_run(3, 2, false);
+    naps_run(3, 5, true);
+    naps_run(16, 8, false);
+    watchdog_stop();
+}
