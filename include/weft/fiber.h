@@ -65,7 +65,8 @@ WEFT_API int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg,
  * -ESRCH: stale handle. Otherwise as weft_pool_spawn; after an error the fiber is as it was. */
 WEFT_API int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker);
 
-/* Frees a fiber that was created and never submitted. -EALREADY: it was submitted. */
+/* Frees a fiber that was created and never submitted; whoever waits in weft_join for it gets -ECANCELED.
+ * -EALREADY: it was submitted. -ESRCH: stale handle. */
 WEFT_API int weft_fiber_discard(weft_fiber fiber);
 
 /* Waits for the fiber's end; writes its result if `result` is not NULL. From fibers and plain
@@ -81,8 +82,8 @@ WEFT_API int weft_fiber_share(weft_fiber fiber);
 /* Gives one join right back without waiting. */
 WEFT_API int weft_fiber_detach(weft_fiber fiber);
 
-/* Lets every other ready fiber of this worker run before this one continues. Outside a fiber:
- * sched_yield. */
+/* Goes behind every fiber that waits for a turn on this worker, and lets one that never ran start before
+ * them. Outside a fiber: sched_yield. */
 WEFT_API void weft_yield(void);
 
 /* Suspends the calling fiber until weft_unpark. An unpark that came before is kept, and then park
@@ -93,6 +94,11 @@ WEFT_API int weft_park(int64_t deadline);
 /* Lets a parked fiber go on, or its next park return at once. From any thread, never blocks.
  * -ESRCH: the fiber has ended. */
 WEFT_API int weft_unpark(weft_fiber fiber);
+
+/* Suspends the caller until the deadline, or for `ns`. 0: it passed; -ECANCELED. Never early. On a plain thread
+ * the thread sleeps. */
+WEFT_API int weft_sleep_until(int64_t deadline);
+WEFT_API int weft_sleep(int64_t ns);
 
 /* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends.
  * From any thread. -ESRCH: it has ended. */
@@ -128,7 +134,8 @@ WEFT_API int weft_set_local(weft_key key, void *value);
 WEFT_API void *weft_get_local(weft_key key);
 
 /* A cleanup runs when its fiber ends, last pushed first, also when the fiber leaves by
- * weft_exit. The node is the caller's and lives on the fiber's stack or in the heap. */
+ * weft_exit. The node is the caller's: in the heap, or in a frame that is left by weft_exit or after
+ * weft_cleanup_pop. To return from a frame with its node still pushed is a caller's bug. */
 struct weft_cleanup {
     void (*fn)(void *arg);
     void *arg;

@@ -42,6 +42,7 @@ struct weft_pool_stats {
     unsigned workers;
     unsigned active, idle; /* workers running or searching; parked */
     bool started, stopping;
+    bool compute; /* has no I/O driver */
     uint64_t live;      /* fibers that have not ended */
     size_t global;      /* length of the global queue */
     uint64_t submitted; /* fibers made from outside the pool */

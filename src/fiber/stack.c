@@ -23,6 +23,7 @@ struct chunk {
     size_t stride, count;
     size_t carved; /* under the class's lock */
     unsigned class;
+    bool *canaries; /* behind the stacks, one each: written by whoever has the stack */
     struct weft__stack stacks[];
 };
 
@@ -79,7 +80,7 @@ static struct weft__stack *pop(struct weft__stack **list)
 static struct chunk *chunk_create(unsigned class, size_t count)
 {
     size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
-    size_t table = sizeof(struct chunk) + count * sizeof(struct weft__stack);
+    size_t table = sizeof(struct chunk) + count * (sizeof(struct weft__stack) + sizeof(bool));
     struct chunk *chunk = weft__map(table);
     if (!chunk) {
         return NULL;
@@ -96,6 +97,7 @@ static struct chunk *chunk_create(unsigned class, size_t count)
     chunk->stride = stride;
     chunk->count = count;
     chunk->class = class;
+    chunk->canaries = (bool *)(void *)&chunk->stacks[count];
     return chunk;
 }
 
@@ -200,6 +202,23 @@ static void note_weakest(enum weft__guard way)
     }
 }
 
+/* Whether this stack has a canary. Not in the stack's own record, which is small; nor is the page that holds
+ * it ever touched where no canary was needed. */
+static bool *canary_of(const struct weft__stack *stack)
+{
+    struct chunk *chunk = atomic_load_explicit(&chunks, memory_order_acquire); /* pairs: publish */
+    while (stack < chunk->stacks || stack >= chunk->stacks + chunk->count) {
+        chunk = chunk->older;
+    }
+    return &chunk->canaries[stack - chunk->stacks];
+}
+
+/* Once one stack had to do with a canary, every stack that is handed out gets one. */
+static bool canaries_in_use(void)
+{
+    return atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY;
+}
+
 static void guard(const struct weft__stack *stack, unsigned class)
 {
     enum weft__guard limit = (enum weft__guard)atomic_load_explicit(&guard_limit, memory_order_relaxed);
@@ -207,6 +226,9 @@ static void guard(const struct weft__stack *stack, unsigned class)
     char *bottom = weft__stack_bottom(stack, class);
     enum weft__guard way = weft__guard_place(wish, bottom - WEFT__STACK_GUARD, bottom);
     note_weakest(way);
+    if (way == WEFT__GUARD_CANARY) {
+        *canary_of(stack) = true;
+    }
     if (wish == WEFT__GUARD_INSTALL && way != wish) {
         atomic_store_explicit(&locked, true, memory_order_relaxed);
     }
@@ -229,22 +251,20 @@ struct weft__stack *weft__stack_get_slow(unsigned class)
     WEFT__ASSERT(stack); /* the caller holds a credit */
     if (carved) {
         guard(stack, class);
-    } else if (atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY) {
-        char *bottom = weft__stack_bottom(stack, class); /* a trim wiped it */
+    } else if (canaries_in_use()) {
+        char *bottom = weft__stack_bottom(stack, class); /* a trim may have wiped it */
         weft__guard_place(WEFT__GUARD_CANARY, bottom, bottom);
+        *canary_of(stack) = true;
     }
     return stack;
 }
 
-/* Once one stack had to do with a canary, every stack that is handed out gets one. Those in use at that
- * moment have none: their bottom is still zero, or not present. */
 static void check_canary(const struct weft__stack *stack, unsigned class)
 {
-    if (atomic_load_explicit(&weakest, memory_order_relaxed) != WEFT__GUARD_CANARY) {
-        return;
+    if (!canaries_in_use() || !*canary_of(stack)) {
+        return; /* it was in use when the first canary was needed */
     }
-    const char *bottom = weft__stack_bottom(stack, class);
-    WEFT__REQUIRE(weft__guard_canary_intact(bottom) || bottom[0] == 0,
+    WEFT__REQUIRE(weft__guard_canary_intact(weft__stack_bottom(stack, class)),
                   "a fiber overflowed its stack of %zu bytes (found by its canary)",
                   weft__stack_bytes(class));
 }
@@ -291,7 +311,7 @@ void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *
                            unsigned class)
 {
     if (cache->count[class] >= cache_room(class) || !may_hoard(cache, class) ||
-        atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY) {
+        canaries_in_use()) {
         weft__stack_put_slow(stack, class);
         return;
     }
@@ -333,7 +353,7 @@ size_t weft__stack_warm(void)
     return atomic_load_explicit(&warm_total, memory_order_relaxed);
 }
 
-size_t weft__stack_trim(size_t keep)
+size_t weft__stack_trim(size_t keep, size_t most)
 {
     size_t trimmed = 0;
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
@@ -342,7 +362,8 @@ size_t weft__stack_trim(size_t keep)
             weft__lock(&c->lock);
             /* Out of both lists it is hoarded: only what no credit may ask for meanwhile. */
             bool spare = c->issued + c->hoards < c->reserved;
-            struct weft__stack *stack = spare && c->warm_count > keep ? pop(&c->warm) : NULL;
+            bool more = trimmed < most && spare && c->warm_count > keep;
+            struct weft__stack *stack = more ? pop(&c->warm) : NULL;
             if (stack) {
                 warm_changed_locked(c, -1);
                 c->hoards++;

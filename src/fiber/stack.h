@@ -101,8 +101,8 @@ void weft__stack_cache_deinit(struct weft__stack_cache *cache);
 
 /* Warm free stacks in the common lists, about. */
 size_t weft__stack_warm(void);
-/* Warm free stacks beyond `keep` per class give their pages back. Returns how many. */
-size_t weft__stack_trim(size_t keep);
+/* Warm free stacks beyond `keep` per class give their pages back, at most `most` of them. Returns how many. */
+size_t weft__stack_trim(size_t keep, size_t most);
 
 static inline char *weft__stack_bottom(const struct weft__stack *stack, unsigned class)
 {

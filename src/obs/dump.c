@@ -71,9 +71,9 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
     weft_memory_stats(&m);
     fprintf(out,
             "pool %s: workers=%u active=%u idle=%u started=%s stopping=%s live=%" PRIu64
-            " global=%zu submitted=%" PRIu64 "\n",
+            " global=%zu submitted=%" PRIu64 "%s\n",
             p.name, p.workers, p.active, p.idle, p.started ? "yes" : "no", p.stopping ? "yes" : "no",
-            p.live, p.global, p.submitted);
+            p.live, p.global, p.submitted, p.compute ? " compute" : "");
     fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n", m.blocks,
             m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
     for (unsigned i = 0; i < p.workers; i++) {

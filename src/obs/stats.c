@@ -55,6 +55,7 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
         .workers = pool->worker_count,
         .started = phase == WEFT__POOL_STARTED || phase == WEFT__POOL_STOPPING,
         .stopping = phase == WEFT__POOL_STOPPING,
+        .compute = pool->compute,
         .live = weft__pool_live(pool),
         .global = weft__global_length(&pool->global),
         .submitted = read_count(&pool->entered),
@@ -139,7 +140,7 @@ void weft_memory_stats(struct weft_memory_stats *out)
 
 size_t weft_trim(void)
 {
-    return weft__stack_trim(0);
+    return weft__stack_trim(0, SIZE_MAX);
 }
 
 void weft_pool_trace(weft_pool *pool, bool on)

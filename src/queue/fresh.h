@@ -98,9 +98,10 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
         if (bottom != top) {
             return item;
         }
-        /* The last one: race the thieves for it. */
+        /* The last one: race the thieves for it. Acquire where it is lost: the slot will be reused, after the
+         * thief's read of it. */
         if (!atomic_compare_exchange_strong_explicit(&fresh->top, &top, top + 1,
-                                                     memory_order_seq_cst, memory_order_relaxed)) {
+                                                     memory_order_seq_cst, memory_order_acquire)) {
             item = NULL;
         }
     }

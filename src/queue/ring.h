@@ -46,10 +46,10 @@ void weft__ring_deinit(struct weft__ring *ring);
 /* Any thread; exact only for the owner. */
 static inline uint64_t weft__ring_length(const struct weft__ring *ring)
 {
-    /* Head first: a stale head only makes the result larger, never negative. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_seq_cst);
-    return tail - head;
+    /* The owner's pop is relaxed: a new head may be seen with an old tail. */
+    return (int64_t)(tail - head) > 0 ? tail - head : 0;
 }
 
 /* Owner only. False: full. `order` is release, or seq_cst where the caller goes on to look for a

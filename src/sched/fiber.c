@@ -201,7 +201,7 @@ int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
     }
     uint64_t flags = out && !opts->detached ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED;
     struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, flags,
-                                   w ? w->now : weft__clock_ns());
+                                   w ? w->now : weft__clock_coarse_ns());
     if (__builtin_expect(!task, 0)) {
         unadmit(pool, inside, 1);
         return -ENOMEM;
@@ -251,7 +251,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     }
     struct weft__chain made;
     weft__chain_init(&made);
-    int64_t now = w ? w->now : weft__clock_ns();
+    int64_t now = w ? w->now : weft__clock_coarse_ns();
     for (size_t i = 0; i < n; i++) {
         struct weft__task *task =
             make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class, pool,
@@ -650,18 +650,4 @@ int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water)
     *high_water = attached ? weft__stack_high_water(task->stack, task->stack_class) : 0;
     weft__ident_unlock(task, ident);
     return 0;
-}
-
-int64_t weft_now(void)
-{
-    return weft__clock_ns();
-}
-
-int64_t weft_after(int64_t ns)
-{
-    int64_t now = weft__clock_ns();
-    if (ns <= 0) {
-        return now;
-    }
-    return ns < INT64_MAX - now ? now + ns : WEFT_FOREVER;
 }

@@ -36,20 +36,34 @@ static void place_bound(struct weft__worker *w, struct weft__task *task)
     }
 }
 
+/* By a thread that is no worker of its home. */
+static void place_from_outside(struct weft__task *task)
+{
+    weft_pool *home = task->home;
+    weft__pool_visit(home);
+    if (task->pin >= 0) {
+        place_bound(NULL, task);
+    } else {
+        weft__global_push(&home->global, &task->link);
+        WEFT__STEP();
+        weft__idle_notify(&home->idle);
+    }
+    weft__pool_visit_end(home);
+}
+
 void weft__place(struct weft__task *task)
 {
     struct weft__worker *w = weft__worker_self();
     if (w) {
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
-    if (task->pin >= 0) {
-        place_bound(w, task);
-        return;
-    }
     weft_pool *home = task->home;
     if (!w || w->pool != home) {
-        weft__global_push(&home->global, &task->link);
-        weft__idle_notify(&home->idle);
+        place_from_outside(task);
+        return;
+    }
+    if (task->pin >= 0) {
+        place_bound(w, task);
         return;
     }
     /* Release and acquire: a thief may take it from here. */

@@ -186,6 +186,9 @@ void weft_pool_destroy(weft_pool *pool)
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped", pool->name);
     WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
+    while (atomic_load_explicit(&pool->visitors, memory_order_acquire)) { /* pairs: weft__pool_visit_end */
+        sched_yield(); /* a few instructions of another thread, which may have been preempted there */
+    }
     if (pool->caller) {
         callers_remove(pool);
     }
@@ -404,7 +407,7 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
         return err;
     }
     struct weft__waiter waiter;
-    weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker);
+    weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
     if (weft__join_arm(main_fiber, &waiter)) {
         weft__pool_lend_thread(pool, &waiter.word);
     }

@@ -45,6 +45,7 @@ struct weft_pool {
     _Atomic(bool) cancelling;   /* fibers are born cancelled */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
     _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
+    _Atomic(uint32_t) visitors; /* threads of others that are making something ready here */
     _Atomic(uint64_t) admitted; /* live fibers, exact; only with max_fibers */
 
     /* under lock */
@@ -56,6 +57,19 @@ struct weft_pool {
 
     struct weft__worker workers[];
 };
+
+/* A thread that is not of this pool makes one of its fibers ready and touches the pool once more, to wake a
+ * worker. By then the fiber may have ended and the pool been stopped: destroy waits for such visitors. The
+ * fiber, which is not yet queued, keeps the pool alive when the visit begins. */
+static inline void weft__pool_visit(weft_pool *pool)
+{
+    atomic_fetch_add_explicit(&pool->visitors, 1, memory_order_relaxed);
+}
+
+static inline void weft__pool_visit_end(weft_pool *pool)
+{
+    atomic_fetch_sub_explicit(&pool->visitors, 1, memory_order_release); /* pairs: destroy */
+}
 
 /* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside
  * are refused (the proof is at the function). */

@@ -91,7 +91,7 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
     for (;;) {
         struct weft__waiter waiter;
         if (as_worker) {
-            weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker);
+            weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
         } else {
             weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
         }

@@ -96,10 +96,11 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
     if (--w->turns_left < 0) {
         return NULL; /* a tick is due: the base context serves what the queues would hide */
     }
-    if (yielded && (task = take_fresh(w))) {
-        return task;
-    }
-    if (atomic_load_explicit(&w->next, memory_order_relaxed) || w->pinned.head) {
+    bool fresh_first = yielded && !w->fresh_last;
+    w->fresh_last = false;
+    if (fresh_first && (task = take_fresh(w))) {
+        w->fresh_last = true;
+    } else if (atomic_load_explicit(&w->next, memory_order_relaxed) || w->pinned.head) {
         task = pick_mixed(w);
     } else {
         w->streak = 0;
@@ -110,7 +111,7 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
             w->turns_left = 0;
         }
     }
-    if (!task && !yielded) {
+    if (!task && !fresh_first) {
         task = take_fresh(w);
     }
     if (task) {
@@ -313,8 +314,9 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
     w = weft__context_switch(&w->base, &task->ctx, w);
     weft__san_arrive(&w->base_san, NULL);
     after_switch(w);
-    /* This one, and a turn for every pick since: counted here to keep it off the path of a yield. */
-    weft__count(&w->counters.executed, 1 + (uint64_t)(turns - w->turns_left - w->plain));
+    /* This one, and a turn for every pick since but the last, which led back here: counted here to keep it off
+     * the path of a yield. */
+    weft__count(&w->counters.executed, (uint64_t)(turns - w->turns_left - w->plain));
 }
 
 /* The first C function of every fiber, called by weft__context_entry. */

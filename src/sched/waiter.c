@@ -40,24 +40,38 @@ void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
     }
 }
 
-void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker)
+void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
+                             _Atomic(uint32_t) *visitors)
 {
     waiter->next = NULL;
     waiter->value = NULL;
     waiter->task = NULL;
     waiter->parker = parker;
+    waiter->visitors = visitors;
     atomic_init(&waiter->word, 0);
 }
 
-/* The word may be gone once it is set; the parker belongs to a worker and stays, and waking a futex
- * that is no longer one disturbs nobody who loops. */
-static void wake_thread(_Atomic(uint32_t) *word, struct weft__parker *parker)
+static bool fire_word(_Atomic(uint32_t) *word, enum weft__reason reason)
 {
-    if (parker) {
+    uint32_t waiting = 0;
+    return atomic_compare_exchange_strong_explicit(word, &waiting, reason,
+                                                   memory_order_seq_cst, /* pairs: told_to_leave, park */
+                                                   memory_order_relaxed);
+}
+
+/* The thread may leave as soon as the word is set, and its pool be destroyed: the visit keeps its parker. */
+static bool fire_worker(struct weft__waiter *waiter, enum weft__reason reason)
+{
+    struct weft__parker *parker = waiter->parker;
+    _Atomic(uint32_t) *visitors = waiter->visitors;
+    atomic_fetch_add_explicit(visitors, 1, memory_order_relaxed);
+    bool won = fire_word(&waiter->word, reason);
+    if (won) {
+        WEFT__STEP();
         weft__parker_wake(parker);
-    } else {
-        weft__futex_wake(word, 1);
     }
+    atomic_fetch_sub_explicit(visitors, 1, memory_order_release); /* pairs: weft_pool_destroy */
+    return won;
 }
 
 bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, void *value,
@@ -72,15 +86,15 @@ bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, vo
         }
         return fire != WEFT__FIRE_LOST;
     }
-    uint32_t waiting = 0;
-    struct weft__parker *parker = waiter->parker;
-    if (!atomic_compare_exchange_strong_explicit(&waiter->word, &waiting, reason,
-                                                 memory_order_seq_cst, /* pairs: told_to_leave, park */
-                                                 memory_order_relaxed)) {
-        return false;
+    if (waiter->parker) {
+        return fire_worker(waiter, reason);
     }
-    wake_thread(&waiter->word, parker);
-    return true;
+    bool won = fire_word(&waiter->word, reason);
+    if (won) {
+        /* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
+        weft__futex_wake(&waiter->word, 1);
+    }
+    return won;
 }
 
 static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline)

@@ -26,11 +26,13 @@ struct weft__waiter {
     uint64_t ticket;
     _Atomic(uint32_t) word; /* of a plain thread: 0, then the reason */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
+    _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
 };
 
 void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind);
 /* Arms for a worker's thread that goes on running its loop: `parker` is its own. */
-void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker);
+void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
+                             _Atomic(uint32_t) *visitors);
 
 /* Under the source's lock. A fiber that must be queued goes to `ready`, for weft__place_chain once the lock
  * is dropped. False: the wait had ended for another reason; the node is dead to the source either way. */

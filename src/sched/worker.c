@@ -18,7 +18,9 @@
 #define STEAL_FRESH 32u      /* at most at once */
 #define TIMER_BATCH 256u     /* fired before other work gets a turn */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
+#define TRIM_SLICE 32u
 #define TIGHT_PROBES 4       /* searches without a pause in between */
+#define PAUSES 16            /* between two looks after that */
 #define LEAST_SPIN_NS 500
 
 /* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
@@ -93,12 +95,16 @@ void weft__worker_enter_thread(struct weft__worker *w)
     weft__fault_enter_thread();
     atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
     set_state(w, WEFT_WORKER_RUNNING);
+    /* A thread begins with what its maker had, and a caller may have chosen a rounding mode. */
+    w->thread_fp = weft__fp_get();
+    weft__fp_set(weft__fp_default());
     weft__worker_set_self(w);
 }
 
 void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state state)
 {
     weft__worker_set_self(NULL);
+    weft__fp_set(w->thread_fp);
     weft__spawner_give_credits(&w->spawner);
     weft__fault_leave_thread();
     atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
@@ -311,19 +317,22 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 
 /* --- idling ------------------------------------------------------------------------- */
 
-/* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been paying. */
+/* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been paying. The
+ * pauses keep the searcher from taking every task out of the submitter's hands one by one: both then
+ * wait for the same cache lines, and a stream of submits slows down threefold. */
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     int64_t began = w->now = weft__clock_ns();
     int64_t spin_ns = w->spin_ns;
+    int tight = w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
     for (int probe = 0;; probe++) {
-        bool last = probe >= TIGHT_PROBES && w->now - began >= spin_ns;
+        bool last = probe >= tight && w->now - began >= spin_ns;
         struct weft__task *task = find_here(w);
         if (!task) {
             task = steal(w, last);
         }
         if (task) {
-            if (probe >= TIGHT_PROBES && w->spin_ns < w->pool->spin_ns) {
+            if (probe >= tight && w->spin_ns < w->pool->spin_ns) {
                 w->spin_ns = w->pool->spin_ns;
             }
             return task;
@@ -331,8 +340,8 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
         if (last || (until && atomic_load_explicit(until, memory_order_relaxed))) {
             break;
         }
-        if (probe >= TIGHT_PROBES) {
-            for (int i = 0; i < 16; i++) {
+        if (probe >= tight) {
+            for (int i = 0; i < PAUSES; i++) {
                 weft__cpu_pause();
             }
             w->now = weft__clock_ns();
@@ -393,13 +402,11 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     if (atomic_load_explicit(&w->pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
         weft__pool_look_drained(w->pool);
     }
-    bool stay = !weft__worker_anything_left(w) && !(until && atomic_load_explicit(until, memory_order_seq_cst)) &&
+    bool found = weft__worker_anything_left(w);
+    bool stay = !found && !(until && atomic_load_explicit(until, memory_order_seq_cst)) &&
                 !atomic_load_explicit(&w->pool->exiting, memory_order_seq_cst);
     if (stay) {
         weft__spawner_give_credits(&w->spawner);
-        if (weft__stack_warm() > KEEP_WARM_STACKS) {
-            weft__stack_trim(KEEP_WARM_STACKS);
-        }
         set_state(w, WEFT_WORKER_PARKED);
         WEFT__TRACE(w, WEFT__TRACE_PARK, 0);
         weft__count(&w->counters.parks, 1);
@@ -409,7 +416,10 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         set_state(w, WEFT_WORKER_RUNNING);
     }
-    return weft__idle_leave(idle, &w->sleeper);
+    /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
+     * the searcher again, and wakes the next. */
+    return weft__idle_leave(idle, &w->sleeper) ||
+           (found && searching && weft__idle_search(idle));
 }
 
 static bool told_to_leave(const struct weft__worker *w, const _Atomic(uint32_t) *until)
@@ -438,6 +448,10 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
                 weft__idle_found(idle);
             }
             return task;
+        }
+        if (weft__stack_warm() > KEEP_WARM_STACKS &&
+            weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) > 0) {
+            continue; /* look for work between slices: a sleeper that trims would be deaf */
         }
         searching = sleep_once(w, searching, until);
     }

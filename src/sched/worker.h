@@ -5,7 +5,8 @@
  *   2. pinned and ring in turn: woken and yielded tasks, first in first out;
  *   3. fresh: tasks that never ran, newest first (or oldest, by option).
  * A yield takes one fresh task before all that, so that `while (!done) yield();` cannot starve what it
- * waits for. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
+ * waits for; but not if that fresh task does nothing but yield in turn, or a chain of them would starve the
+ * ring. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
  * first: timers, inbox, a batch from the global queue, its oldest fresh task.
  *
  * A fiber that blocks picks its successor and switches to it directly. What must happen after the
@@ -81,6 +82,7 @@ struct weft__worker {
     int turns_left;             /* until the next tick, besides those */
     uint8_t streak;             /* tasks from `next` in a row */
     bool pinned_turn;           /* the next of {pinned, ring} is pinned */
+    bool fresh_last;            /* the last pick was a yield's fresh task */
     uint8_t post;               /* enum weft__post */
     bool fresh_fifo;            /* a copy of the pool's */
     struct weft__task *post_task;
@@ -111,6 +113,7 @@ struct weft__worker {
     int64_t now;     /* read at each tick and park */
     int64_t offered; /* the nearest timer that the others were told of */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
+    struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
     int tick_turns;  /* turns between ticks: 61, or fewer when turns are long */
     struct weft__rand rand;
     struct weft__spawner spawner;
@@ -176,6 +179,10 @@ static inline void weft__worker_look_up(struct weft__worker *w)
     w->turns_left += w->plain;
     w->plain = 0;
 }
+
+/* A fiber that did not ask for fp_env has left the floating-point control words as they were; else a
+ * caller's bug. Debug builds ask at every switch and at the end. */
+void weft__worker_check_fp(const struct weft__task *task);
 
 /* --- where a ready task goes ------------------------------------------------ */
 

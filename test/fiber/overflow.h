@@ -14,11 +14,12 @@
 /* ASan may keep frames of up to 64 KiB on a heap of its own. */
 #define ONE_FRAME (WEFT__ASAN ? 256 * 1024 : 64 * 1024)
 
-/* Recurses until it is `bytes` below `from`, which is in the first frame. */
+/* Recurses until it is `bytes` below `from`, which is in the first frame, and fills what it passes. */
 __attribute__((noinline, unused)) static unsigned recurse_below(const char *from, size_t bytes)
 {
-    volatile unsigned char frame[200];
-    memset((void *)(uintptr_t)frame, 0x77, sizeof frame);
+    unsigned char *frame = __builtin_alloca(200); /* never on ASan's heap */
+    memset(frame, 0x77, 200);
+    __asm__ volatile("" ::"r"(frame) : "memory");
     if ((size_t)(from - (const char *)__builtin_frame_address(0)) < bytes) {
         frame[0] = (unsigned char)recurse_below(from, bytes);
     }
@@ -32,10 +33,10 @@ __attribute__((noinline, unused)) static unsigned deep_recursion(void)
 
 __attribute__((noinline, unused)) static unsigned one_large_frame(void)
 {
-    volatile unsigned char frame[ONE_FRAME];
+    unsigned char frame[ONE_FRAME];
     frame[0] = 1;
-    frame[ONE_FRAME - 1] = 1;
-    return frame[0];
+    __asm__ volatile("" ::"r"(frame) : "memory"); /* all of it must exist */
+    return frame[ONE_FRAME - 1];
 }
 
 __attribute__((noinline, unused)) static unsigned much_alloca(void)

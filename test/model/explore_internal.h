@@ -115,14 +115,16 @@ struct search {
     enum strategy strategy;
     uint64_t seed;
     long complete, pruned;
-    size_t states;
-    int depth; /* longest sequence of choices */
+    size_t states; /* different ones that were met */
+    size_t graphs; /* different ones at the end of an execution */
+    int depth;     /* longest sequence of choices */
 };
 extern struct search search;
 extern bool search_prunes; /* states that were met before end an execution */
 void search_start(enum strategy strategy, uint64_t seed);
 void search_script(const char *choices); /* REPLAY of a printed string */
 void search_begin_execution(void);
+void search_completed(void); /* this execution came to its end */
 /* Prepares the next execution. False: there is none. */
 bool search_next(void);
 /* A choice among n; at most 36. */

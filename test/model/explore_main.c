@@ -136,7 +136,9 @@ static enum result run_one(const struct x_client *client)
 {
     search_begin_execution();
     enum result result = run_execution(client);
-    search.complete += result == COMPLETE || result == FAILED;
+    if (result == COMPLETE) {
+        search_completed();
+    }
     search.pruned += result == PRUNED;
     return result;
 }
@@ -252,13 +254,15 @@ static bool run_client(const struct x_client *client)
         how = "FAILED";
     } else if (client->outcome == X_REACHABLE) {
         good = good && outcome_seen;
-        how = good ? "outcome reached, exhausted" : "OUTCOME NOT REACHED";
+        how = !good     ? "OUTCOME NOT REACHED"
+              : sampled ? "outcome reached"
+                        : "outcome reached, exhausted";
     } else if (client->outcome == X_FORBIDDEN && good) {
-        how = "outcome never reached, exhausted";
+        how = sampled ? "outcome not reached" : "outcome never reached, exhausted";
     }
-    printf("%-4s %-34s %8ld executions %8ld pruned %8zu states %4d deep %6.2f s  %s",
-           good ? "ok" : "FAIL", client->name, search.complete, search.pruned, search.states,
-           search.depth, now() - began, how);
+    printf("%-4s %-28s %7ld executions %6zu graphs %8ld pruned %8zu states %3d deep %6.2f s  %s",
+           good ? "ok" : "FAIL", client->name, search.complete, search.graphs, search.pruned,
+           search.states, search.depth, now() - began, how);
     if (client->ahead) {
         printf(", also ahead");
     }

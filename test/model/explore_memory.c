@@ -329,7 +329,7 @@ uint64_t x_modify(void *at, int bytes, enum x_rmw what, uint64_t operand, memory
 }
 
 bool x_compare_exchange(void *at, int bytes, uint64_t *expected, uint64_t desired, bool weak,
-                        memory_order success, memory_order failure, const struct x_site *site)
+                        memory_order if_won, memory_order if_lost, const struct x_site *site)
 {
     const struct message *again = coast(at);
     if (again && again->value != *expected) {
@@ -339,12 +339,12 @@ bool x_compare_exchange(void *at, int bytes, uint64_t *expected, uint64_t desire
     scheduling_point();
     uint64_t id = event_begin();
     struct location *location = location_of(at, bytes, true);
-    int newest = location->count - 1, oldest = oldest_visible(location, failure);
+    int newest = location->count - 1, oldest = oldest_visible(location, if_lost);
     bool wins = location->stores[newest].value == *expected;
     if (wins && weak && spend_spurious()) {
-        const struct message *message = read_store(location, newest, failure);
+        const struct message *message = read_store(location, newest, if_lost);
         event_end(id, KIND_FAILED, (uintptr_t)at, message->id, 1);
-        trace(site, at, "cas", "fails for no reason, %s", order_name(failure));
+        trace(site, at, "cas", "fails for no reason, %s", order_name(if_lost));
         return false;
     }
     /* The newest store if it may win, then every visible one that makes it fail. */
@@ -356,15 +356,15 @@ bool x_compare_exchange(void *at, int bytes, uint64_t *expected, uint64_t desire
     }
     int store = choices[n > 1 ? search_choose(n) : 0];
     if (store == newest && wins) {
-        read_modify_write(location, at, id, X_EXCHANGE, desired, success);
+        read_modify_write(location, at, id, X_EXCHANGE, desired, if_won);
         trace(site, at, "cas", "%s -> %s %s", value_text(*expected), value_text(desired),
-              order_name(success));
+              order_name(if_won));
         return true;
     }
-    const struct message *message = read_store(location, store, failure);
+    const struct message *message = read_store(location, store, if_lost);
     event_end(id, KIND_FAILED, (uintptr_t)at, message->id, 0);
     trace(site, at, "cas", "%s expected, %s found: fails, %s%s", value_text(*expected),
-          value_text(message->value), order_name(failure), stale_note(location, message));
+          value_text(message->value), order_name(if_lost), stale_note(location, message));
     *expected = message->value;
     return false;
 }

@@ -27,45 +27,53 @@ static int fixed;        /* so many are given */
 static uint64_t random_state;
 static int pct_at[PCT_CHANGES], pct_length, scheduled;
 
-/* ---- visited states ---- */
+/* ---- sets of states ---- */
 
-static uint64_t *visited;
-static size_t visited_slots;
+static struct set {
+    uint64_t *slots;
+    size_t slot_count, count;
+} visited, ended;
 
-static bool visited_insert(uint64_t state)
+static void set_clear(struct set *set)
 {
-    for (size_t at = state & (visited_slots - 1);; at = (at + 1) & (visited_slots - 1)) {
-        if (visited[at] == state) {
+    free(set->slots);
+    *set = (struct set){0};
+}
+
+static bool set_insert(struct set *set, uint64_t state)
+{
+    for (size_t at = state & (set->slot_count - 1);; at = (at + 1) & (set->slot_count - 1)) {
+        if (set->slots[at] == state) {
             return false;
         }
-        if (!visited[at]) {
-            visited[at] = state;
+        if (!set->slots[at]) {
+            set->slots[at] = state;
             return true;
         }
     }
 }
 
-/* True if this state is new. */
-static bool visit(uint64_t state)
+/* True if it is new. */
+static bool set_add(struct set *set, uint64_t state)
 {
-    if (search.states * 2 >= visited_slots) {
-        uint64_t *old = visited;
-        size_t old_slots = visited_slots;
-        visited_slots = old_slots ? old_slots * 2 : 1 << 12;
-        visited = calloc(visited_slots, sizeof *visited);
-        if (!visited) {
-            fprintf(stderr, "explorer: no memory for %zu states\n", visited_slots);
+    if (set->count * 2 >= set->slot_count) {
+        struct set grown = {.slot_count = set->slot_count ? set->slot_count * 2 : 1 << 12};
+        grown.slots = calloc(grown.slot_count, sizeof *grown.slots);
+        if (!grown.slots) {
+            fprintf(stderr, "explorer: no memory for %zu states\n", grown.slot_count);
             exit(2);
         }
-        for (size_t i = 0; i < old_slots; i++) {
-            if (old[i]) {
-                visited_insert(old[i]);
+        for (size_t i = 0; i < set->slot_count; i++) {
+            if (set->slots[i]) {
+                set_insert(&grown, set->slots[i]);
             }
         }
-        free(old);
+        grown.count = set->count;
+        set_clear(set);
+        *set = grown;
     }
-    bool new = visited_insert(state | 1);
-    search.states += new;
+    bool new = set_insert(set, state | 1);
+    set->count += new;
     return new;
 }
 
@@ -130,7 +138,7 @@ int search_schedule(struct thread *const *enabled, int n, uint64_t state)
     if (choice_count < fixed) {
         return n > 1 ? search_choose(n) : 0;
     }
-    if (search.strategy == EXHAUSTIVE && !visit(state) && search_prunes) {
+    if (search.strategy == EXHAUSTIVE && !set_add(&visited, state) && search_prunes) {
         end_execution(PRUNED);
     }
     if (n == 1) {
@@ -152,9 +160,8 @@ void search_start(enum strategy strategy, uint64_t seed)
 {
     if (strategy == EXHAUSTIVE) {
         memset(&search, 0, sizeof search);
-        free(visited);
-        visited = NULL;
-        visited_slots = 0;
+        set_clear(&visited);
+        set_clear(&ended);
     }
     search.strategy = strategy;
     search.seed = seed;
@@ -175,8 +182,17 @@ void search_begin_execution(void)
     }
 }
 
+void search_completed(void)
+{
+    search.complete++;
+    if (search.strategy == EXHAUSTIVE) {
+        search.graphs += set_add(&ended, graph_hash);
+    }
+}
+
 bool search_next(void)
 {
+    search.states = visited.count;
     search.depth = choice_count > search.depth ? choice_count : search.depth;
     pct_length = scheduled > pct_length ? scheduled : pct_length;
     if (search.strategy != EXHAUSTIVE) {

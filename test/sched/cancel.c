@@ -346,7 +346,7 @@ TEST(cancelling_one_pool_leaves_the_fibers_of_another_alone)
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_pool_submit(other, spawns_all_the_time, &over), 0);
     }
-    for (long i = 0, n = check_scale(100) + 5; i < n; i++) {
+    for (long i = 0, n = check_scale(30) + 5; i < n; i++) {
         weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
         CHECK_EQ(weft_pool_submit(pool, ends_by_cancel, NULL), 0);
         CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);

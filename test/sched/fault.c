@@ -210,7 +210,7 @@ TEST(an_access_below_a_free_stack_blames_no_fiber)
 
 #define CAUGHT 44
 
-static void *volatile nowhere; /* NULL, and the compiler does not know */
+static char *nowhere; /* memory that may not be touched */
 
 static void on_simple(int signal)
 {
@@ -219,7 +219,7 @@ static void on_simple(int signal)
 
 static void on_detailed(int signal, siginfo_t *info, void *context)
 {
-    _exit(signal == SIGSEGV && info->si_addr == NULL && context ? CAUGHT : 1);
+    _exit(signal == SIGSEGV && info->si_addr == nowhere && context ? CAUGHT : 1);
 }
 
 static void *write_nowhere(void *arg)
@@ -255,6 +255,8 @@ static void fault_in_child(void *arg)
         action.sa_handler = SIG_IGN;
     }
     no_core_file();
+    nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(nowhere != MAP_FAILED);
     CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
     if (fault->in_thread) {
         weft_pool *pool = pool_open(NULL);

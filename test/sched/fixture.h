@@ -65,6 +65,16 @@ __attribute__((unused)) static void await_state(weft_fiber fiber, enum weft_fibe
     } while (now != state);
 }
 
+/* Until no fiber is left and every worker is asleep. */
+__attribute__((unused)) static void await_idle(weft_pool *pool)
+{
+    struct weft_pool_stats stats;
+    do {
+        weft_yield();
+        weft_pool_stats(pool, &stats);
+    } while (stats.live > 0 || stats.active > 0);
+}
+
 __attribute__((unused)) static void await_count(atomic_int *counter, int n)
 {
     while (atomic_load(counter) < n) {

@@ -73,15 +73,6 @@ static void empty(int made)
     }
 }
 
-static void wait_until_idle(weft_pool *pool)
-{
-    struct weft_pool_stats stats;
-    do {
-        weft_yield();
-        weft_pool_stats(pool, &stats);
-    } while (stats.live > 0 || stats.active > 0);
-}
-
 static void fill_again_and_again(size_t stack_bytes, size_t room, int least)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});
@@ -91,7 +82,7 @@ static void fill_again_and_again(size_t stack_bytes, size_t room, int least)
     CHECK(first >= least);
     for (int round = 0; round < 3; round++) {
         empty(round == 0 ? first : fill(pool, stack_bytes));
-        wait_until_idle(pool);
+        await_idle(pool);
     }
     int again = fill(pool, stack_bytes);
     fprintf(stderr, ", then %d\n", again);

@@ -223,19 +223,15 @@ static void empty(const weft_fiber *fibers, int made)
     }
 }
 
-/* Ended fibers' credits are with the workers they ended on; those must not keep them for ever. */
+/* The credits of ended fibers are with the workers they ended on, which keep none while they sleep. */
 static void spawn_when_idle(weft_pool *pool, size_t stack_bytes, atomic_int *ran)
 {
     struct weft_fiber_opts opts = {.stack_bytes = stack_bytes};
-    int64_t deadline = weft_after(20000000000);
     weft_fiber fiber;
-    int err;
-    while ((err = weft_pool_spawn(pool, &fiber, count, ran, &opts)) != 0) {
-        CHECK_EQ(err, -ENOMEM);
-        CHECK(weft_now() < deadline);
-        weft_yield();
-    }
+    await_idle(pool);
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, count, ran, &opts), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    await_idle(pool);
 }
 
 static void fill_and_empty(size_t stack_bytes)
@@ -247,7 +243,7 @@ static void fill_and_empty(size_t stack_bytes)
     spawn_when_idle(pool, stack_bytes, &ran); /* reserves some stacks of this size */
     for (int round = 0; round < 5; round++) {
         int made = fill(pool, fibers, stack_bytes);
-        CHECK(round > 0 || made > 0);
+        CHECK(made > 0);
         CHECK_EQ(pool_live(pool), made);
         empty(fibers, made);
         spawn_when_idle(pool, stack_bytes, &ran);

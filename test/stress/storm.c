@@ -239,6 +239,22 @@ static void visit_once(weft_pool *other, uint32_t kind)
     }
 }
 
+/* Ends elsewhere, and so makes the caller's run return from there. */
+static void *emigrant_main(void *arg)
+{
+    CHECK_EQ(weft_switch_to(arg, WEFT_ANY_WORKER), 0);
+    return NULL;
+}
+
+static void emigrate_once(weft_pool *other)
+{
+    weft_pool *pool = pool_open(1 + dice(2), true);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_run(pool, emigrant_main, other, NULL), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    pool_close(pool);
+}
+
 TEST(a_pool_may_go_as_soon_as_its_last_fiber_has_ended)
 {
     watchdog_start("destroyed early");
@@ -246,7 +262,12 @@ TEST(a_pool_may_go_as_soon_as_its_last_fiber_has_ended)
     weft_pool *other = pool_open(2, false);
     CHECK_EQ(weft_pool_start(other), 0);
     for (long i = 0; i < check_scale(1000); i++) {
-        visit_once(other, dice(3));
+        uint32_t kind = dice(4);
+        if (kind == 3) {
+            emigrate_once(other);
+        } else {
+            visit_once(other, kind);
+        }
     }
     CHECK_EQ(weft_pool_stop(other, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     pool_close(other);

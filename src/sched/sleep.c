@@ -1,0 +1,32 @@
+/* Time as fibers see it: the clock of all deadlines, and sleeping until one. */
+#include <weft/fiber.h>
+
+#include "base/clock.h"
+#include "sched/waiter.h"
+
+int64_t weft_now(void)
+{
+    return weft__clock_ns();
+}
+
+int64_t weft_after(int64_t ns)
+{
+    int64_t now = weft__clock_ns();
+    if (ns <= 0) {
+        return now;
+    }
+    return ns < INT64_MAX - now ? now + ns : WEFT_FOREVER;
+}
+
+int weft_sleep_until(int64_t deadline)
+{
+    struct weft__waiter waiter;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT); /* linked into nothing: only time or a cancel ends it */
+    enum weft__reason reason = weft__waiter_park(&waiter, deadline, "sleep", WEFT_NO_FIBER);
+    return reason == WEFT__REASON_TIMEOUT ? 0 : weft__reason_errno(reason);
+}
+
+int weft_sleep(int64_t ns)
+{
+    return weft_sleep_until(weft_after(ns));
+}
