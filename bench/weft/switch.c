@@ -26,12 +26,13 @@ static void answer_lean(void)
 
 static void answer_full(void)
 {
+    struct weft__fp_env env = {0};
     long live[6] = {0};
     for (;;) {
         TOUCH(live);
-        struct weft__fp_env env = weft__fp_get();
+        weft__fp_save(&env);
         weft__context_switch(&other, &base, NULL);
-        weft__fp_set(env);
+        weft__fp_load(&env);
     }
 }
 
@@ -57,14 +58,15 @@ static __attribute__((noinline)) double lean(void)
 
 static __attribute__((noinline)) double full(void)
 {
+    struct weft__fp_env env = {0};
     long live[6] = {0};
     start_other(answer_full);
     uint64_t start = now_ns();
     for (int i = 0; i < ROUNDS; i++) {
         TOUCH(live);
-        struct weft__fp_env env = weft__fp_get();
+        weft__fp_save(&env);
         weft__context_switch(&base, &other, NULL);
-        weft__fp_set(env);
+        weft__fp_load(&env);
     }
     return ns_since(start) / ROUNDS / 2;
 }

@@ -56,8 +56,9 @@ enum weft_fiber_state {
  * its drain (see weft_pool_stop). -EINVAL: bad options. */
 WEFT_API int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts);
 
-/* Makes a fiber that does not run yet. It belongs to no pool. weft_fiber_submit starts it, once;
- * weft_fiber_discard gives it up. */
+/* Makes a fiber that does not run yet and belongs to no pool: its stack is 64 KiB unless `opts` says
+ * otherwise, and what it is bound to is said not by `opts` but by weft_fiber_submit, which starts it,
+ * once. weft_fiber_discard gives it up. -EINVAL: bad options. -ENOMEM. */
 WEFT_API int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg,
                                const struct weft_fiber_opts *opts);
 
@@ -65,13 +66,14 @@ WEFT_API int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg,
  * -ESRCH: stale handle. Otherwise as weft_pool_spawn; after an error the fiber is as it was. */
 WEFT_API int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker);
 
-/* Frees a fiber that was created and never submitted; whoever waits in weft_join for it gets -ECANCELED.
- * -EALREADY: it was submitted. -ESRCH: stale handle. */
+/* Frees a fiber that was created and never submitted; whoever waits in weft_join for it gets
+ * -ECANCELED. -EALREADY: it was submitted. -ESRCH: stale handle. */
 WEFT_API int weft_fiber_discard(weft_fiber fiber);
 
 /* Waits for the fiber's end; writes its result if `result` is not NULL. From fibers and plain
  * threads alike. Uses one join right when it returns 0.
- * -ESRCH: stale, or all rights used. -EDEADLK: joining oneself. -EINVAL: the fiber is detached.
+ * -ESRCH: stale, or all rights used. -EDEADLK: joining oneself, or for ever from the one thread that could
+ * run the fiber (a pool's caller, outside of run, poll and stop). -EINVAL: the fiber is detached.
  * -ETIMEDOUT, -ECANCELED: the wait ended first, no right was used. */
 WEFT_API int weft_join(weft_fiber fiber, void **result, int64_t deadline);
 
@@ -82,8 +84,8 @@ WEFT_API int weft_fiber_share(weft_fiber fiber);
 /* Gives one join right back without waiting. */
 WEFT_API int weft_fiber_detach(weft_fiber fiber);
 
-/* Goes behind every fiber that waits for a turn on this worker, and lets one that never ran start before
- * them. Outside a fiber: sched_yield. */
+/* Goes behind every fiber that waits for a turn on this worker, and lets one that never ran start
+ * before them. Outside a fiber: sched_yield. */
 WEFT_API void weft_yield(void);
 
 /* Suspends the calling fiber until weft_unpark. An unpark that came before is kept, and then park
@@ -120,7 +122,7 @@ WEFT_API int weft_fiber_text(weft_fiber fiber, char *buf, size_t size);
 
 /* The stack of a fiber: its size, and how far it has ever been used (in whole pages, counted over
  * all fibers that had this stack since it was last given back to the kernel). A fiber that has not
- * run yet has no stack: both 0. */
+ * run yet, or has ended, has no stack: both 0. */
 WEFT_API int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water);
 
 /* Renames the calling fiber. -ENXIO outside one. */

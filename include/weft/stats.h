@@ -45,7 +45,7 @@ struct weft_pool_stats {
     bool compute; /* has no I/O driver */
     uint64_t live;      /* fibers that have not ended */
     size_t global;      /* length of the global queue */
-    uint64_t submitted; /* fibers made from outside the pool */
+    uint64_t submitted; /* fibers that came from outside the pool: submitted, or by a hop */
     struct weft_worker_stats total; /* sums of the workers' counters */
 };
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_BASE_ASSERT_H
 #define WEFT_BASE_ASSERT_H
 
-/* "weft: <message> (file:line, in fiber ...)", then abort. */
+/* "weft: <message> (file:line)", then abort. */
 void weft__panic(const char *file, int line, const char *format, ...)
     __attribute__((noreturn, cold, format(printf, 3, 4)));
 

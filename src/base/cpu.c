@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Rounds a quota up: 1.5 CPUs of time are worth two threads. 0: no limit. */
@@ -32,18 +31,42 @@ static unsigned lower(unsigned a, unsigned b)
     return b && (!a || b < a) ? b : a;
 }
 
-/* cgroup v2: "max 100000" or "150000 100000" in cpu.max of the group and of each parent. */
-static unsigned quota_v2(const char *group)
+/* v2: "max 100000" or "150000 100000" in cpu.max. 0: no limit, or no such file. */
+static unsigned group_v2(const char *mount, const char *group, size_t len)
 {
-    char path[512], line[128];
+    char path[1024], line[128];
+    double quota, period;
+    snprintf(path, sizeof path, "%s%.*s/cpu.max", mount, (int)len, group);
+    return read_line(path, line, sizeof line) && sscanf(line, "%lf %lf", &quota, &period) == 2
+               ? quota_cpus(quota, period)
+               : 0;
+}
+
+/* v1: two files; a quota of -1 is none. */
+static unsigned group_v1(const char *mount, const char *group, size_t len)
+{
+    char path[1024], line[128];
+    double quota, period;
+    snprintf(path, sizeof path, "%s/cpu%.*s/cpu.cfs_quota_us", mount, (int)len, group);
+    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf", &quota) != 1) {
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/cpu%.*s/cpu.cfs_period_us", mount, (int)len, group);
+    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf", &period) != 1) {
+        return 0;
+    }
+    return quota_cpus(quota, period);
+}
+
+/* The lowest limit of the group and of each parent. In a container the group's path is often that
+ * of the machine while the mount shows the container's own: then only its root is found. */
+static unsigned group_and_parents(const char *mount, const char *group,
+                                  unsigned (*limit)(const char *, const char *, size_t))
+{
     unsigned least = 0;
     size_t len = strlen(group);
     for (;;) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/cpu.max", (int)len, group);
-        double quota, period;
-        if (read_line(path, line, sizeof line) && sscanf(line, "%lf %lf", &quota, &period) == 2) {
-            least = lower(least, quota_cpus(quota, period));
-        }
+        least = lower(least, limit(mount, group, len));
         while (len > 0 && group[len - 1] != '/') {
             len--;
         }
@@ -54,23 +77,41 @@ static unsigned quota_v2(const char *group)
     }
 }
 
-static unsigned quota_v1(const char *group)
+/* Is "cpu" among the names of a list like "cpu,cpuacct"? */
+static bool lists_cpu(const char *names)
 {
-    char path[512], quota[64], period[64];
-    snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", group);
-    if (!read_line(path, quota, sizeof quota)) {
-        return 0;
+    while (names) {
+        if (strncmp(names, "cpu", 3) == 0 && (names[3] == ',' || names[3] == 0)) {
+            return true;
+        }
+        names = strchr(names, ',');
+        names = names ? names + 1 : NULL;
     }
-    snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", group);
-    if (!read_line(path, period, sizeof period)) {
-        return 0;
-    }
-    return quota_cpus(atof(quota), atof(period));
+    return false;
 }
 
-static unsigned quota(void)
+/* A line of /proc/self/cgroup: "0::/group" (v2) or "4:cpu,cpuacct:/group" (v1). */
+static unsigned line_quota(char *line, const char *mount)
 {
-    FILE *f = fopen("/proc/self/cgroup", "re");
+    char *names = strchr(line, ':');
+    char *group = names ? strchr(names + 1, ':') : NULL;
+    if (!group) {
+        return 0;
+    }
+    names++;
+    *group++ = 0;
+    if (strcmp(group, "/") == 0) {
+        group++; /* the root: its files lie directly in the mount */
+    }
+    if (names[0] == 0) {
+        return group_and_parents(mount, group, group_v2);
+    }
+    return lists_cpu(names) ? group_and_parents(mount, group, group_v1) : 0;
+}
+
+unsigned weft__cpu_quota(const char *cgroups, const char *mount)
+{
+    FILE *f = fopen(cgroups, "re");
     if (!f) {
         return 0;
     }
@@ -78,19 +119,7 @@ static unsigned quota(void)
     unsigned least = 0;
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
-        char *group = strrchr(line, ':');
-        if (!group) {
-            continue;
-        }
-        group++;
-        if (strcmp(group, "/") == 0) {
-            group++; /* the root: its files lie directly in the mount */
-        }
-        if (strncmp(line, "0::", 3) == 0) {
-            least = lower(least, quota_v2(group));
-        } else if (strstr(line, ":cpu,") || strstr(line, ":cpu:") || strstr(line, ",cpu:")) {
-            least = lower(least, quota_v1(group));
-        }
+        least = lower(least, line_quota(line, mount));
     }
     fclose(f);
     return least;
@@ -103,6 +132,6 @@ unsigned weft__cpu_usable(void)
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         cpus = (unsigned)CPU_COUNT(&set);
     }
-    cpus = lower(cpus, quota());
+    cpus = lower(cpus, weft__cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
     return cpus ? cpus : 1;
 }

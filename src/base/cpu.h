@@ -16,6 +16,10 @@ static inline void weft__cpu_pause(void)
 }
 #endif
 
+/* What the process's cgroups allow, in whole CPUs rounded up; 0: no limit. `cgroups` is
+ * /proc/self/cgroup and `mount` where the hierarchies are mounted; tests give others. */
+unsigned weft__cpu_quota(const char *cgroups, const char *mount);
+
 /* CPUs in the affinity mask, cut by the cgroup's CPU quota (v2 and v1); at least 1. */
 unsigned weft__cpu_usable(void);
 

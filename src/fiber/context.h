@@ -64,8 +64,8 @@ weft__context_switch(struct weft__context *from, const struct weft__context *to,
 #ifdef __AVX512F__
                        ,
                        "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23",
-                       "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1",
-                       "k2", "k3", "k4", "k5", "k6", "k7"
+                       "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k0",
+                       "k1", "k2", "k3", "k4", "k5", "k6", "k7"
 #endif
     );
     return pass;
@@ -90,7 +90,13 @@ weft__context_switch(struct weft__context *from, const struct weft__context *to,
                        "x27", "x28", "x30", "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6",
                        "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17",
                        "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28",
-                       "v29", "v30", "v31");
+                       "v29", "v30", "v31"
+#ifdef __ARM_FEATURE_SVE
+                       ,
+                       "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11",
+                       "p12", "p13", "p14", "p15"
+#endif
+    );
     return x2;
 #else
 #error "Weft runs on x86_64 and aarch64"
@@ -124,6 +130,25 @@ static inline void weft__fp_set(struct weft__fp_env env)
     __asm__ volatile("ldmxcsr %0\n\tfldcw %1" ::"m"(mxcsr), "m"(x87));
 #else
     __asm__ volatile("msr fpcr, %0" ::"r"(env.words));
+#endif
+}
+
+/* The pair for a switch: straight to memory and back, on x86 with the sticky exception flags in them. */
+static inline void weft__fp_save(struct weft__fp_env *env)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("stmxcsr (%1)\n\tfnstcw 4(%1)" : "+m"(*env) : "r"(env));
+#else
+    *env = weft__fp_get();
+#endif
+}
+
+static inline void weft__fp_load(const struct weft__fp_env *env)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("ldmxcsr (%0)\n\tfldcw 4(%0)" ::"r"(env), "m"(*env));
+#else
+    weft__fp_set(*env);
 #endif
 }
 

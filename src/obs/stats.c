@@ -58,7 +58,7 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
         .compute = pool->compute,
         .live = weft__pool_live(pool),
         .global = weft__global_length(&pool->global),
-        .submitted = read_count(&pool->entered),
+        .submitted = read_count(&pool->entered) - read_count(&pool->refused),
     };
     for (unsigned i = 0; i < pool->worker_count; i++) {
         struct weft_worker_stats w;
@@ -91,7 +91,7 @@ static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident,
         .state = weft__fiber_state_of(state),
         .worker = atomic_load_explicit(&task->ran_on, memory_order_relaxed),
         .bound = task->pin,
-        .age_ns = now - task->born,
+        .age_ns = now > task->born ? now - task->born : 0, /* made since the walk began */
     };
     memcpy(out->name, task->name, sizeof out->name);
     if (state == WEFT__TASK_WAITING) {

@@ -449,6 +449,8 @@ static void leave_joiners(weft_fiber fiber, struct weft__waiter *waiter)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
+        /* Its end has looked at the node, which is ours again: acquire. pairs: weft__ident_retire */
+        (void)weft__ident_flags(weft__slab_find((uint32_t)fiber));
         return;
     }
     for (struct weft__waiter **at = &task->joiners; *at; at = &(*at)->next) {
@@ -458,6 +460,14 @@ static void leave_joiners(weft_fiber fiber, struct weft__waiter *waiter)
         }
     }
     weft__ident_unlock(task, ident);
+}
+
+/* The thread that would have to run the fiber is this one, and it is about to block. */
+static bool only_we_could_run(const struct weft__task *task)
+{
+    const weft_pool *home = task->home;
+    return home && home->caller && pthread_equal(home->caller_thread, pthread_self()) &&
+           (home->worker_count == 1 || task->pin == 0);
 }
 
 int weft_join(weft_fiber fiber, void **result, int64_t deadline)
@@ -485,6 +495,10 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
         }
         use_right_locked(task, ident, spawner);
         return 0;
+    }
+    if (!w && deadline == WEFT_FOREVER && only_we_could_run(task)) {
+        weft__ident_unlock(task, ident);
+        return -EDEADLK;
     }
     struct weft__waiter waiter;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);

@@ -1,9 +1,9 @@
 /* Hopping: the running fiber changes its home, leaves its worker, and is queued at the new one.
  *
- * Who counts the fiber: the pool it is in, once; and for every scoped hop that is away from the pool it
- * began in (`held`), that pool too, so that its stop waits. A scope that began with a move inside one pool
- * is not held; if the fiber then leaves that pool for good, the pool's count becomes the scope's. In the same
- * way the worker a fiber was bound to goes on counting it as bound.
+ * Who counts the fiber: the pool it is in, once; and for every scoped hop that is away from the pool
+ * it began in (`held`), that pool too, so that its stop waits. A scope that began with a move inside
+ * one pool is not held; if the fiber then leaves that pool for good, the pool's count becomes the
+ * scope's. In the same way the worker a fiber was bound to goes on counting it as bound.
  */
 #include <errno.h>
 
@@ -42,8 +42,8 @@ static void count_departure(struct weft__worker *w)
     weft__pool_release(w->pool, 1);
 }
 
-/* The innermost scope that will end in the pool the fiber is about to leave, and that this pool does not
- * count yet. */
+/* The innermost scope that will end in the pool the fiber is about to leave, and that this pool does
+ * not count yet. */
 static struct weft_hop *scope_to_hold(struct weft_hop *hop, const weft_pool *pool)
 {
     while (hop && (hop->from != pool || hop->held)) {

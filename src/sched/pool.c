@@ -316,6 +316,7 @@ int weft__pool_admit_outside(weft_pool *pool, uint64_t n)
 void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n)
 {
     weft__pool_release(pool, n);
+    atomic_fetch_add_explicit(&pool->refused, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->left, n, memory_order_seq_cst);
     if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
         weft__pool_look_drained(pool); /* a stop may have counted it */
@@ -353,7 +354,8 @@ static int check_caller(const weft_pool *pool)
     return weft__worker_self() ? -EBUSY : 0;
 }
 
-/* seq_cst: a stop looks at it after it has begun, and a caller that leaves looks for a stop afterwards. */
+/* seq_cst: a stop looks at it after it has begun, a caller that leaves looks for a stop afterwards.
+ */
 static void set_present(weft_pool *pool, enum weft_worker_state state)
 {
     atomic_store_explicit(&pool->workers[0].state, state, memory_order_seq_cst);

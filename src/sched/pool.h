@@ -45,6 +45,7 @@ struct weft_pool {
     _Atomic(bool) cancelling;   /* fibers are born cancelled */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
     _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
+    _Atomic(uint64_t) refused;  /* ... because they were not admitted in the end */
     _Atomic(uint32_t) visitors; /* threads of others that are making something ready here */
     _Atomic(uint64_t) admitted; /* live fibers, exact; only with max_fibers */
 
@@ -89,8 +90,8 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool);
 void weft__pool_caller_enters(weft_pool *pool);
 /* In between: it is worker 0 until *until is not 0. */
 void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until);
-/* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it, and to those who
- * wait for it in stop. */
+/* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it,
+ * and to those who wait for it in stop. */
 void weft__pool_caller_leaves(weft_pool *pool);
 /* Ends the time between two polls. */
 void weft__pool_leave_host(weft_pool *pool);

@@ -135,7 +135,8 @@ void weft__pool_cancel_all(weft_pool *pool)
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
         struct weft__task *task = weft__slab_find(slot);
-        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_seq_cst); /* pairs: born_cancelled */
+        /* pairs: born_cancelled */
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_seq_cst);
         if (!(ident & WEFT__IDENT_LIVE) || (ident & (WEFT__IDENT_DONE | WEFT__IDENT_CANCEL))) {
             continue;
         }

@@ -228,10 +228,11 @@ HOT bool start(struct weft__worker *w, struct weft__task *task, struct weft__sta
 RARE void switch_fp(const struct weft__task *from, const struct weft__task *to)
 {
     if (from && (from->flags & WEFT__TASK_FP_ENV)) {
-        weft__task_rare(from)->fp = weft__fp_get();
+        weft__fp_save(&weft__task_rare(from)->fp);
     }
+    struct weft__fp_env standard = weft__fp_default();
     bool own = to && (to->flags & WEFT__TASK_FP_ENV);
-    weft__fp_set(own ? weft__task_rare(to)->fp : weft__fp_default());
+    weft__fp_load(own ? &weft__task_rare(to)->fp : &standard);
 }
 
 void weft__worker_check_fp(const struct weft__task *task)

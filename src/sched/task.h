@@ -11,7 +11,9 @@
  *   from      to        who  function  race it closes
  *   --------  --------  ---  --------  --------------------------------------------------------------
  *   FREE      CREATED   A    create    the slot is owned by its maker alone
+ *   FREE      FRESH     A    create    " (a spawn: created and submitted in one step)
  *   CREATED   FRESH     A    submit    CAS: submitted once, whoever calls
+ *   FRESH     CREATED   A    unsubmit  the pool refused it; under the ident lock, before it was queued
  *   FRESH     RUNNING   W    run       the dequeuer owns it: queues hand each task to one worker
  *   READY     RUNNING   W    run       "
  *   RUNNING   READY     W    requeue   after the switch, so nobody runs a stack that is still in use
@@ -26,6 +28,8 @@
  *   WAITING   READY     A    fire      CAS: the winner queues it
  *   RUNNING   DONE      P    finish    the result waits for its joiners
  *   DONE      FREE      A    free      the last right was used (under the ident lock)
+ *   CREATED   FREE      A    free      discarded (under the ident lock)
+ *   FRESH     FREE      A    free      made for a batch that could not be completed; never queued
  */
 #ifndef WEFT_SCHED_TASK_H
 #define WEFT_SCHED_TASK_H
@@ -195,7 +199,7 @@ static inline void weft__task_finish(struct weft__task *task)
     weft__task_own_step(task, WEFT__TASK_RUNNING, WEFT__TASK_DONE);
 }
 
-/* From DONE, or from CREATED when a fiber is discarded. */
+/* From DONE, from CREATED when a fiber is discarded, from FRESH when it was never queued. */
 static inline void weft__task_free(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);

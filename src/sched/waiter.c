@@ -77,7 +77,9 @@ static bool fire_worker(struct weft__waiter *waiter, enum weft__reason reason)
 bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, void *value,
                        struct weft__chain *ready)
 {
-    waiter->value = value;
+    if (value) { /* else two who fire for nothing, each under its own lock, would both write it */
+        waiter->value = value;
+    }
     if (waiter->task) {
         struct weft__task *task = waiter->task;
         enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);

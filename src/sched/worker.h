@@ -5,8 +5,8 @@
  *   2. pinned and ring in turn: woken and yielded tasks, first in first out;
  *   3. fresh: tasks that never ran, newest first (or oldest, by option).
  * A yield takes one fresh task before all that, so that `while (!done) yield();` cannot starve what it
- * waits for; but not if that fresh task does nothing but yield in turn, or a chain of them would starve the
- * ring. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
+ * waits for; if that one yields too, the ring comes next, or a chain of fresh tasks that yield would
+ * starve it. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
  * first: timers, inbox, a batch from the global queue, its oldest fresh task.
  *
  * A fiber that blocks picks its successor and switches to it directly. What must happen after the
@@ -208,8 +208,9 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
 void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until);
 /* After the thread left the pool to others: what it alone could reach is made reachable. */
 void weft__worker_hand_over(struct weft__worker *w);
-/* Tells the others of timers that this worker may not be there to fire: whoever parks from now on has them
- * in its deadline (weft__worker_nearest_timer), so one that wakes up and parks again is enough. */
+/* Tells the others of timers that this worker may not be there to fire: whoever parks from now on
+ * has them in its deadline (weft__worker_nearest_timer), so one that wakes up and parks again is
+ * enough. */
 void weft__worker_offer_timers(struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
 uint64_t weft__worker_drain(struct weft__worker *w);

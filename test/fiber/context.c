@@ -169,7 +169,8 @@ static long switches_left;
 /* Goes to any party, the own thread's among them, until the switches are used up. */
 static inline __attribute__((always_inline)) void wander(struct party *self)
 {
-    struct party *to = switches_left > 0 ? &parties[weft__rand_next(&choice) % party_count] : parties;
+    struct party *to =
+        switches_left > 0 ? &parties[weft__rand_next(&choice) % party_count] : parties;
     switches_left--;
     if (to != self) {
         go(self, to, NULL);
@@ -208,7 +209,8 @@ static void keep_values_for_ever(struct party *self, void *pass)
     }
 }
 
-static void wander_all(void (*body)(struct party *, void *), void (*mine)(struct party *), long switches)
+static void wander_all(void (*body)(struct party *, void *), void (*mine)(struct party *),
+                       long switches)
 {
     weft__rand_seed(&choice, check_seed());
     switches_left = switches;

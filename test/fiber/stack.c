@@ -16,6 +16,11 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
+static size_t trim_to(size_t keep)
+{
+    return weft__stack_trim(keep, SIZE_MAX);
+}
+
 TEST(a_size_gets_the_smallest_class_that_holds_it)
 {
     CHECK_EQ(weft__stack_class(0), 0);
@@ -58,7 +63,7 @@ TEST(every_byte_of_every_class_is_usable)
         stack->top[-1] = 1;
         give_one(stack, class);
     }
-    weft__stack_trim(0);
+    trim_to(0);
 }
 
 TEST(a_fault_address_finds_the_stack_above_its_guard)
@@ -82,7 +87,7 @@ TEST(the_high_water_mark_is_the_deepest_page_touched)
 {
     unsigned class = 4;
     size_t size = weft__stack_bytes(class), page = page_bytes();
-    weft__stack_trim(0);
+    trim_to(0);
     struct weft__stack *stack = take_one(class);
     CHECK_EQ(weft__stack_high_water(stack, class), 0);
     stack->top[-1] = 1;
@@ -103,10 +108,10 @@ TEST(trimming_gives_pages_back_and_the_stack_is_as_good_as_new)
     char *bottom = weft__stack_bottom(stack, class);
     memset(bottom, 0x55, weft__stack_bytes(class));
     give_one(stack, class);
-    CHECK_EQ(weft__stack_trim(1), 0); /* one may be kept */
-    CHECK(weft__stack_trim(0) >= 1);
+    CHECK_EQ(trim_to(1), 0); /* one may be kept */
+    CHECK(trim_to(0) >= 1);
     CHECK_EQ(weft__stack_warm(), 0);
-    CHECK_EQ(weft__stack_trim(0), 0);
+    CHECK_EQ(trim_to(0), 0);
     struct weft__stack *again = take_one(class);
     CHECK(again == stack); /* a cold one before one that was never used */
     CHECK_EQ(weft__stack_high_water(again, class), 0);
@@ -115,12 +120,31 @@ TEST(trimming_gives_pages_back_and_the_stack_is_as_good_as_new)
     give_one(again, class);
 }
 
+TEST(a_trim_stops_where_it_is_told_to)
+{
+    unsigned class = 1;
+    struct weft__stack *stacks[8];
+    trim_to(0);
+    for (int i = 0; i < 8; i++) {
+        stacks[i] = take_one(class);
+    }
+    for (int i = 0; i < 8; i++) {
+        give_one(stacks[i], class);
+    }
+    CHECK_EQ(weft__stack_warm(), 8);
+    CHECK_EQ(weft__stack_trim(0, 3), 3);
+    CHECK_EQ(weft__stack_warm(), 5);
+    CHECK_EQ(weft__stack_trim(4, 3), 1);
+    CHECK_EQ(weft__stack_trim(4, 3), 0);
+    CHECK_EQ(weft__stack_trim(0, SIZE_MAX), 4);
+}
+
 TEST(a_warm_stack_is_taken_before_a_cold_one)
 {
     unsigned class = 1;
     struct weft__stack *one = take_one(class), *two = take_one(class);
     give_one(one, class);
-    weft__stack_trim(0);
+    trim_to(0);
     give_one(two, class);
     struct weft__stack *first = take_one(class), *second = take_one(class);
     CHECK(first == two);
@@ -139,14 +163,15 @@ TEST(a_cache_keeps_a_bounded_number_and_gives_all_of_them_back)
     for (unsigned i = 0; i < 2 * WEFT__STACK_CACHE; i++) {
         stacks[i] = weft__stack_get_slow(SMALLEST);
     }
-    weft__stack_trim(0);
+    trim_to(0);
     for (unsigned i = 0; i < 2 * WEFT__STACK_CACHE; i++) {
         weft__stack_cache_put(&cache, stacks[i], SMALLEST);
     }
     CHECK(cache.count[SMALLEST] <= WEFT__STACK_CACHE);
     CHECK(cache.count[SMALLEST] > 0);
     CHECK_EQ(weft__stack_warm(), 2 * WEFT__STACK_CACHE - cache.count[SMALLEST]);
-    CHECK(weft__stack_cache_get(&cache, SMALLEST) == stacks[cache.count[SMALLEST]]); /* last in, first out */
+    CHECK(weft__stack_cache_get(&cache, SMALLEST) ==
+          stacks[cache.count[SMALLEST]]); /* last in, first out */
     weft__stack_cache_put(&cache, stacks[cache.count[SMALLEST]], SMALLEST);
     weft__stack_cache_flush(&cache);
     CHECK_EQ(cache.count[SMALLEST], 0);
@@ -175,7 +200,15 @@ TEST(no_more_credits_are_issued_than_there_are_stacks)
 {
     struct weft__stack_totals totals;
     struct weft__stack_cache cache = {0};
-    weft__stack_cache_put(&cache, take_one(SMALLEST), SMALLEST); /* a cache that may hoard */
+    struct weft__stack *kept[WEFT__STACK_CACHE];
+    for (unsigned i = 0; i < WEFT__STACK_CACHE; i++) {
+        kept[i] = take_one(SMALLEST);
+    }
+    for (unsigned i = 0; i < WEFT__STACK_CACHE; i++) {
+        weft__stack_cache_put(&cache, kept[i], SMALLEST);
+    }
+    weft__stack_credit_give(SMALLEST, WEFT__STACK_CACHE);
+    CHECK_EQ(cache.count[SMALLEST], WEFT__STACK_CACHE); /* out of reach for others */
     size_t credits = take_all_credits(SMALLEST);
     weft__stack_totals(&totals);
     CHECK(credits > 0);
@@ -196,7 +229,7 @@ TEST(no_more_credits_are_issued_than_there_are_stacks)
     CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM);
     weft__alloc_fail_after(0, false);
     CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), 0); /* and there is memory again */
-    weft__stack_credit_give(SMALLEST, credits + 2);
+    weft__stack_credit_give(SMALLEST, credits + 1);
     weft__stack_cache_deinit(&cache);
     free(stacks);
 }
@@ -227,15 +260,27 @@ TEST(what_caches_keep_does_not_use_up_all_credits)
     weft__alloc_fail_after(0, false);
 }
 
+static size_t address_space(void)
+{
+    FILE *statm = fopen("/proc/self/statm", "r");
+    unsigned long pages;
+    CHECK(statm != NULL);
+    CHECK_EQ(fscanf(statm, "%lu", &pages), 1);
+    fclose(statm);
+    return pages * page_bytes();
+}
+
 TEST(a_refused_credit_leaves_nothing_behind)
 {
     struct weft__stack_totals before, after;
     size_t credits = take_all_credits(SMALLEST);
     weft__stack_totals(&before);
-    for (int k = 1; k <= 2; k++) { /* the table, then the stacks */
-        weft__alloc_fail_after(k, true);
+    size_t space_before = address_space();
+    for (int i = 0; i < 1000; i++) {
+        weft__alloc_fail_after(1 + i % 2, true); /* the table of a chunk, or its stacks */
         CHECK_EQ(weft__stack_credit_take(SMALLEST, 1), -ENOMEM);
     }
+    CHECK(address_space() < space_before + ((size_t)1 << 20));
     weft__alloc_fail_after(0, false);
     weft__stack_totals(&after);
     weft__stack_credit_give(SMALLEST, credits);
@@ -315,7 +360,7 @@ static void step(struct holder *h)
         }
         break;
     case 2:
-        weft__stack_trim(n);
+        trim_to(n);
         break;
     case 3:
         weft__stack_cache_flush(&h->cache);

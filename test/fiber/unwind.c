@@ -72,7 +72,7 @@ __attribute__((noinline)) static long unwind_here(void)
 __attribute__((noinline)) static long park_here(void)
 {
     CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    long result = unwind_here(); /* and once more, after it was resumed */
+    long result = unwind_here();         /* and once more, after it was resumed */
     __asm__ volatile("" : "+r"(result)); /* no tail call */
     return result;
 }

@@ -13,7 +13,8 @@
 struct item {
     struct weft__link link; /* first: a link is an item */
     uint64_t number;
-    uint64_t check; /* written plainly before the item is queued: a queue that does not order memory shows */
+    uint64_t
+        check; /* written plainly before the item is queued: a queue that does not order memory shows */
     atomic_uint seen;
 };
 

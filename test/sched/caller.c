@@ -120,6 +120,47 @@ TEST(fibers_that_outlive_the_main_fiber_wait_if_there_are_no_others)
     CHECK_EQ(atomic_load(&ran), 100);
 }
 
+struct leftover {
+    weft_pool *pool;
+    atomic_int ran;
+};
+
+static void *unbind_and_yield(void *arg)
+{
+    struct leftover *leftover = arg;
+    CHECK_EQ(weft_switch_to(leftover->pool, WEFT_ANY_WORKER), 0);
+    while (weft_worker_self() == 0) {
+        weft_yield(); /* into the ring, which wakes nobody */
+    }
+    return count_up(&leftover->ran);
+}
+
+static void *leave_one_in_the_ring(void *arg)
+{
+    struct leftover *leftover = arg;
+    struct weft_worker_stats other;
+    CHECK_EQ(weft_switch_to(leftover->pool, 0), 0);
+    do {
+        sched_yield(); /* no turn passes */
+        CHECK_EQ(weft_worker_stats(leftover->pool, 1, &other), 0);
+    } while (other.state != WEFT_WORKER_PARKED);
+    struct weft_fiber_opts bound = {.bound = true, .worker = 0};
+    CHECK_EQ(weft_spawn(NULL, unbind_and_yield, leftover, &bound), 0);
+    weft_yield();
+    return NULL;
+}
+
+TEST(a_caller_that_leaves_wakes_another_for_what_is_in_its_ring)
+{
+    struct leftover leftover = {.pool = caller_pool(2)};
+    CHECK_EQ(weft_pool_start(leftover.pool), 0);
+    for (int i = 1; i <= 20; i++) {
+        CHECK_EQ(weft_pool_run(leftover.pool, leave_one_in_the_ring, &leftover, NULL), 0);
+        await_count(&leftover.ran, i);
+    }
+    pool_close(leftover.pool);
+}
+
 static void *nap(void *arg)
 {
     CHECK_EQ(weft_park(weft_after(2000000)), -ETIMEDOUT);
@@ -415,8 +456,8 @@ static void *run_until_stopping(void *arg)
 
 TEST(a_stop_that_waits_while_the_caller_runs_ends_with_the_last_fiber)
 {
-    for (int i = 0; i < 200; i++) {
-        struct watched_run run = {.pool = caller_pool(i % 2 + 1)};
+    for (long i = 0; i < check_scale(100) + 5; i++) {
+        struct watched_run run = {.pool = caller_pool((unsigned)i % 2 + 1)};
         CHECK_EQ(weft_pool_start(run.pool), 0);
         pthread_t stopper = thread_open(stop_elsewhere, run.pool);
         int err = weft_pool_run(run.pool, run_until_stopping, &run, NULL);
@@ -428,8 +469,8 @@ TEST(a_stop_that_waits_while_the_caller_runs_ends_with_the_last_fiber)
 
 TEST(a_stop_that_waits_while_the_caller_runs_is_told_when_it_leaves_work_behind)
 {
-    for (int i = 0; i < 200; i++) {
-        struct watched_run run = {.pool = caller_pool(i % 2 + 1), .leave_one = true};
+    for (long i = 0; i < check_scale(100) + 5; i++) {
+        struct watched_run run = {.pool = caller_pool((unsigned)i % 2 + 1), .leave_one = true};
         CHECK_EQ(weft_pool_start(run.pool), 0);
         pthread_t stopper = thread_open(stop_elsewhere, run.pool);
         int err = weft_pool_run(run.pool, run_until_stopping, &run, NULL);

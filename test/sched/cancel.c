@@ -355,3 +355,43 @@ TEST(cancelling_one_pool_leaves_the_fibers_of_another_alone)
     atomic_store(&over, true);
     pool_close(other);
 }
+
+/* Fibers that are made while the stop walks over all fibers: none may be missed, it would wait for ever. */
+static atomic_int born;
+
+static void *makes_children(void *arg)
+{
+    for (unsigned i = 0; !weft_cancelled(); i++) {
+        weft_fiber fiber;
+        switch (i % 3) {
+        case 0:
+            CHECK_EQ(weft_spawn(NULL, ends_by_cancel, NULL, NULL), 0);
+            break;
+        case 1:
+            CHECK_EQ(weft_fiber_create(&fiber, ends_by_cancel, NULL, NULL), 0);
+            CHECK_EQ(weft_fiber_detach(fiber), 0);
+            CHECK_EQ(weft_fiber_submit(fiber, arg, WEFT_ANY_WORKER), 0);
+            break;
+        default:
+            CHECK_EQ(weft_pool_submit_batch(arg, &(struct weft_job){ends_by_cancel, NULL}, 1), 0);
+            break;
+        }
+        atomic_fetch_add(&born, 1);
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(a_cancelling_stop_misses_no_fiber_that_is_just_being_made)
+{
+    for (long i = 0, n = check_scale(30) + 5; i < n; i++) {
+        weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});
+        atomic_store(&born, 0);
+        for (int k = 0; k < 3; k++) {
+            CHECK_EQ(weft_pool_submit(pool, makes_children, pool), 0);
+        }
+        await_count(&born, 20);
+        CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(INT64_C(10000000000))), 0);
+        weft_pool_destroy(pool);
+    }
+}

@@ -311,7 +311,7 @@ TEST(a_hot_pair_does_not_starve_fresh_fibers)
     check_third(third_is_fresh, false, 1 << 15, 16);
 }
 
-/* --- bound beside unbound ---------------------------------------------------------------------- */
+/* --- bound beside unbound --------------------------------------------------------------- */
 
 struct lanes {
     long bound, unbound;
@@ -361,7 +361,7 @@ TEST(bound_and_unbound_fibers_take_turns)
     CHECK(lanes.unbound * 3 > lanes.bound); /* ten together, too */
 }
 
-/* --- deadlines and long turns -------------------------------------------------------------------- */
+/* --- deadlines and long turns ----------------------------------------------------------- */
 
 struct clocked {
     int64_t deadline;

@@ -113,9 +113,10 @@ TEST(a_wake_of_a_fiber_that_is_bound_to_the_host_makes_the_descriptor_readable)
             } else {
                 thread_close(thread_open(unpark_it, &fiber));
             }
-            await_readable(pool);
-            CHECK_EQ(weft_pool_poll(pool), 1);
-            CHECK_EQ(atomic_load(&ran), 1);
+            do { /* a worker that found work may have woken the host for more, in vain */
+                await_readable(pool);
+                CHECK(weft_pool_poll(pool) >= 0);
+            } while (atomic_load(&ran) == 0);
             CHECK_EQ(weft_join(fiber, NULL, 0), 0);
         }
         pool_close(pool);
@@ -220,9 +221,9 @@ static void host_loop(struct server *server, int fibers)
         int64_t left = (deadline - weft_now()) / 1000000 + 1;
         struct epoll_event events[2];
         int n = epoll_wait(loop, events, 2,
-                           deadline == WEFT_FOREVER || atomic_load(&server->done) == fibers
-                               ? 100
-                               : left < 0 ? 0 : (int)left);
+                           deadline == WEFT_FOREVER || atomic_load(&server->done) == fibers ? 100
+                           : left < 0                                                       ? 0
+                                      : (int)left);
         CHECK(n >= 0);
         for (int i = 0; i < n; i++) {
             uint64_t count;

@@ -239,6 +239,9 @@ static void *asks_for_stacks(void *arg)
         CHECK_EQ(size, sizes[i].given);
         CHECK(used > 0 && used <= size);
         CHECK_EQ(weft_unpark(fiber), 0);
+        await_state(fiber, WEFT_FIBER_DONE);
+        CHECK_EQ(weft_fiber_stack(fiber, &size, &used), 0);
+        CHECK(size == 0 && used == 0); /* its stack is another's by now */
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
         CHECK_EQ(weft_fiber_stack(fiber, &size, &used), -ESRCH);
     }

@@ -236,7 +236,9 @@ static void *some_joiners_leave(void *arg)
     }
     for (int i = 0; i < JOINERS; i++) {
         void *err;
-        if (i % 3 != 0) {
+        if (i % 3 == 0) {
+            await_state(joiners[i], WEFT_FIBER_WAITING);
+        } else {
             CHECK_EQ(weft_join(joiners[i], &err, WEFT_FOREVER), 0);
             CHECK_EQ((intptr_t)err, -ETIMEDOUT);
         }
@@ -578,4 +580,23 @@ TEST(rights_come_out_even_when_many_join_around_the_end)
 {
     run_in_fiber(1, makes_storms, NULL);
     run_in_fiber(3, makes_storms, NULL);
+}
+
+static void *answer(void *arg)
+{
+    return arg;
+}
+
+TEST(joining_for_ever_on_the_only_thread_that_could_run_the_fiber_is_refused)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .caller = true});
+    weft_fiber fiber;
+    void *result = NULL;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, answer, &result, NULL), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), -EDEADLK);
+    CHECK_EQ(weft_join(fiber, &result, 0), -ETIMEDOUT);
+    CHECK(weft_pool_poll(pool) > 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK(result == &result);
+    pool_close(pool);
 }

@@ -200,7 +200,7 @@ static void *spawn_many(void *arg)
     for (int i = 0; i < MANY; i++) {
         weft_yield();
     }
-    CHECK(carved() <= before + 2);
+    CHECK(carved() <= before + 1);
     return arg;
 }
 

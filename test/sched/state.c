@@ -200,6 +200,19 @@ TEST(a_ticket_that_was_given_up_cannot_fire_the_next_wait)
     CHECK_EQ(weft__task_fire(&task, ticket, WEFT__REASON_DONE), WEFT__FIRE_ENQUEUE);
 }
 
+TEST(free_gives_the_slot_back_and_keeps_the_sequence)
+{
+    static const enum weft__task_state from[] = {WEFT__TASK_DONE, WEFT__TASK_CREATED,
+                                                 WEFT__TASK_FRESH};
+    for (unsigned i = 0; i < 3; i++) {
+        struct weft__task task = {0};
+        put(&task, 6, from[i]);
+        weft__task_free(&task);
+        CHECK_EQ(weft__task_state(&task), WEFT__TASK_FREE);
+        CHECK_EQ(ticket_of(&task), 6);
+    }
+}
+
 TEST(a_ticket_does_not_outlive_its_fiber)
 {
     struct weft__task task = {0};

@@ -1,4 +1,5 @@
-/* Submitting: to any worker or bound to one, alone or in a batch; and where a fiber finds itself. */
+/* Submitting: to any worker or bound to one, alone or in a batch; and where a fiber finds
+ * itself. */
 /* labels: valgrind */
 #include "sched/fixture.h"
 

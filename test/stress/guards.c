@@ -113,7 +113,8 @@ static void *gather_and_look(void *arg)
     long maps = mappings() - maps_before;
     double each = (double)(resident_bytes() - bytes_before) / (double)crowd->count;
     weft_memory_stats(&memory);
-    printf("%ld fibers, %s: %ld more mappings, %.0f bytes each\n", crowd->count, memory.guard, maps, each);
+    printf("%ld fibers, %s: %ld more mappings, %.0f bytes each\n", crowd->count, memory.guard, maps,
+           each);
     fflush(stdout);
     CHECK(maps < 100);
     CHECK(crowd->count < 10000 || each < BYTES_EACH);
@@ -135,7 +136,8 @@ TEST(every_one_of_many_fibers_is_guarded_in_few_mappings)
     crowd.fibers = malloc((size_t)crowd.count * sizeof *crowd.fibers);
     crowd.frames = malloc((size_t)crowd.count * sizeof *crowd.frames);
     CHECK(crowd.fibers != NULL && crowd.frames != NULL);
-    memset(crowd.fibers, 0, (size_t)crowd.count * sizeof *crowd.fibers); /* resident before it counts */
+    memset(crowd.fibers, 0,
+           (size_t)crowd.count * sizeof *crowd.fibers); /* resident before it counts */
     memset(crowd.frames, 0, (size_t)crowd.count * sizeof *crowd.frames);
     CHECK_EQ(weft_run(gather_and_look, &crowd, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
     free(crowd.fibers);

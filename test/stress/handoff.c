@@ -25,9 +25,9 @@ struct ring;
 struct seat {
     struct ring *ring;
     weft_fiber fiber;
-    weft_fiber next;        /* whom it hands the token to */
+    weft_fiber next; /* whom it hands the token to */
     atomic_bool *next_holds;
-    atomic_bool holds;      /* it has the token, or is about to be woken with it */
+    atomic_bool holds; /* it has the token, or is about to be woken with it */
     long laps;
 };
 
@@ -76,8 +76,8 @@ static void ring_open(const struct stage *stage, struct ring *ring, int number)
     ring->fibers = stage->fibers;
     for (int i = 0; i < ring->fibers; i++) {
         struct seat *seat = &ring->seats[i];
-        *seat = (struct seat){.ring = ring,
-                              .laps = stage->handoffs / stage->rings / stage->fibers + 1};
+        *seat =
+            (struct seat){.ring = ring, .laps = stage->handoffs / stage->rings / stage->fibers + 1};
         CHECK_EQ(weft_fiber_create(&seat->fiber, sit, seat, NULL), 0);
     }
     for (int i = 0; i < ring->fibers; i++) {

@@ -304,8 +304,8 @@ static void check_round(void)
 static weft_pool *pool_open(const char *name, unsigned workers, enum weft_fresh_order order)
 {
     weft_pool *pool;
-    struct weft_pool_opts opts = {.name = name, .workers = workers, .ring_slots = 4,
-                                  .fresh_slots = 2, .fresh_order = order};
+    struct weft_pool_opts opts = {
+        .name = name, .workers = workers, .ring_slots = 4, .fresh_slots = 2, .fresh_order = order};
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     watchdog_watch(pool);
     return pool;
@@ -340,8 +340,9 @@ TEST(every_fiber_of_two_crowded_pools_runs_exactly_once)
         CHECK_EQ(stats.global, 0);
         CHECK_EQ(stats.total.ring + stats.total.fresh + stats.total.bound + stats.total.inbox, 0);
         printf("     %s: %" PRIu64 " turns, %" PRIu64 " steals, %" PRIu64 " overflows, %" PRIu64
-               " parks\n", stats.name, stats.total.executed, stats.total.steals,
-               stats.total.overflows, stats.total.parks);
+               " parks\n",
+               stats.name, stats.total.executed, stats.total.steals, stats.total.overflows,
+               stats.total.parks);
         watchdog_forget(play.pools[i]);
         weft_pool_destroy(play.pools[i]);
     }

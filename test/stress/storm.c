@@ -21,8 +21,12 @@ static uint32_t dice(uint32_t sides)
 static weft_pool *pool_open(unsigned workers, bool caller)
 {
     weft_pool *pool;
-    struct weft_pool_opts opts = {.name = "storm", .workers = workers, .caller = caller,
-                                  .ring_slots = 4, .fresh_slots = 2, .spin_ns = dice(2) ? 0 : -1};
+    struct weft_pool_opts opts = {.name = "storm",
+                                  .workers = workers,
+                                  .caller = caller,
+                                  .ring_slots = 4,
+                                  .fresh_slots = 2,
+                                  .spin_ns = dice(2) ? 0 : -1};
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     watchdog_watch(pool);
     return pool;

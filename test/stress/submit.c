@@ -4,6 +4,7 @@
  *
  * 10^4 rounds in a usual run of each kind, 10^5 with WEFT_STRESS=1000.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -17,7 +18,6 @@
 
 struct poster {
     weft_pool *pool;
-    int index;
     long rounds;
     int64_t spin_ns;
     sem_t ran;
@@ -102,25 +102,37 @@ static void *poster_main(void *arg)
     return NULL;
 }
 
+static void poster_open(struct poster *poster, void *(*run)(void *), weft_pool *pool,
+                        int64_t spin_ns, long rounds)
+{
+    static unsigned opened;
+    *poster =
+        (struct poster){.pool = pool, .rounds = rounds, .spin_ns = spin_ns > 0 ? spin_ns : 1000};
+    weft__rand_seed(&poster->rand, check_seed() + opened++);
+    CHECK_EQ(sem_init(&poster->ran, 0, 0), 0);
+    CHECK_EQ(pthread_create(&poster->thread, NULL, run, poster), 0);
+}
+
+static void poster_close(struct poster *poster)
+{
+    CHECK_EQ(pthread_join(poster->thread, NULL), 0);
+    sem_destroy(&poster->ran);
+}
+
 static void posters_run(int n, unsigned workers, int64_t spin_ns, long rounds)
 {
     struct poster posters[4];
     weft_pool *pool;
-    struct weft_pool_opts opts = {.workers = workers, .spin_ns = spin_ns, .ring_slots = 4,
-                                  .fresh_slots = 2};
+    struct weft_pool_opts opts = {
+        .workers = workers, .spin_ns = spin_ns, .ring_slots = 4, .fresh_slots = 2};
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
     CHECK_EQ(weft_pool_start(pool), 0);
     watchdog_watch(pool);
     for (int i = 0; i < n; i++) {
-        posters[i] = (struct poster){.pool = pool, .index = i, .rounds = rounds / n + 1,
-                                     .spin_ns = spin_ns > 0 ? spin_ns : 1000};
-        weft__rand_seed(&posters[i].rand, check_seed() + (unsigned)i);
-        CHECK_EQ(sem_init(&posters[i].ran, 0, 0), 0);
-        CHECK_EQ(pthread_create(&posters[i].thread, NULL, poster_main, &posters[i]), 0);
+        poster_open(&posters[i], poster_main, pool, spin_ns, rounds / n + 1);
     }
     for (int i = 0; i < n; i++) {
-        CHECK_EQ(pthread_join(posters[i].thread, NULL), 0);
-        sem_destroy(&posters[i].ran);
+        poster_close(&posters[i]);
     }
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     watchdog_forget(pool);
@@ -141,5 +153,49 @@ TEST(a_submit_to_workers_that_are_falling_asleep_is_run)
     posters_run(1, 3, 2000, check_scale(4000));
     posters_run(1, 2, -1, check_scale(3000));
     posters_run(3, 4, 5000, check_scale(3000));
+    watchdog_stop();
+}
+
+/* --- a host's loop as the only worker ------------------------------------------ */
+
+static atomic_int posting;
+
+static void *host_poster_main(void *arg)
+{
+    struct poster *poster = arg;
+    poster_main(poster);
+    atomic_fetch_sub(&posting, 1);
+    CHECK_EQ(weft_pool_submit(poster->pool, task, poster), 0); /* so that the host looks */
+    return NULL;
+}
+
+TEST(a_submit_to_a_host_that_waits_for_the_descriptor_is_run)
+{
+    enum { POSTERS = 2 };
+    struct poster posters[POSTERS];
+    weft_pool *pool;
+    struct weft_pool_opts opts = {.workers = 1, .caller = true, .ring_slots = 4, .fresh_slots = 2};
+    watchdog_start("submit to a host");
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    watchdog_watch(pool);
+    atomic_store(&posting, POSTERS);
+    for (int i = 0; i < POSTERS; i++) {
+        poster_open(&posters[i], host_poster_main, pool, 2000, check_scale(3000));
+    }
+    do {
+        struct pollfd ready = {.fd = weft_pool_fd(pool), .events = POLLIN};
+        CHECK(weft_pool_poll(pool) >= 0);
+        CHECK_EQ(weft_pool_next_deadline(pool), WEFT_FOREVER);
+        if (atomic_load(&posting) > 0) {
+            CHECK_EQ(poll(&ready, 1, -1), 1);
+        }
+    } while (atomic_load(&posting) > 0);
+    for (int i = 0; i < POSTERS; i++) {
+        poster_close(&posters[i]);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    watchdog_forget(pool);
+    weft_pool_destroy(pool);
     watchdog_stop();
 }

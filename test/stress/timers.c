@@ -27,7 +27,7 @@ struct sleeper {
 static struct {
     weft_pool *pools[2];
     struct sleeper sleepers[SLEEPERS];
-    long rounds;
+    int lives; /* of each sleeper, one after the other */
     atomic_long timeouts, wakes, cancels;
     atomic_int awake; /* sleepers that have not ended */
 } play;
@@ -61,7 +61,7 @@ static bool check_wait(struct sleeper *s, int rc, int64_t deadline)
 static void *sleeper_main(void *arg)
 {
     struct sleeper *s = arg;
-    for (long i = 0; i < play.rounds; i++) {
+    for (int i = 0; i < 150; i++) {
         int64_t deadline;
         int ended = wait_once(s, &deadline);
         watchdog_progress();
@@ -84,7 +84,7 @@ static void *sleeper_main(void *arg)
 static void *keeper_main(void *arg)
 {
     struct sleeper *s = arg;
-    for (int life = 0; life < 6; life++) {
+    for (int life = 0; life < play.lives; life++) {
         weft_fiber fiber;
         s->woken = 0;
         atomic_store(&s->unparks, 0);
@@ -126,7 +126,8 @@ static void *waker_main(void *arg)
     weft__rand_seed(&rand, check_seed() + 1000 + (uintptr_t)arg);
     while (atomic_load(&play.awake) > 0) {
         disturb(&rand);
-        int64_t nap = weft__rand_next(&rand) % 4 == 0 ? (int64_t)weft__rand_next(&rand) % 200000 : 0;
+        int64_t nap =
+            weft__rand_next(&rand) % 4 == 0 ? (int64_t)weft__rand_next(&rand) % 200000 : 0;
         if (nap) {
             int rc = weft_park(weft_after(nap)); /* -ENXIO on a plain thread */
             CHECK(rc == -ETIMEDOUT || rc == -ENXIO);
@@ -141,23 +142,28 @@ TEST(deadline_unpark_and_cancel_end_a_wait_exactly_once)
     pthread_t outside;
     weft_fiber keepers[SLEEPERS], wakers[WAKERS];
     watchdog_start("timers");
-    play.rounds = check_scale(150);
+    play.lives = (int)check_scale(6);
     atomic_store(&play.awake, SLEEPERS);
     for (int p = 0; p < 2; p++) {
-        struct weft_pool_opts opts = {.name = p ? "timers1" : "timers0", .workers = 3,
-                                      .ring_slots = 4, .fresh_slots = 2, .spin_ns = p ? -1 : 0};
+        struct weft_pool_opts opts = {.name = p ? "timers1" : "timers0",
+                                      .workers = 3,
+                                      .ring_slots = 4,
+                                      .fresh_slots = 2,
+                                      .spin_ns = p ? -1 : 0};
         CHECK_EQ(weft_pool_create(&play.pools[p], &opts), 0);
         CHECK_EQ(weft_pool_start(play.pools[p]), 0);
         watchdog_watch(play.pools[p]);
     }
     for (int i = 0; i < SLEEPERS; i++) {
         weft__rand_seed(&play.sleepers[i].rand, check_seed() + (unsigned)i);
-        CHECK_EQ(weft_pool_spawn(play.pools[i % 2], &keepers[i], keeper_main, &play.sleepers[i],
-                                 NULL), 0);
+        CHECK_EQ(
+            weft_pool_spawn(play.pools[i % 2], &keepers[i], keeper_main, &play.sleepers[i], NULL),
+            0);
     }
     for (int i = 0; i < WAKERS; i++) {
-        CHECK_EQ(weft_pool_spawn(play.pools[i % 2], &wakers[i], waker_main, (void *)(uintptr_t)i,
-                                 NULL), 0);
+        CHECK_EQ(
+            weft_pool_spawn(play.pools[i % 2], &wakers[i], waker_main, (void *)(uintptr_t)i, NULL),
+            0);
     }
     CHECK_EQ(pthread_create(&outside, NULL, waker_main, (void *)(uintptr_t)WAKERS), 0);
     for (int i = 0; i < SLEEPERS; i++) {
@@ -185,8 +191,8 @@ static void *nap_main(void *arg)
 {
     struct weft__rand rand;
     weft__rand_seed(&rand, check_seed() + 5000 + (uintptr_t)arg);
-    for (long i = check_scale(120); i > 0; i--) {
-        int64_t deadline = weft_after((int64_t)weft__rand_next(&rand) % 400000);
+    for (long i = check_scale(300); i > 0; i--) {
+        int64_t deadline = weft_after((int64_t)weft__rand_next(&rand) % 150000);
         CHECK_EQ(weft_park(deadline), -ETIMEDOUT);
         CHECK(weft_now() >= deadline);
         watchdog_progress();
@@ -224,5 +230,89 @@ TEST(deadlines_alone_keep_fibers_going)
     naps_run(3, 2, false);
     naps_run(3, 5, true);
     naps_run(16, 8, false);
+    watchdog_stop();
+}
+
+/* --- joins that may give up ------------------------------------------------- */
+
+#define JOINERS 3
+
+struct ending {
+    weft_fiber fiber;
+    int64_t at;
+    int rights;
+    atomic_int got; /* joiners that got the result */
+};
+
+static void *end_at(void *arg)
+{
+    struct ending *ending = arg;
+    if (weft_now() < ending->at) {
+        CHECK_EQ(weft_park(ending->at), -ETIMEDOUT);
+    }
+    return ending;
+}
+
+/* Joins again and again with a deadline close to the end. With fewer rights than joiners, those that wait at
+ * the end get the result and use up the rights; a later one finds nothing. */
+static void *join_main(void *arg)
+{
+    struct ending *ending = arg;
+    for (int tries = 0;; tries++) {
+        void *result = NULL;
+        int64_t deadline = tries < 3 ? ending->at - 20000 + tries * 20000 : WEFT_FOREVER;
+        int rc = weft_join(ending->fiber, &result, deadline);
+        if (rc == 0) {
+            CHECK(result == ending);
+            atomic_fetch_add(&ending->got, 1);
+            return NULL;
+        }
+        if (rc == -ESRCH) {
+            CHECK(ending->rights < JOINERS);
+            return NULL;
+        }
+        CHECK_EQ(rc, -ETIMEDOUT);
+        CHECK(weft_now() >= deadline);
+    }
+}
+
+static void join_round(weft_pool *pool, uint32_t noise)
+{
+    struct ending ending = {.at = weft_after(50000 + noise % 50000),
+                            .rights = 1 + (int)(noise >> 20) % JOINERS};
+    weft_fiber fibers[JOINERS - 1];
+    CHECK_EQ(weft_fiber_create(&ending.fiber, end_at, &ending, NULL), 0);
+    for (int i = 1; i < ending.rights; i++) {
+        CHECK_EQ(weft_fiber_share(ending.fiber), 0);
+    }
+    CHECK_EQ(weft_fiber_submit(ending.fiber, pool, WEFT_ANY_WORKER), 0);
+    for (int i = 0; i < JOINERS - 1; i++) {
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], join_main, &ending, NULL), 0);
+    }
+    join_main(&ending); /* a plain thread is the third */
+    for (int i = 0; i < JOINERS - 1; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK(atomic_load(&ending.got) >= ending.rights);
+    CHECK_EQ(weft_join(ending.fiber, NULL, WEFT_FOREVER), -ESRCH);
+    watchdog_progress();
+}
+
+TEST(a_join_gives_up_or_gets_the_result_but_not_both)
+{
+    weft_pool *pool;
+    struct weft__rand rand;
+    struct weft_pool_opts opts = {.workers = 3, .ring_slots = 4, .fresh_slots = 2};
+    watchdog_start("joins with deadlines");
+    weft__rand_seed(&rand, check_seed() + 9000);
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    watchdog_watch(pool);
+    for (long i = 0; i < check_scale(500); i++) {
+        join_round(pool, weft__rand_next(&rand));
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    watchdog_forget(pool);
+    weft_pool_destroy(pool);
     watchdog_stop();
 }

@@ -1,0 +1,188 @@
+/* The trace ring: off until switched on, then the last events of each worker in order. */
+/* labels: valgrind */
+#include "sched/fixture.h"
+
+static char *trace_of(weft_pool *pool)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    CHECK(out != NULL);
+    weft_pool_trace_dump(pool, out);
+    CHECK_EQ(fclose(out), 0);
+    return text;
+}
+
+static int lines_of(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) {
+        n += *text == '\n';
+    }
+    return n;
+}
+
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+struct traced {
+    weft_fiber main, child;
+};
+
+static void *live_a_little(void *arg)
+{
+    struct traced *traced = arg;
+    traced->main = weft_self();
+    CHECK_EQ(weft_spawn(&traced->child, end_at_once, NULL, NULL), 0);
+    CHECK_EQ(weft_join(traced->child, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_spawn(NULL, end_at_once, NULL, NULL), 0);
+    weft_yield();
+    return NULL;
+}
+
+TEST(without_tracing_there_are_no_events)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct traced traced;
+    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    char *text = trace_of(pool);
+    CHECK_STR(text, "");
+    free(text);
+    pool_close(pool);
+}
+
+/* Finds "<event> #<fiber>" after `from`. */
+static const char *find_event(const char *from, const char *event, weft_fiber fiber)
+{
+    char id[32], line[64];
+    CHECK(weft_fiber_text(fiber, id, sizeof id) > 0);
+    snprintf(line, sizeof line, " %s %s\n", event, id);
+    const char *at = strstr(from, line);
+    if (!at) {
+        check_fail(__FILE__, __LINE__, "no \"%.40s\" in %.400s", line, from);
+    }
+    return at;
+}
+
+TEST(the_life_of_a_fiber_can_be_read_in_order)
+{
+    weft_pool *pool;
+    struct traced traced;
+    struct weft_worker_stats stats;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
+    weft_pool_trace(pool, true);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    do {
+        sched_yield();
+        CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
+    } while (stats.parks == 0);
+    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    char *text = trace_of(pool);
+    const char *at = find_event(text, "run", traced.main);
+    at = find_event(at, "spawn", traced.child);
+    at = find_event(at, "wait", traced.main);
+    at = find_event(at, "run", traced.child);
+    const char *end = find_event(at, "end", traced.child);
+    const char *wake = find_event(at, "wake", traced.main);
+    at = find_event(end > wake ? end : wake, "run", traced.main);
+    at = find_event(at, "end", traced.main);
+    CHECK(strstr(text, " park -\n") != NULL);
+    CHECK(strstr(text, "worker=0 ") != NULL);
+    free(text);
+    weft_pool_destroy(pool);
+}
+
+static void *yield_on(void *arg)
+{
+    for (int i = 0; i < 3000; i++) {
+        weft_yield();
+    }
+    return arg;
+}
+
+TEST(the_last_1024_events_of_a_worker_are_kept_in_the_order_of_time)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct weft_job both[2] = {{yield_on, NULL}, {yield_on, NULL}};
+    weft_pool_trace(pool, true);
+    CHECK_EQ(weft_pool_submit_batch(pool, both, 2), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    char *text = trace_of(pool);
+    CHECK_EQ(lines_of(text), 1024);
+    long long before = 0;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        long long at;
+        CHECK_EQ(sscanf(line, "%lld worker=0", &at), 1);
+        CHECK(at >= before);
+        before = at;
+    }
+    free(text);
+    weft_pool_destroy(pool);
+}
+
+TEST(tracing_can_be_switched_off_again)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct traced traced;
+    weft_pool_trace(pool, true);
+    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    weft_pool_trace(pool, false);
+    CHECK_EQ(weft_call_on(pool, 0, live_a_little, &traced, NULL), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    char *text = trace_of(pool), id[32];
+    CHECK(lines_of(text) > 0);
+    CHECK(weft_fiber_text(traced.main, id, sizeof id) > 0);
+    strcat(id, "\n");
+    CHECK(strstr(text, id) == NULL); /* of the second life there is nothing */
+    free(text);
+    weft_pool_destroy(pool);
+}
+
+struct steal {
+    atomic_int ran;
+};
+
+static void *count_up(void *arg)
+{
+    struct steal *steal = arg;
+    atomic_fetch_add(&steal->ran, 1);
+    return NULL;
+}
+
+static void *spawn_and_hog(void *arg)
+{
+    struct steal *steal = arg;
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_spawn(NULL, count_up, steal, NULL), 0);
+    }
+    while (atomic_load(&steal->ran) < 5) {
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void *hop_there(void *arg)
+{
+    CHECK_EQ(weft_call_on(arg, 0, end_at_once, NULL, NULL), 0);
+    return NULL;
+}
+
+TEST(steals_and_hops_are_events_too)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct steal steal = {.ran = 0};
+    weft_pool_trace(pool, true);
+    CHECK_EQ(weft_call_on(pool, 0, spawn_and_hog, &steal, NULL), 0);
+    CHECK_EQ(weft_call_on(pool, 0, hop_there, other, NULL), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    char *text = trace_of(pool);
+    CHECK(strstr(text, "worker=1 steal from=0 n=") != NULL);
+    CHECK(strstr(text, "worker=0 hop #") != NULL);
+    free(text);
+    weft_pool_destroy(pool);
+    pool_close(other);
+}
