@@ -80,7 +80,8 @@ enum weft_stop_mode {
  *   pool still works off what can end; stop again to wait again. */
 WEFT_API int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline);
 
-/* Frees a pool that is stopped or was never started. Else a caller's bug. NULL is fine. */
+/* Frees a pool that is stopped or was never started. Else a caller's bug, as is another thread that is still in a
+ * call it was given this pool for (a submit, say). NULL is fine. */
 WEFT_API void weft_pool_destroy(weft_pool *pool);
 
 /* Where am I? NULL, -1 on a plain thread. */

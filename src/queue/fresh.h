@@ -44,6 +44,7 @@ struct weft__fresh {
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) bottom;
     _Atomic(struct weft__fresh_buffer *) buffer;
     uint64_t top_seen; /* owner only: a top that was true once; saves reading the shared line */
+    bool alone;        /* there are no thieves, and nobody to wake: no order but the program's is needed */
 };
 
 /* slots: a power of two >= 2, the first size. first: where indices start. -ENOMEM. */
@@ -76,6 +77,10 @@ static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft_
     }
     atomic_store_explicit(&buffer->slots[bottom & buffer->mask], item, memory_order_relaxed);
     WEFT__STEP();
+    if (fresh->alone) {
+        atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);
+        return 0;
+    }
     atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_seq_cst); /* pairs: take_oldest */
     return 0;
 }
@@ -89,6 +94,14 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
     }
     bottom--;
     struct weft__fresh_buffer *buffer = atomic_load_explicit(&fresh->buffer, memory_order_relaxed);
+    if (fresh->alone) {
+        if (bottom + 1 == atomic_load_explicit(&fresh->top, memory_order_relaxed)) {
+            fresh->top_seen = bottom + 1;
+            return NULL;
+        }
+        atomic_store_explicit(&fresh->bottom, bottom, memory_order_relaxed);
+        return atomic_load_explicit(&buffer->slots[bottom & buffer->mask], memory_order_relaxed);
+    }
     atomic_store_explicit(&fresh->bottom, bottom, memory_order_seq_cst); /* pairs: take_oldest */
     WEFT__STEP();
     uint64_t top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);

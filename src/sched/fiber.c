@@ -172,19 +172,17 @@ static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t
 }
 
 /* Asked after a fiber was made and placed: is it born into a stop that has lost its patience, maybe too late for
- * its walk over all fibers? seq_cst: the walk begins after `cancelling` was set, so either it finds the
- * fiber or this finds the flag. Making only releases, but every way to place a fiber has a full
- * barrier where a release store and a seq_cst load could pass each other (x86). pairs:
- * weft__pool_cancel_all */
+ * the walk over all fibers? A spawner on a worker may still read the flag as it was, with its fiber not yet
+ * visible to the walk: so every worker walks once more itself at the first tick at which it sees the
+ * flag, after all it has made. Outside, the push has a full barrier. pairs: weft__pool_cancel_all */
 static inline bool born_cancelled(const weft_pool *pool)
 {
     return __builtin_expect(atomic_load_explicit(&pool->cancelling, memory_order_seq_cst), 0);
 }
 
-int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
-                    const struct weft_fiber_opts *opts)
+static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
+                        void *arg, const struct weft_fiber_opts *opts)
 {
-    struct weft__worker *w = weft__worker_self();
     struct weft__worker *inside = inside_of(pool, w);
     opts = opts ? opts : &no_opts;
     int class = check_opts(opts, pool);
@@ -221,15 +219,21 @@ int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
     return 0;
 }
 
+int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
+                    const struct weft_fiber_opts *opts)
+{
+    return spawn(weft__worker_self(), pool, out, fn, arg, opts);
+}
+
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? weft_pool_spawn(w->pool, out, fn, arg, opts) : -ENXIO;
+    return w && weft__current(w) ? spawn(w, w->pool, out, fn, arg, opts) : -ENXIO;
 }
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 {
-    return weft_pool_spawn(pool, NULL, fn, arg, NULL);
+    return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL);
 }
 
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
@@ -388,7 +392,9 @@ static inline void give_up(struct weft__worker *w, struct weft__task *self)
         ident = (ident & ~(uint64_t)WEFT__IDENT_RIGHTS) | rights * (uint64_t)WEFT__IDENT_RIGHT;
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
     }
-    weft__place_chain(&ready);
+    if (ready.head) {
+        weft__place_chain(&ready);
+    }
 }
 
 void weft_exit(void *result)

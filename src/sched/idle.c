@@ -39,6 +39,7 @@ void weft__idle_enter(struct weft__idle *idle, struct weft__sleeper *sleeper, bo
     /* One step from searching to sleeping: a submitter sees the one or the other. pairs: notify */
     atomic_fetch_add_explicit(&idle->word, 1 - (searching ? SEARCHING : 0), memory_order_seq_cst);
     weft__unlock(&idle->lock);
+    WEFT__STEP();
 }
 
 static void unlist(struct weft__idle *idle, struct weft__sleeper *sleeper)

@@ -66,11 +66,18 @@ bool weft__idle_leave(struct weft__idle *idle, struct weft__sleeper *sleeper);
 /* Step 3 of submit, when step 2 said so. */
 void weft__idle_wake_one(struct weft__idle *idle);
 
+/* Somebody sleeps, nobody searches. */
+static inline bool weft__idle_wants_work(uint32_t word)
+{
+    return word != 0 && word < 0x10000;
+}
+
 /* Steps 2 and 3 of submit. Any thread. */
 static inline void weft__idle_notify(struct weft__idle *idle)
 {
+    WEFT__STEP();
     uint32_t word = atomic_load_explicit(&idle->word, memory_order_seq_cst); /* pairs: enter */
-    if (word != 0 && word < 0x10000) { /* somebody sleeps, nobody searches */
+    if (weft__idle_wants_work(word)) {
         weft__idle_wake_one(idle);
     }
 }

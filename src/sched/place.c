@@ -45,7 +45,6 @@ static void place_from_outside(struct weft__task *task)
         place_bound(NULL, task);
     } else {
         weft__global_push(&home->global, &task->link);
-        WEFT__STEP();
         weft__idle_notify(&home->idle);
     }
     weft__pool_visit_end(home);
@@ -95,6 +94,9 @@ void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
     }
     if (w && weft__fresh_push_local(&w->fresh, &task->link) == 0) {
         weft__worker_look_up(w);
+        if (w->fresh.alone) {
+            return; /* there is no other worker to wake */
+        }
     } else {
         weft__global_push(&home->global, &task->link);
     }

@@ -105,6 +105,8 @@ void weft__pool_look_drained(weft_pool *pool);
 
 /* Cancels every fiber whose home is this pool, or who will come back to it, now and from now on. */
 void weft__pool_cancel_all(weft_pool *pool);
+/* Every fiber whose home is this pool, or who will come back to it, and that was not yet. */
+void weft__pool_cancel_walk(weft_pool *pool);
 
 /* Takes a place for one more fiber from a thread that is not a worker of the pool.
  * -ESHUTDOWN, -EAGAIN. */

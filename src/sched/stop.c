@@ -128,10 +128,14 @@ static bool comes_back(const struct weft__task *task, const weft_pool *pool)
     return weft__hop_returns_to(weft__task_rare(task), pool);
 }
 
-/* Every fiber whose home is this pool, or who will come back to it. */
 void weft__pool_cancel_all(weft_pool *pool)
 {
     atomic_store_explicit(&pool->cancelling, true, memory_order_seq_cst);
+    weft__pool_cancel_walk(pool);
+}
+
+void weft__pool_cancel_walk(weft_pool *pool)
+{
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
         struct weft__task *task = weft__slab_find(slot);

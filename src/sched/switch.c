@@ -146,9 +146,17 @@ HOT void requeue(struct weft__worker *w, struct weft__task *task)
     if (task->pin >= 0) {
         weft__chain_push(&w->pinned, &task->link);
         weft__worker_look_up(w);
-    } else if (__builtin_expect(
-                   !weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
+        return;
+    }
+    if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
         weft__place_local(w, task, memory_order_release);
+    }
+    /* It waits behind what runs now, which may be long: another worker that sleeps could take it. A look
+     * without a barrier, because a yield should not pay for one: a sleeper that is missed by nanoseconds is
+     * found at the next switch or tick. */
+    uint32_t idle = atomic_load_explicit(&w->pool->idle.word, memory_order_relaxed);
+    if (__builtin_expect(weft__idle_wants_work(idle), 0)) {
+        weft__idle_wake_one(&w->pool->idle);
     }
 }
 

@@ -56,6 +56,7 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     if (err) {
         weft__ring_deinit(&w->ring);
     }
+    w->fresh.alone = pool->worker_count == 1;
     return err;
 }
 
@@ -198,6 +199,12 @@ static void pace(struct weft__worker *w)
 static struct weft__task *tick(struct weft__worker *w)
 {
     pace(w);
+    if (atomic_load_explicit(&w->pool->cancelling, memory_order_acquire) != w->cancel_walked) {
+        w->cancel_walked = !w->cancel_walked;
+        if (w->cancel_walked) {
+            weft__pool_cancel_walk(w->pool); /* what this worker made before it saw the flag */
+        }
+    }
     fire_timers(w, &w->wheel);
     drain_inbox(w);
     w->pinned_turn = true;

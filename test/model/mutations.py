@@ -397,8 +397,8 @@ _of("idle", "src/sched/idle.c",
     "    if (true) {\n",
     "a worker that was woken leaves twice")
 _of("idle", "src/sched/idle.h",
-    "if (word != 0 && word < 0x10000) {",
-    "if (word == 1) {",
+    "return word != 0 && word < 0x10000;",
+    "return word == 1;",
     "with two sleepers nobody is woken")
 
 # --- park, waiter, ident -------------------------------------------------------

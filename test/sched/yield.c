@@ -306,3 +306,38 @@ TEST(a_loop_of_yields_lets_timers_fire)
 {
     run_in_fiber(1, waits_for_timer, NULL);
 }
+
+struct pair {
+    weft_fiber partner;
+    _Atomic(bool) back;
+};
+
+/* Computes without a wait until the one that woke it has come back from its yield. */
+static void *compute_until_back(void *arg)
+{
+    struct pair *pair = arg;
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    while (!pair->back) {
+    }
+    return NULL;
+}
+
+static void *wake_and_yield(void *arg)
+{
+    struct pair pair = {0};
+    CHECK_EQ(weft_spawn(&pair.partner, compute_until_back, &pair, NULL), 0);
+    await_state(pair.partner, WEFT_FIBER_WAITING);
+    for (int settled = 0; settled < 100; settled++) {
+        CHECK_EQ(weft_park(weft_after(100000)), -ETIMEDOUT); /* the other worker falls asleep */
+    }
+    CHECK_EQ(weft_unpark(pair.partner), 0);
+    weft_yield();
+    pair.back = true;
+    CHECK_EQ(weft_join(pair.partner, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(who_yields_to_one_that_computes_is_taken_by_a_worker_that_sleeps)
+{
+    run_in_fiber(2, wake_and_yield, NULL);
+}
