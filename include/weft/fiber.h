@@ -36,9 +36,9 @@ struct weft_fiber_opts {
     const char *name;   /* copied, cut to 15 bytes; default: none */
     size_t stack_bytes; /* rounded up to a power of two, 16 KiB .. 64 MiB; default: the pool's */
     int worker;         /* with `bound`: the worker index that alone may run it */
-    bool bound;         /* stay on `worker` for life, or until the fiber moves itself (weft_switch_to) */
-    bool detached;      /* nobody will join; the default when `out` is NULL */
-    bool fp_env;        /* save and restore the FP control words (rounding, masks) at each switch */
+    bool bound;    /* stay on `worker` for life, or until the fiber moves itself (weft_switch_to) */
+    bool detached; /* nobody will join; the default when `out` is NULL */
+    bool fp_env;   /* save and restore the FP control words (rounding, masks) at each switch */
 };
 
 enum weft_fiber_state {
@@ -121,8 +121,8 @@ WEFT_API const char *weft_fiber_state_name(enum weft_fiber_state state);
 WEFT_API int weft_fiber_text(weft_fiber fiber, char *buf, size_t size);
 
 /* The stack of a fiber: its size, and how far it has ever been used (in whole pages, counted over
- * all fibers that had this stack since it was last given back to the kernel). A fiber that has not
- * run yet, or has ended, has no stack: both 0. */
+ * all fibers that had this stack since it was last given back to the kernel; locked memory, mlockall,
+ * counts as used). A fiber that has not run yet, or has ended, has no stack: both 0. */
 WEFT_API int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water);
 
 /* Renames the calling fiber. -ENXIO outside one. */

@@ -17,17 +17,17 @@ enum weft_fresh_order {
 };
 
 struct weft_pool_opts {
-    const char *name;         /* threads are "<name>_<i>"; at most 10 bytes; default "weft" */
-    unsigned workers;         /* default: the CPUs this process may use (affinity and cgroup quota) */
-    bool caller;              /* the creating thread is worker 0 (weft_pool_run, weft_pool_poll, stop) */
-    bool compute;             /* no I/O driver: I/O calls answer -EOPNOTSUPP (weft/compute.h) */
-    const int *cpus;          /* worker i is pinned to cpus[i % cpu_count]; default: not pinned */
+    const char *name; /* threads are "<name>_<i>"; at most 10 bytes; default "weft" */
+    unsigned workers; /* default: the CPUs this process may use (affinity and cgroup quota) */
+    bool caller;      /* the creating thread is worker 0 (weft_pool_run, weft_pool_poll, stop) */
+    bool compute;     /* no I/O driver: I/O calls answer -EOPNOTSUPP (weft/compute.h) */
+    const int *cpus;  /* worker i is pinned to cpus[i % cpu_count]; default: not pinned */
     size_t cpu_count;
-    size_t stack_bytes;       /* of fibers that do not say; default 64 KiB */
-    unsigned ring_slots;      /* of each worker's ring, a power of two, 4 .. 65536; default 4096 */
-    unsigned fresh_slots;     /* first size of each worker's fresh queue; power of two; default 4096 */
-    uint64_t max_fibers;      /* live at once; default: as memory allows */
-    int64_t spin_ns;          /* longest busy search before a worker parks; default 5000; < 0: none */
+    size_t stack_bytes;   /* of fibers that do not say; default 64 KiB */
+    unsigned ring_slots;  /* of each worker's ring, a power of two, 4 .. 65536; default 4096 */
+    unsigned fresh_slots; /* first size of each worker's fresh queue; power of two; default 4096 */
+    uint64_t max_fibers;  /* live at once; default: as memory allows */
+    int64_t spin_ns;      /* longest busy search before a worker parks; default 5000; < 0: none */
     enum weft_fresh_order fresh_order;
 };
 

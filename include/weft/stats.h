@@ -21,16 +21,16 @@ enum weft_worker_state {
 
 struct weft_worker_stats {
     enum weft_worker_state state;
-    int tid;             /* kernel thread id, 0 if absent */
-    uint64_t executed;   /* turns: times a fiber was switched to */
-    uint64_t spawned;    /* fibers made by this worker's fibers */
-    uint64_t finished;   /* fibers that ended here */
-    uint64_t steals;     /* successful steals */
-    uint64_t stolen;     /* fibers they brought */
-    uint64_t parks;      /* times the thread blocked */
-    uint64_t wakes;      /* times another thread unblocked it */
-    uint64_t overflows;  /* times the ring spilled into the global queue */
-    uint64_t stacks;     /* stacks attached */
+    int tid;            /* kernel thread id, 0 if absent */
+    uint64_t executed;  /* turns: times a fiber was switched to */
+    uint64_t spawned;   /* fibers made by this worker's fibers */
+    uint64_t finished;  /* fibers that ended here */
+    uint64_t steals;    /* successful steals */
+    uint64_t stolen;    /* fibers they brought */
+    uint64_t parks;     /* times the thread blocked */
+    uint64_t wakes;     /* times another thread unblocked it */
+    uint64_t overflows; /* times the ring spilled into the global queue */
+    uint64_t stacks;    /* stacks attached */
     size_t ring, fresh; /* queue lengths now */
     size_t inbox;       /* 1 if something has arrived from outside and was not taken yet */
     size_t bound;       /* live fibers that only this worker may run */
@@ -42,7 +42,7 @@ struct weft_pool_stats {
     unsigned workers;
     unsigned active, idle; /* workers running or searching; parked */
     bool started, stopping;
-    bool compute; /* has no I/O driver */
+    bool compute;       /* has no I/O driver */
     uint64_t live;      /* fibers that have not ended */
     size_t global;      /* length of the global queue */
     uint64_t submitted; /* fibers that came from outside the pool: submitted, or by a hop */
@@ -57,16 +57,16 @@ struct weft_fiber_info {
     weft_fiber fiber;
     char name[16];
     enum weft_fiber_state state;
-    int worker;         /* the worker that runs it or ran it last, -1 if none has */
-    int bound;          /* the worker it is bound to, or -1 */
-    int64_t age_ns;     /* since it was made, to one clock tick of its maker's worker */
-    const char *waits;  /* what it waits for ("park", "join"), NULL if it does not wait */
-    weft_fiber on;      /* the fiber it waits for, if it joins one */
+    int worker;        /* the worker that runs it or ran it last, -1 if none has */
+    int bound;         /* the worker it is bound to, or -1 */
+    int64_t age_ns;    /* since it was made, to one clock tick of its maker's worker */
+    const char *waits; /* what it waits for ("park", "join"), NULL if it does not wait */
+    weft_fiber on;     /* the fiber it waits for, if it joins one */
 };
 /* Calls visit for every live fiber of the pool (of all pools if NULL) until it returns false. The
  * fibers go on meanwhile, so each record is true of its own moment. */
-WEFT_API void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *),
-                              void *arg);
+WEFT_API void weft_each_fiber(weft_pool *pool,
+                              bool (*visit)(const struct weft_fiber_info *, void *), void *arg);
 
 /* The whole picture as text: pool, workers, counters, then up to max_fibers fibers (0: none). */
 WEFT_API void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers);
@@ -81,7 +81,8 @@ struct weft_memory_stats {
 };
 WEFT_API void weft_memory_stats(struct weft_memory_stats *out);
 
-/* Gives the pages of all idle stacks back to the kernel. Returns how many stacks it trimmed. */
+/* Gives the pages of idle stacks back to the kernel, all but the few (up to 32 of a size) that each worker
+ * keeps at hand. Returns how many stacks it trimmed. */
 WEFT_API size_t weft_trim(void);
 
 /* The trace ring: the last 1024 scheduling events of each worker. Off until switched on; costs one

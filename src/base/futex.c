@@ -9,7 +9,8 @@
 /* Both may run on a fiber's stack, inside a call that does not say that it changes errno; so they keep it.
  * Never inlined: in a caller that also switches, the compiler would compute errno's address once. */
 
-__attribute__((noinline)) int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline)
+__attribute__((noinline)) int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected,
+                                               int64_t deadline)
 {
     if (deadline < 0) {
         deadline = 0; /* the kernel refuses a negative time; long past is long past */

@@ -14,7 +14,8 @@ void weft__lock_slow(struct weft__lock *lock)
         }
         weft__cpu_pause();
     }
-    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) { /* pairs: weft__unlock */
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) !=
+           0) { /* pairs: weft__unlock */
         weft__futex_wait(&lock->word, 2, INT64_MAX);
     }
 }

@@ -11,9 +11,9 @@
 #include "base/lock.h"
 #include "fiber/guard.h"
 
-#define FIRST_CHUNK ((size_t)8 << 20)    /* bytes of address space */
+#define FIRST_CHUNK ((size_t)8 << 20) /* bytes of address space */
 #define LARGEST_CHUNK ((size_t)16 << 30)
-#define LOCKED_CHUNK ((size_t)2 << 20)   /* where mlockall would make all of a chunk resident */
+#define LOCKED_CHUNK ((size_t)2 << 20) /* where mlockall would make all of a chunk resident */
 
 /* Never freed, so that the fault handler walks the list without a lock. */
 struct chunk {
@@ -32,9 +32,9 @@ struct stack_class {
     /* under lock */
     struct weft__stack *warm, *cold;
     size_t warm_count;
-    size_t reserved; /* stacks in all chunks */
-    size_t issued;   /* credits out */
-    size_t hoards;   /* stacks that caches may keep from others */
+    size_t reserved;    /* stacks in all chunks */
+    size_t issued;      /* credits out */
+    size_t hoards;      /* stacks that caches may keep from others */
     struct chunk *open; /* chunks with stacks that were never used */
     size_t next_chunk_bytes;
     bool refused; /* the last reservation was */
@@ -196,9 +196,9 @@ static struct weft__stack *carve_locked(struct stack_class *c)
 static void note_weakest(enum weft__guard way)
 {
     int seen = atomic_load_explicit(&weakest, memory_order_relaxed);
-    while ((int)way > seen && !atomic_compare_exchange_weak_explicit(
-                                  &weakest, &seen, (int)way, memory_order_relaxed,
-                                  memory_order_relaxed)) {
+    while ((int)way > seen &&
+           !atomic_compare_exchange_weak_explicit(&weakest, &seen, (int)way, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
     }
 }
 
@@ -221,7 +221,8 @@ static bool canaries_in_use(void)
 
 static void guard(const struct weft__stack *stack, unsigned class)
 {
-    enum weft__guard limit = (enum weft__guard)atomic_load_explicit(&guard_limit, memory_order_relaxed);
+    enum weft__guard limit =
+        (enum weft__guard)atomic_load_explicit(&guard_limit, memory_order_relaxed);
     enum weft__guard wish = weft__guard_best() > limit ? weft__guard_best() : limit;
     char *bottom = weft__stack_bottom(stack, class);
     enum weft__guard way = weft__guard_place(wish, bottom - WEFT__STACK_GUARD, bottom);
@@ -310,8 +311,7 @@ static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
 void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *stack,
                            unsigned class)
 {
-    if (cache->count[class] >= cache_room(class) || !may_hoard(cache, class) ||
-        canaries_in_use()) {
+    if (cache->count[class] >= cache_room(class) || !may_hoard(cache, class) || canaries_in_use()) {
         weft__stack_put_slow(stack, class);
         return;
     }

@@ -72,10 +72,10 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
     fprintf(out,
             "pool %s: workers=%u active=%u idle=%u started=%s stopping=%s live=%" PRIu64
             " global=%zu submitted=%" PRIu64 "%s\n",
-            p.name, p.workers, p.active, p.idle, p.started ? "yes" : "no", p.stopping ? "yes" : "no",
-            p.live, p.global, p.submitted, p.compute ? " compute" : "");
-    fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n", m.blocks,
-            m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
+            p.name, p.workers, p.active, p.idle, p.started ? "yes" : "no",
+            p.stopping ? "yes" : "no", p.live, p.global, p.submitted, p.compute ? " compute" : "");
+    fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n",
+            m.blocks, m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
     for (unsigned i = 0; i < p.workers; i++) {
         dump_worker(pool, i, out);
     }
@@ -90,8 +90,8 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
 
 void weft_pool_trace_dump(weft_pool *pool, FILE *out)
 {
-    static const char *const kinds[] = {"",      "spawn", "run",    "wait", "wake", "end",
-                                        "steal", "park",  "unpark", "hop"};
+    static const char *const kinds[] = {"",    "spawn", "run",  "wait",   "wake",
+                                        "end", "steal", "park", "unpark", "hop"};
     for (unsigned i = 0; i < pool->worker_count; i++) {
         const struct weft__trace *trace = &pool->workers[i].trace;
         uint64_t end = atomic_load_explicit(&trace->written, memory_order_acquire);

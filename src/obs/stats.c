@@ -101,7 +101,8 @@ static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident,
     }
 }
 
-void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *), void *arg)
+void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *),
+                     void *arg)
 {
     int64_t now = weft__clock_ns();
     uint32_t slots = weft__slab_slots();

@@ -68,7 +68,8 @@ struct weft__link *weft__fresh_take_oldest(struct weft__fresh *fresh, bool *lost
     *lost = false;
     uint64_t top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);
     WEFT__STEP();
-    uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_seq_cst); /* pairs: push_local */
+    uint64_t bottom =
+        atomic_load_explicit(&fresh->bottom, memory_order_seq_cst); /* pairs: push_local */
     if ((int64_t)(bottom - top) <= 0) {
         return NULL;
     }

@@ -44,7 +44,7 @@ struct weft__fresh {
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) bottom;
     _Atomic(struct weft__fresh_buffer *) buffer;
     uint64_t top_seen; /* owner only: a top that was true once; saves reading the shared line */
-    bool alone;        /* there are no thieves, and nobody to wake: no order but the program's is needed */
+    bool alone; /* there are no thieves, and nobody to wake: no order but the program's is needed */
 };
 
 /* slots: a power of two >= 2, the first size. first: where indices start. -ENOMEM. */
@@ -81,7 +81,8 @@ static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft_
         atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_release);
         return 0;
     }
-    atomic_store_explicit(&fresh->bottom, bottom + 1, memory_order_seq_cst); /* pairs: take_oldest */
+    atomic_store_explicit(&fresh->bottom, bottom + 1,
+                          memory_order_seq_cst); /* pairs: take_oldest */
     return 0;
 }
 

@@ -47,8 +47,8 @@ static inline struct weft__link *weft__inbox_drain_local(struct weft__inbox *inb
     if (atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL) {
         return NULL;
     }
-    struct weft__link *item =
-        atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire); /* pairs: push_remote */
+    struct weft__link *item = atomic_exchange_explicit(
+        &inbox->newest, NULL, memory_order_acquire); /* pairs: push_remote */
     struct weft__link *oldest = NULL;
     while (item) {
         struct weft__link *below = item->next;

@@ -35,13 +35,15 @@ static struct weft__link *slot_read(const struct weft__ring *ring, uint64_t inde
 struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *to, uint64_t *taken)
 {
     uint64_t to_tail = atomic_load_explicit(&to->tail, memory_order_relaxed);
-    uint64_t to_head = atomic_load_explicit(&to->head, memory_order_acquire); /* pairs: claims of head */
+    uint64_t to_head =
+        atomic_load_explicit(&to->head, memory_order_acquire); /* pairs: claims of head */
     uint64_t room = to->mask + 1 - (to_tail - to_head);
 
     for (int tries = 0; tries < STEAL_TRIES; tries++) {
         uint64_t head = atomic_load_explicit(&from->head, memory_order_acquire);
         WEFT__STEP();
-        uint64_t tail = atomic_load_explicit(&from->tail, memory_order_acquire); /* pairs: push_local */
+        uint64_t tail =
+            atomic_load_explicit(&from->tail, memory_order_acquire); /* pairs: push_local */
         uint64_t n = tail - head;
         if (n == 0) {
             return NULL;
@@ -56,14 +58,15 @@ struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *
         /* The copies lie above to_tail, where nobody looks until it is moved. */
         struct weft__link *first = slot_read(from, head);
         for (uint64_t i = 1; i < n; i++) {
-            atomic_store_explicit(&to->slots[(to_tail + i - 1) & to->mask], slot_read(from, head + i),
-                                  memory_order_relaxed);
+            atomic_store_explicit(&to->slots[(to_tail + i - 1) & to->mask],
+                                  slot_read(from, head + i), memory_order_relaxed);
         }
         WEFT__STEP();
         /* Release: our reads of the slots come before the owner may reuse them. */
         if (atomic_compare_exchange_strong_explicit(&from->head, &head, head + n,
                                                     memory_order_release, memory_order_relaxed)) {
-            atomic_store_explicit(&to->tail, to_tail + n - 1, memory_order_release); /* pairs: steal */
+            atomic_store_explicit(&to->tail, to_tail + n - 1,
+                                  memory_order_release); /* pairs: steal */
             *taken = n;
             return first;
         }
@@ -78,9 +81,8 @@ void weft__ring_spill_local(struct weft__ring *ring, struct weft__chain *chain)
     uint64_t n = (tail - head) / 2;
     /* Claim first, then read: the owner alone writes slots, so what it claimed stays. */
     WEFT__STEP();
-    if (n == 0 || !atomic_compare_exchange_strong_explicit(&ring->head, &head, head + n,
-                                                           memory_order_relaxed,
-                                                           memory_order_relaxed)) {
+    if (n == 0 || !atomic_compare_exchange_strong_explicit(
+                      &ring->head, &head, head + n, memory_order_relaxed, memory_order_relaxed)) {
         return;
     }
     for (uint64_t i = 0; i < n; i++) {

@@ -58,7 +58,8 @@ static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__l
                                          memory_order order)
 {
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs: claims of head */
+    uint64_t head =
+        atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs: claims of head */
     if (tail - head > ring->mask) {
         return false;
     }
@@ -78,8 +79,8 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
             atomic_load_explicit(&ring->slots[head & ring->mask], memory_order_relaxed);
         WEFT__STEP();
         /* Relaxed: the owner reads and writes its slots in program order anyway. */
-        if (atomic_compare_exchange_weak_explicit(&ring->head, &head, head + 1, memory_order_relaxed,
-                                                  memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(&ring->head, &head, head + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
             return item;
         }
     }
@@ -89,7 +90,8 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
 /* A thief that owns `to` takes half of `from` (rounded up, and no more than fits): returns one of
  * them to run and puts the rest into `to`. *taken says how many. NULL: nothing there, or the race
  * was lost too often. */
-struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *to, uint64_t *taken);
+struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *to,
+                                    uint64_t *taken);
 
 /* Owner only: when push found the ring full, takes the older half out into `chain`, to be given to the
  * global queue. May take nothing if thieves were faster; then push succeeds. */

@@ -127,7 +127,8 @@ void weft__fault_enter_thread(void)
     if (sigaltstack(NULL, &present) != 0 || !(present.ss_flags & SS_DISABLE)) {
         return;
     }
-    void *memory = mmap(NULL, ALT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, ALT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return; /* an overflow then ends the process without a report */
     }

@@ -115,7 +115,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
         return NULL;
     }
     task->stack = NULL;
-    task->stack_class = (uint8_t)class;
+    task->stack_class = (uint8_t) class;
     task->flags = opts->fp_env ? WEFT__TASK_FP_ENV : 0;
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
@@ -257,9 +257,8 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     weft__chain_init(&made);
     int64_t now = w ? w->now : weft__clock_coarse_ns();
     for (size_t i = 0; i < n; i++) {
-        struct weft__task *task =
-            make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class, pool,
-                 WEFT__IDENT_DETACHED, now);
+        struct weft__task *task = make(spawner, jobs[i].fn, jobs[i].arg, &no_opts,
+                                       pool->stack_class, pool, WEFT__IDENT_DETACHED, now);
         if (!task) {
             struct weft__link *link;
             while ((link = weft__chain_pop(&made))) {

@@ -8,7 +8,8 @@
 #include "sched/slab.h"
 
 /* Locks the ident of the handle's fiber, setting flags. NULL: there is no such fiber any more. */
-static inline struct weft__task *weft__handle_lock(weft_fiber fiber, uint64_t flags, uint64_t *ident)
+static inline struct weft__task *weft__handle_lock(weft_fiber fiber, uint64_t flags,
+                                                   uint64_t *ident)
 {
     struct weft__task *task = weft__slab_find((uint32_t)fiber);
     return task && weft__ident_lock(task, fiber >> 32, flags, ident) ? task : NULL;

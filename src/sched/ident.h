@@ -109,10 +109,11 @@ static inline bool weft__ident_take(struct weft__task *task, uint64_t flag)
             word = atomic_load_explicit(&task->ident, memory_order_relaxed);
         } else if (!(word & flag)) {
             return false;
-        } else if (atomic_compare_exchange_weak_explicit(
-                       &task->ident, &word, word & ~flag,
-                       memory_order_acquire, /* what came before the flag. pairs: weft__ident_unlock */
-                       memory_order_relaxed)) {
+        } else if (
+            atomic_compare_exchange_weak_explicit(
+                &task->ident, &word, word & ~flag,
+                memory_order_acquire, /* what came before the flag. pairs: weft__ident_unlock */
+                memory_order_relaxed)) {
             return true;
         }
     }

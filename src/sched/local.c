@@ -61,7 +61,8 @@ void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg), void *a
 void weft_cleanup_pop(struct weft_cleanup *node, bool run)
 {
     struct weft__rare *rare = rare_self();
-    WEFT__REQUIRE(rare && rare->cleanups == node, "weft_cleanup_pop: not the top of the fiber's cleanups");
+    WEFT__REQUIRE(rare && rare->cleanups == node,
+                  "weft_cleanup_pop: not the top of the fiber's cleanups");
     rare->cleanups = node->below;
     if (run) {
         node->fn(node->arg);

@@ -22,8 +22,7 @@ int weft_park(int64_t deadline)
         weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
         /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
         if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
-            return weft__reason_errno(
-                weft__waiter_park(&waiter, deadline, "park", WEFT_NO_FIBER));
+            return weft__reason_errno(weft__waiter_park(&waiter, deadline, "park", WEFT_NO_FIBER));
         }
         enum weft__reason reason = weft__task_disarm(self);
         if (reason != WEFT__REASON_NONE) {

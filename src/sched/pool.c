@@ -88,7 +88,8 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
     }
     *stack_class = weft__stack_class(opts->stack_bytes);
     if (*stack_class < 0 || opts->workers > MAX_WORKERS || strlen(opts->name) > 10 ||
-        !power_of_two(opts->ring_slots, 4, 65536) || !power_of_two(opts->fresh_slots, 2, 1u << 20) ||
+        !power_of_two(opts->ring_slots, 4, 65536) ||
+        !power_of_two(opts->fresh_slots, 2, 1u << 20) ||
         (opts->fresh_order != WEFT_FRESH_LIFO && opts->fresh_order != WEFT_FRESH_FIFO)) {
         return -EINVAL;
     }
@@ -186,7 +187,8 @@ void weft_pool_destroy(weft_pool *pool)
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped", pool->name);
     WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
-    while (atomic_load_explicit(&pool->visitors, memory_order_acquire)) { /* pairs: weft__pool_visit_end */
+    while (atomic_load_explicit(&pool->visitors,
+                                memory_order_acquire)) { /* pairs: weft__pool_visit_end */
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */
     }
     if (pool->caller) {
@@ -380,7 +382,8 @@ void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until)
 {
     struct weft__worker *w = &pool->workers[0];
     cpu_set_t before, mine;
-    bool pinned = w->cpu >= 0 && pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
+    bool pinned =
+        w->cpu >= 0 && pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
     if (pinned) {
         CPU_ZERO(&mine);
         CPU_SET(w->cpu, &mine);
@@ -454,6 +457,7 @@ int weft_pool_poll(weft_pool *pool)
         /* As any worker that goes to sleep: enter, look again. */
         w->sleeper.host = true;
         weft__idle_enter(&pool->idle, &w->sleeper, false);
+        weft__worker_look_cancelling(w);
         if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
             weft__pool_look_drained(pool);
         }

@@ -40,9 +40,9 @@ struct weft_pool {
     alignas(WEFT__CACHE_LINE) struct weft__global global;
     alignas(WEFT__CACHE_LINE) struct weft__idle idle;
     alignas(WEFT__CACHE_LINE) _Atomic(int) phase;
-    _Atomic(uint32_t) exiting;  /* threads leave their loops when they are out of work */
-    _Atomic(uint32_t) watched;  /* somebody waits in stop for the drain: idle workers look */
-    _Atomic(bool) cancelling;   /* fibers are born cancelled */
+    _Atomic(uint32_t) exiting; /* threads leave their loops when they are out of work */
+    _Atomic(uint32_t) watched; /* somebody waits in stop for the drain: idle workers look */
+    _Atomic(bool) cancelling;  /* fibers are born cancelled */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
     _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
     _Atomic(uint64_t) refused;  /* ... because they were not admitted in the end */

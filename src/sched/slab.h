@@ -23,7 +23,7 @@
 struct weft__slab_cache {
     struct weft__task *free; /* a batch in use */
     unsigned count;
-    struct weft__task *spare; /* a full batch, or NULL */
+    struct weft__task *spare;           /* a full batch, or NULL */
     struct weft__task *bump, *bump_end; /* blocks that were never used */
 };
 

@@ -89,7 +89,8 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
 }
 
 /* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked at. */
-static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__worker *w, bool yielded)
+static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__worker *w,
+                                                                  bool yielded)
 {
     struct weft__task *task;
     weft__worker_look_up(w);
@@ -196,7 +197,8 @@ HOT size_t colour(const struct weft__task *task)
     return (size_t)(task->slot % 16) * WEFT__CACHE_LINE;
 }
 
-static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack)
+static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft__task *task,
+                                             struct weft__stack *stack)
 {
     task->stack = stack;
     atomic_store_explicit(&stack->user, task, memory_order_relaxed);

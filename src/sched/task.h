@@ -132,7 +132,8 @@ static inline uint64_t weft__word_fired(uint64_t word, enum weft__task_state sta
 /* A look from outside; true of its own moment. */
 static inline enum weft__task_state weft__task_state(const struct weft__task *task)
 {
-    return weft__word_state(atomic_load_explicit(&task->state, memory_order_acquire)); /* pairs: run */
+    return weft__word_state(
+        atomic_load_explicit(&task->state, memory_order_acquire)); /* pairs: run */
 }
 
 /* Steps of the one who owns the task at that moment: plain stores, because nobody else may write. */
@@ -161,9 +162,9 @@ static inline bool weft__task_submit(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     return weft__word_state(word) == WEFT__TASK_CREATED &&
-           atomic_compare_exchange_strong_explicit(
-               &task->state, &word, weft__word_with(word, WEFT__TASK_FRESH), memory_order_acq_rel,
-               memory_order_relaxed);
+           atomic_compare_exchange_strong_explicit(&task->state, &word,
+                                                   weft__word_with(word, WEFT__TASK_FRESH),
+                                                   memory_order_acq_rel, memory_order_relaxed);
 }
 
 /* A submit that could not be completed takes its word back. */

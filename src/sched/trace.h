@@ -32,7 +32,8 @@ struct weft__trace {
     } events[WEFT__TRACE_EVENTS];
 };
 
-static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_kind kind, uint64_t who)
+static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_kind kind,
+                                   uint64_t who)
 {
     uint64_t n = atomic_load_explicit(&trace->written, memory_order_relaxed);
     unsigned i = n % WEFT__TRACE_EVENTS;

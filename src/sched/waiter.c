@@ -54,9 +54,9 @@ void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *p
 static bool fire_word(_Atomic(uint32_t) *word, enum weft__reason reason)
 {
     uint32_t waiting = 0;
-    return atomic_compare_exchange_strong_explicit(word, &waiting, reason,
-                                                   memory_order_seq_cst, /* pairs: told_to_leave, park */
-                                                   memory_order_relaxed);
+    return atomic_compare_exchange_strong_explicit(
+        word, &waiting, reason, memory_order_seq_cst, /* pairs: told_to_leave, park */
+        memory_order_relaxed);
 }
 
 /* The thread may leave as soon as the word is set, and its pool be destroyed: the visit keeps its parker. */

@@ -24,7 +24,7 @@ struct weft__waiter {
     void *value;               /* what the source hands over */
     struct weft__task *task;   /* NULL: a plain thread */
     uint64_t ticket;
-    _Atomic(uint32_t) word; /* of a plain thread: 0, then the reason */
+    _Atomic(uint32_t) word;      /* of a plain thread: 0, then the reason */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
     _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
 };

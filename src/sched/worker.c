@@ -14,13 +14,13 @@
 #include "sched/ident.h"
 #include "sched/pool.h"
 
-#define GLOBAL_BATCH 16u     /* taken at a tick */
-#define STEAL_FRESH 32u      /* at most at once */
-#define TIMER_BATCH 256u     /* fired before other work gets a turn */
+#define GLOBAL_BATCH 16u       /* taken at a tick */
+#define STEAL_FRESH 32u        /* at most at once */
+#define TIMER_BATCH 256u       /* fired before other work gets a turn */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
 #define TRIM_SLICE 32u
-#define TIGHT_PROBES 4       /* searches without a pause in between */
-#define PAUSES 16            /* between two looks after that */
+#define TIGHT_PROBES 4 /* searches without a pause in between */
+#define PAUSES 16      /* between two looks after that */
 #define LEAST_SPIN_NS 500
 
 /* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
@@ -99,6 +99,7 @@ void weft__worker_enter_thread(struct weft__worker *w)
     /* A thread begins with what its maker had, and a caller may have chosen a rounding mode. */
     w->thread_fp = weft__fp_get();
     weft__fp_set(weft__fp_default());
+    w->cancel_walked = false; /* of an earlier stop */
     weft__worker_set_self(w);
 }
 
@@ -194,17 +195,22 @@ static void pace(struct weft__worker *w)
     w->plain = 0;
 }
 
-/* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to run
- * now, if there is one. */
-static struct weft__task *tick(struct weft__worker *w)
+void weft__worker_look_cancelling(struct weft__worker *w)
 {
-    pace(w);
-    if (atomic_load_explicit(&w->pool->cancelling, memory_order_acquire) != w->cancel_walked) {
+    if (atomic_load_explicit(&w->pool->cancelling, memory_order_seq_cst) != w->cancel_walked) {
         w->cancel_walked = !w->cancel_walked;
         if (w->cancel_walked) {
             weft__pool_cancel_walk(w->pool); /* what this worker made before it saw the flag */
         }
     }
+}
+
+/* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to run
+ * now, if there is one. */
+static struct weft__task *tick(struct weft__worker *w)
+{
+    pace(w);
+    weft__worker_look_cancelling(w);
     fire_timers(w, &w->wheel);
     drain_inbox(w);
     w->pinned_turn = true;
@@ -253,7 +259,8 @@ static struct weft__task *find_here(struct weft__worker *w)
 
 /* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others to our own
  * fresh queue. One at a time would make the two workers meet in the idle word at every task. */
-static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim, uint64_t *n)
+static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim,
+                                      uint64_t *n)
 {
     uint64_t wanted = weft__fresh_length(&victim->fresh);
     wanted -= wanted / 2;
@@ -290,7 +297,8 @@ static struct weft__task *steal_from(struct weft__worker *w, struct weft__worker
     }
     /* What was just woken is best run where it was woken; only if nothing else is to be had. */
     if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
-        task = atomic_exchange_explicit(&victim->next, NULL, memory_order_acquire); /* pairs: place */
+        task =
+            atomic_exchange_explicit(&victim->next, NULL, memory_order_acquire); /* pairs: place */
         n = 1;
     }
     if (task) {
@@ -331,7 +339,8 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
 {
     int64_t began = w->now = weft__clock_ns();
     int64_t spin_ns = w->spin_ns;
-    int tight = w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
+    int tight =
+        w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
     for (int probe = 0;; probe++) {
         bool last = probe >= tight && w->now - began >= spin_ns;
         struct weft__task *task = find_here(w);
@@ -406,6 +415,7 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
 {
     struct weft__idle *idle = &w->pool->idle;
     weft__idle_enter(idle, &w->sleeper, searching);
+    weft__worker_look_cancelling(w);
     if (atomic_load_explicit(&w->pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
         weft__pool_look_drained(w->pool);
     }
@@ -425,8 +435,7 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     }
     /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
      * the searcher again, and wakes the next. */
-    return weft__idle_leave(idle, &w->sleeper) ||
-           (found && searching && weft__idle_search(idle));
+    return weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
 }
 
 static bool told_to_leave(const struct weft__worker *w, const _Atomic(uint32_t) *until)

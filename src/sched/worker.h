@@ -78,13 +78,13 @@ static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
 struct weft__worker {
     /* Owner only, but for the atomics: what every switch touches, in two cache lines. */
     _Atomic(struct weft__task *) current; /* written by the owner; NULL on the base context */
-    int plain;                  /* turns for which only the ring need be looked at */
-    int turns_left;             /* until the next tick, besides those */
-    uint8_t streak;             /* tasks from `next` in a row */
-    bool pinned_turn;           /* the next of {pinned, ring} is pinned */
-    bool fresh_last;            /* the last pick was a yield's fresh task */
-    uint8_t post;               /* enum weft__post */
-    bool fresh_fifo;            /* a copy of the pool's */
+    int plain;                            /* turns for which only the ring need be looked at */
+    int turns_left;                       /* until the next tick, besides those */
+    uint8_t streak;                       /* tasks from `next` in a row */
+    bool pinned_turn;                     /* the next of {pinned, ring} is pinned */
+    bool fresh_last;                      /* the last pick was a yield's fresh task */
+    uint8_t post;                         /* enum weft__post */
+    bool fresh_fifo;                      /* a copy of the pool's */
     struct weft__task *post_task;
     int *errno_at; /* this thread's errno: its address must not be cached across a switch */
     struct weft__chain pinned;
@@ -114,8 +114,8 @@ struct weft__worker {
     int64_t offered; /* the nearest timer that the others were told of */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
-    bool cancel_walked; /* has seen that the pool cancels its fibers */
-    int tick_turns;  /* turns between ticks: 61, or fewer when turns are long */
+    bool cancel_walked;            /* has seen that the pool cancels its fibers */
+    int tick_turns;                /* turns between ticks: 61, or fewer when turns are long */
     struct weft__rand rand;
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
@@ -216,6 +216,9 @@ void weft__worker_offer_timers(struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
 uint64_t weft__worker_drain(struct weft__worker *w);
 
+/* At ticks, and after entering the idle word (a full barrier, so that either this sees the flag or the walk that
+ * began with setting it sees all that this worker has made): cancels what a stop has missed. */
+void weft__worker_look_cancelling(struct weft__worker *w);
 /* Sleep step 2 of sched/idle.h: is there anything this worker could take? */
 bool weft__worker_anything_left(const struct weft__worker *w);
 /* When this worker has to look again by itself; INT64_MAX: never. */
