@@ -520,7 +520,7 @@ int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *
         opts = *options;
     }
     opts.caller = true;
-    weft_pool *pool;
+    weft_pool *pool = NULL;
     int err = weft_pool_create(&pool, &opts);
     if (err) {
         return err;
