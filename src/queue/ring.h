@@ -32,6 +32,7 @@ struct weft__ring {
     /* immutable after init */
     alignas(WEFT__CACHE_LINE) uint64_t mask;
     _Atomic(struct weft__link *) *slots;
+    bool alone; /* there are no thieves: the owner need not claim what it pops */
     /* any thread, atomic */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) head;
     /* written by the owner, read by any thread */
@@ -77,6 +78,10 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
     while (head != tail) {
         struct weft__link *item =
             atomic_load_explicit(&ring->slots[head & ring->mask], memory_order_relaxed);
+        if (ring->alone) {
+            atomic_store_explicit(&ring->head, head + 1, memory_order_relaxed);
+            return item;
+        }
         WEFT__STEP();
         /* Relaxed: the owner reads and writes its slots in program order anyway. */
         if (atomic_compare_exchange_weak_explicit(&ring->head, &head, head + 1,

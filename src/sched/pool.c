@@ -146,10 +146,14 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     weft__global_init(&pool->global);
     weft__idle_init(&pool->idle);
     pthread_mutex_init(&pool->joining, NULL);
+    err = weft__global_reserve(&pool->global, opts.ring_slots);
+    if (err) {
+        goto free_pool;
+    }
     if (opts.caller) {
         if (!callers_add(pool)) {
             err = -EBUSY;
-            goto free_pool;
+            goto free_global;
         }
         pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (pool->host_fd < 0) {
@@ -173,6 +177,8 @@ remove_caller:
     if (opts.caller) {
         callers_remove(pool);
     }
+free_global:
+    weft__global_deinit(&pool->global);
 free_pool:
     weft__free(pool);
     return err;
@@ -200,6 +206,7 @@ void weft_pool_destroy(weft_pool *pool)
     if (pool->host_fd >= 0) {
         close(pool->host_fd);
     }
+    weft__global_deinit(&pool->global);
     pthread_mutex_destroy(&pool->joining);
     weft__free(pool);
 }

@@ -19,8 +19,10 @@
 #define TIMER_BATCH 256u       /* fired before other work gets a turn */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
 #define TRIM_SLICE 32u
-#define TIGHT_PROBES 4 /* searches without a pause in between */
-#define PAUSES 16      /* between two looks after that */
+#define TIGHT_PROBES 4   /* searches without a pause in between */
+#define PAUSES 16        /* between two looks after that */
+#define FEW 16u          /* tasks from the global queue, see gather() */
+#define GATHER_PAUSES 24 /* about 600 ns */
 #define LEAST_SPIN_NS 500
 
 /* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
@@ -56,7 +58,7 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     if (err) {
         weft__ring_deinit(&w->ring);
     }
-    w->fresh.alone = pool->worker_count == 1;
+    w->ring.alone = w->fresh.alone = pool->worker_count == 1;
     return err;
 }
 
@@ -137,15 +139,27 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
 {
     struct weft__chain batch;
     weft__chain_init(&batch);
-    if (!weft__global_take(&w->pool->global, max, &batch)) {
+    w->took_few = false;
+    uint64_t n = weft__global_take(&w->pool->global, max, &batch);
+    if (!n) {
         return NULL;
     }
+    w->took_few = n < FEW;
     struct weft__task *first = as_task(weft__chain_pop(&batch));
     struct weft__link *item;
     while ((item = weft__chain_pop(&batch))) {
         weft__place_local(w, as_task(item), memory_order_release);
     }
     return first;
+}
+
+/* A worker that is faster than those who submit would take every task by itself out of their hands, and all
+ * would wait for the same two cache lines at each. Having found few, it lets some more come together. */
+static void gather(void)
+{
+    for (int i = 0; i < GATHER_PAUSES; i++) {
+        weft__cpu_pause();
+    }
 }
 
 /* A fair share for a worker that has nothing else. */
@@ -245,6 +259,9 @@ static struct weft__task *find_here(struct weft__worker *w)
     drain_inbox(w);
     if (w->pinned.head) {
         return as_task(weft__chain_pop(&w->pinned));
+    }
+    if (w->took_few) {
+        gather();
     }
     if ((task = take_global(w, global_share(w)))) {
         return task;

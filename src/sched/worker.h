@@ -114,6 +114,7 @@ struct weft__worker {
     int64_t offered; /* the nearest timer that the others were told of */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
+    bool took_few;                 /* the last look into the global queue found little */
     bool cancel_walked;            /* has seen that the pool cancels its fibers */
     int tick_turns;                /* turns between ticks: 61, or fewer when turns are long */
     struct weft__rand rand;

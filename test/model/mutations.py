@@ -245,12 +245,12 @@ _of("global", "src/queue/global.h",
     "return atomic_load_explicit(&global->length, memory_order_acquire);",
     "the sleeper's look reads an old length", by="idle")
 _of("global", "src/queue/global.c",
-    "    weft__lock(&global->lock);\n    uint64_t before = global->chain.count;\n    weft__chain_push(",
-    "    weft__lock_try(&global->lock);\n    uint64_t before = global->chain.count;\n    weft__chain_push(",
+    "    weft__lock(&global->lock);\n    uint64_t before = count_locked(global);\n    append_locked(",
+    "    weft__lock_try(&global->lock);\n    uint64_t before = count_locked(global);\n    append_locked(",
     "push does not wait for the lock")
 _of("global", "src/queue/global.c",
-    "            weft__chain_init(chain);\n",
-    "            chain->count = 0;\n",
+    "out->count += n;\n            weft__chain_init(chain);\n",
+    "out->count += n;\n            chain->count = 0;\n",
     "what was taken stays in the chain")
 _of("global", "src/queue/global.c",
     "for (n = 0; n < max; n++) {",
@@ -261,7 +261,7 @@ _of("global", "src/queue/global.c",
     "",
     "the end of an appended chain is forgotten")
 _of("global", "src/queue/global.c",
-    "atomic_store_explicit(&global->length, chain->count, memory_order_relaxed);\n    weft__unlock(",
+    "atomic_store_explicit(&global->length, count_locked(global), memory_order_relaxed);\n    weft__unlock(",
     "weft__unlock(",
     "take does not correct the length")
 

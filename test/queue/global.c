@@ -2,6 +2,7 @@
 /* labels: valgrind */
 #include "queue/global.h"
 
+#include "base/alloc.h"
 #include "queue/item.h"
 
 static void push_range(struct weft__global *global, struct item *items, uint64_t from, uint64_t to)
@@ -94,4 +95,68 @@ TEST(a_batch_goes_behind_what_is_there)
     for (uint64_t i = 0; i < 6; i++) {
         CHECK_EQ(item_take(weft__chain_pop(&chain)), i);
     }
+}
+
+/* Pushes and takes in turn, over the end of the slots and their growth, in one order throughout. */
+static void push_and_take(struct weft__global *global, struct item *items, uint64_t count)
+{
+    uint64_t pushed = 0, taken = 0;
+    for (uint64_t step = 1; taken < count; step++) {
+        uint64_t more = pushed + step % 7 < count ? step % 7 : count - pushed;
+        push_range(global, items, pushed, pushed + more);
+        pushed += more;
+        CHECK_EQ(weft__global_length(global), pushed - taken);
+        taken += take(global, pushed == count ? 5 : step % 4, taken);
+    }
+    CHECK_EQ(weft__global_length(global), 0);
+    items_check(items, count);
+}
+
+TEST(slots_keep_the_order_while_they_wrap_and_grow)
+{
+    enum { COUNT = 500 };
+    static struct item items[COUNT];
+    struct weft__global global;
+    weft__global_init(&global);
+    CHECK_EQ(weft__global_reserve(&global, 2), 0);
+    push_and_take(&global, items, COUNT);
+    CHECK(global.chain.head == NULL);
+    weft__global_deinit(&global);
+}
+
+TEST(slots_that_cannot_grow_overflow_into_the_chain_in_order)
+{
+    enum { COUNT = 300 };
+    static struct item items[COUNT];
+    struct weft__global global;
+    weft__global_init(&global);
+    CHECK_EQ(weft__global_reserve(&global, 4), 0);
+    weft__alloc_fail_after(1, true);
+    push_range(&global, items, 0, 10);
+    CHECK_EQ(global.chain.count, 6);
+    CHECK_EQ(take(&global, 3, 0), 3);
+    push_range(&global, items, 10, 12); /* there is room in the slots, but they are not the end */
+    CHECK_EQ(take(&global, UINT64_MAX, 3), 9);
+    memset(items, 0, sizeof items);
+    push_and_take(&global, items, COUNT);
+    weft__alloc_fail_after(0, false);
+    weft__global_deinit(&global);
+}
+
+TEST(a_chain_goes_into_the_slots_one_by_one)
+{
+    struct item items[9] = {0};
+    struct weft__global global;
+    struct weft__chain chain;
+    weft__global_init(&global);
+    CHECK_EQ(weft__global_reserve(&global, 2), 0);
+    weft__chain_init(&chain);
+    for (uint64_t i = 0; i < 9; i++) {
+        weft__chain_push(&chain, item_make(&items[i], i));
+    }
+    weft__global_push_chain(&global, &chain);
+    CHECK_EQ(chain.count, 0);
+    CHECK_EQ(take(&global, UINT64_MAX, 0), 9);
+    items_check(items, 9);
+    weft__global_deinit(&global);
 }
