@@ -35,7 +35,8 @@ void weft__context_entry(void);
  * highest usable byte is below `top`. */
 static inline void weft__context_init(struct weft__context *ctx, char *top, void (*entry)(void))
 {
-    ctx->sp = (void *)((uintptr_t)top & ~(uintptr_t)15);
+    /* Atomic for those who prefetch by it. */
+    __atomic_store_n(&ctx->sp, (void *)((uintptr_t)top & ~(uintptr_t)15), __ATOMIC_RELAXED);
     ctx->pc = (void *)entry;
     ctx->fp = NULL;
 }

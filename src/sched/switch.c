@@ -94,7 +94,7 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
 {
     struct weft__task *task;
     weft__worker_look_up(w);
-    if (--w->turns_left < 0) {
+    if (--w->turns_left < 0 && !weft__worker_tick_is_quiet(w)) {
         return NULL; /* a tick is due: the base context serves what the queues would hide */
     }
     bool fresh_first = yielded && !w->fresh_last;
@@ -121,6 +121,15 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
     return task;
 }
 
+/* The stack of the task after this one, of a thousand in no near cache. The task may be another worker's by now:
+ * blocks are never unmapped, and any address is good enough for a prefetch. */
+HOT void prefetch_frame(const struct weft__task *task)
+{
+    if (task) {
+        __builtin_prefetch(__atomic_load_n(&task->ctx.sp, __ATOMIC_RELAXED));
+    }
+}
+
 /* Most turns of a busy worker find nothing but the ring: as long as nothing was put anywhere else
  * (weft__worker_look_up) and no tick is due, look nowhere else. */
 HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
@@ -128,6 +137,7 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
     if (w->plain > 0) {
         struct weft__task *task = as_task(weft__ring_pop_local(&w->ring));
         if (task) {
+            prefetch_frame(as_task(weft__ring_peek_local(&w->ring)));
             w->plain--;
             return task;
         }

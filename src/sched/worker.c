@@ -219,6 +219,18 @@ void weft__worker_look_cancelling(struct weft__worker *w)
     }
 }
 
+bool weft__worker_tick_is_quiet(struct weft__worker *w)
+{
+    weft_pool *pool = w->pool;
+    if (weft__wheel_next(&w->wheel) != INT64_MAX || !weft__inbox_empty(&w->inbox) ||
+        weft__global_length(&pool->global) || weft__fresh_length(&w->fresh) || w->pinned.head ||
+        atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked) {
+        return false;
+    }
+    pace(w);
+    return true;
+}
+
 /* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to run
  * now, if there is one. */
 static struct weft__task *tick(struct weft__worker *w)

@@ -217,6 +217,9 @@ void weft__worker_offer_timers(struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
 uint64_t weft__worker_drain(struct weft__worker *w);
 
+/* For a fiber's stack when a tick is due: if there is nothing to serve, the tick is done, without the way through
+ * the base context. */
+bool weft__worker_tick_is_quiet(struct weft__worker *w);
 /* At ticks, and after entering the idle word (a full barrier, so that either this sees the flag or the walk that
  * began with setting it sees all that this worker has made): cancels what a stop has missed. */
 void weft__worker_look_cancelling(struct weft__worker *w);
