@@ -331,14 +331,14 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
         switch_fp(NULL, task);
     }
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
-    int turns = w->turns_left + w->plain;
+    w->counted_from = w->turns_left + w->plain;
     weft__san_leave(&w->base_san, SAN_OF(task->stack), false);
     w = weft__context_switch(&w->base, &task->ctx, w);
     weft__san_arrive(&w->base_san, NULL);
     after_switch(w);
     /* This one, and a turn for every pick since but the last, which led back here: counted here to keep it off
      * the path of a yield. */
-    weft__count(&w->counters.executed, (uint64_t)(turns - w->turns_left - w->plain));
+    weft__worker_count_turns(w);
 }
 
 /* The first C function of every fiber, called by weft__context_entry. */

@@ -219,15 +219,24 @@ void weft__worker_look_cancelling(struct weft__worker *w)
     }
 }
 
+static bool told_to_leave(const struct weft__worker *w, const _Atomic(uint32_t) *until)
+{
+    return until ? atomic_load_explicit(until, memory_order_acquire) != 0
+                 : atomic_load_explicit(&w->pool->exiting, memory_order_acquire) != 0;
+}
+
 bool weft__worker_tick_is_quiet(struct weft__worker *w)
 {
     weft_pool *pool = w->pool;
     if (weft__wheel_next(&w->wheel) != INT64_MAX || !weft__inbox_empty(&w->inbox) ||
         weft__global_length(&pool->global) || weft__fresh_length(&w->fresh) || w->pinned.head ||
-        atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked) {
+        atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked ||
+        told_to_leave(w, w->until)) {
         return false;
     }
+    weft__worker_count_turns(w);
     pace(w);
+    w->counted_from = w->turns_left;
     return true;
 }
 
@@ -467,12 +476,6 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     return weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
 }
 
-static bool told_to_leave(const struct weft__worker *w, const _Atomic(uint32_t) *until)
-{
-    return until ? atomic_load_explicit(until, memory_order_acquire) != 0
-                 : atomic_load_explicit(&w->pool->exiting, memory_order_acquire) != 0;
-}
-
 /* The next task, however long it takes. NULL: told to leave. */
 static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
@@ -505,9 +508,11 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
 void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     struct weft__task *task;
+    w->until = until;
     while (!(until && told_to_leave(w, until)) && (task = find_work(w, until))) {
         weft__worker_run(w, task);
     }
+    w->until = NULL;
 }
 
 /* A thread that stops being a worker leaves its work where the others find it. */

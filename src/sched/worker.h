@@ -114,9 +114,12 @@ struct weft__worker {
     int64_t offered; /* the nearest timer that the others were told of */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
-    bool took_few;                 /* the last look into the global queue found little */
-    bool cancel_walked;            /* has seen that the pool cancels its fibers */
-    int tick_turns;                /* turns between ticks: 61, or fewer when turns are long */
+    int counted_from; /* turns_left + plain when `executed` was last brought up to date */
+    const _Atomic(uint32_t)
+        *until;         /* the loop ends when this is not 0; NULL: with the pool's threads */
+    bool took_few;      /* the last look into the global queue found little */
+    bool cancel_walked; /* has seen that the pool cancels its fibers */
+    int tick_turns;     /* turns between ticks: 61, or fewer when turns are long */
     struct weft__rand rand;
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
@@ -185,6 +188,14 @@ static inline void weft__worker_look_up(struct weft__worker *w)
 /* A fiber that did not ask for fp_env has left the floating-point control words as they were; else a
  * caller's bug. Debug builds ask at every switch and at the end. */
 void weft__worker_check_fp(const struct weft__task *task);
+
+/* Brings `executed` up to date: a turn for every pick since. */
+static inline void weft__worker_count_turns(struct weft__worker *w)
+{
+    int left = w->turns_left + w->plain;
+    weft__count(&w->counters.executed, (uint64_t)(w->counted_from - left));
+    w->counted_from = left;
+}
 
 /* --- where a ready task goes ------------------------------------------------ */
 
