@@ -532,6 +532,7 @@ int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *
     if (err) {
         return err;
     }
+    WEFT__ASSERT(pool);
     err = weft_pool_start(pool);
     if (!err) {
         err = weft_pool_run(pool, fn, arg, result);

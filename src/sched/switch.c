@@ -299,10 +299,9 @@ HOT void leave(struct weft__worker *w, struct weft__task *next, enum weft__post 
     (void)to_san;
 }
 
-/* noinline, and the thread-local is read once, before any switch: no need to go through the accessor. */
-__attribute__((noinline)) void weft_yield(void)
+void weft_yield(void)
 {
-    struct weft__worker *w = self_worker;
+    struct weft__worker *w = weft__worker_self();
     if (!w || !weft__current(w)) {
         sched_yield();
         return;
