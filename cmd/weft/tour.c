@@ -135,6 +135,7 @@ static void wake_crowd(struct crowd *crowd)
         weft_park(weft_after(20000000));
         screen_progress_show(&progress, atomic_load(&crowd->ended));
     }
+    screen_progress_show(&progress, crowd->spawned); /* all may have ended before the first look */
     screen_progress_end(&progress);
 }
 
