@@ -67,7 +67,7 @@ int weft__stack_class(size_t bytes);
  * others would miss. */
 static inline unsigned weft__stack_batch(unsigned class)
 {
-    unsigned batch = 64u >> (class > 2 ? class - 2 : 0);
+    unsigned batch = 2 * WEFT__STACK_CACHE >> (class > 2 ? class - 2 : 0);
     return batch ? batch : 1;
 }
 

@@ -82,9 +82,4 @@ static inline void weft__idle_notify(struct weft__idle *idle)
     }
 }
 
-static inline unsigned weft__idle_sleeping(const struct weft__idle *idle)
-{
-    return atomic_load_explicit(&idle->word, memory_order_relaxed) & 0xffff;
-}
-
 #endif

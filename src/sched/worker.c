@@ -1,8 +1,6 @@
 #include "sched/worker.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>

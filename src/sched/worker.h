@@ -7,7 +7,8 @@
  * A yield takes one fresh task before all that, so that `while (!done) yield();` cannot starve what it
  * waits for; if that one yields too, the ring comes next, or a chain of fresh tasks that yield would
  * starve it. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
- * first: timers, inbox, a batch from the global queue, its oldest fresh task.
+ * first: timers, inbox, a batch from the global queue, its oldest fresh task. A tick at which none of these has
+ * anything is done where the fiber is.
  *
  * A fiber that blocks picks its successor and switches to it directly. What must happen after the
  * switch, when the old stack is no longer in use, is a closed list (enum weft__post), done by whoever is
