@@ -74,7 +74,7 @@ WEFT_API int weft_fiber_discard(weft_fiber fiber);
  * threads alike. Uses one join right when it returns 0.
  * -ESRCH: stale, or all rights used. -EDEADLK: joining oneself, or for ever from the one thread that could
  * run the fiber (a pool's caller, outside of run, poll and stop). -EINVAL: the fiber is detached.
- * -ETIMEDOUT, -ECANCELED: the wait ended first, no right was used. */
+ * -ETIMEDOUT, -ECANCELED, -EINTR: the wait ended first, no right was used. */
 WEFT_API int weft_join(weft_fiber fiber, void **result, int64_t deadline);
 
 /* Adds a join right; each needs its own join or detach. -ESRCH, -EINVAL as weft_join. -EOVERFLOW:
@@ -90,24 +90,46 @@ WEFT_API void weft_yield(void);
 
 /* Suspends the calling fiber until weft_unpark. An unpark that came before is kept, and then park
  * returns at once; two count once. Never returns without a reason: 0 = unparked, -ETIMEDOUT,
- * -ECANCELED. -ENXIO: not in a fiber. */
+ * -ECANCELED, -EINTR. -ENXIO: not in a fiber. */
 WEFT_API int weft_park(int64_t deadline);
 
 /* Lets a parked fiber go on, or its next park return at once. From any thread, never blocks.
  * -ESRCH: the fiber has ended. */
 WEFT_API int weft_unpark(weft_fiber fiber);
 
-/* Suspends the caller until the deadline, or for `ns`. 0: it passed; -ECANCELED. Never early. On a plain thread
+/* Suspends the caller until the deadline, or for `ns`. 0: it passed; -ECANCELED, -EINTR. Never early. On a plain thread
  * the thread sleeps. */
 WEFT_API int weft_sleep_until(int64_t deadline);
 WEFT_API int weft_sleep(int64_t ns);
 
-/* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends.
- * From any thread. -ESRCH: it has ended. */
+/* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends. A call that
+ * need not wait is no wait: it succeeds as ever. From any thread. -ESRCH: it has ended. */
 WEFT_API int weft_cancel(weft_fiber fiber);
 
 /* True in a cancelled fiber: for loops that compute without waiting. */
 WEFT_API bool weft_cancelled(void);
+
+/* Ends one wait of a fiber with -EINTR: the one it is in, or else the next that has to wait. It is kept until a
+ * wait has delivered it; two that were not delivered count once. From any thread. -ESRCH: it has ended. */
+WEFT_API int weft_interrupt(weft_fiber fiber);
+
+/* An interrupt of the calling fiber that no wait has delivered yet; clear takes it back. */
+WEFT_API bool weft_interrupted(void);
+WEFT_API bool weft_clear_interrupt(void);
+
+/* Between the two, which nest, neither cancel nor interrupt ends a wait of the calling fiber; they take effect
+ * in its next wait after the last leave. For cleanups that must wait. WEFT_STOP_ABORT goes through. */
+WEFT_API void weft_shield_enter(void);
+WEFT_API void weft_shield_leave(void);
+
+/* What the calling fiber was waiting on when a cancel or an interrupt last ended a wait of it. */
+struct weft_ended_wait {
+    const char *what;   /* "sleep", "mutex", "join" */
+    const void *object; /* the address of the object, if it was one; it may be gone by now */
+    weft_fiber fiber;   /* the fiber, if it was one */
+};
+/* -ENOENT: there was none. */
+WEFT_API int weft_ended_wait(struct weft_ended_wait *out);
 
 /* The calling fiber, or WEFT_NO_FIBER on a plain thread. */
 WEFT_API weft_fiber weft_self(void);

@@ -68,6 +68,7 @@ WEFT_API int64_t weft_pool_next_deadline(weft_pool *pool);
 enum weft_stop_mode {
     WEFT_STOP_DRAIN, /* wait until every fiber has ended; at the deadline cancel them and go on waiting */
     WEFT_STOP_CANCEL, /* cancel every fiber now; at the deadline give up */
+    WEFT_STOP_ABORT,  /* the same, and no shield keeps it away */
 };
 
 /* Ends the pool: nothing of it runs after this returned 0. Submits from outside are refused

@@ -12,6 +12,7 @@
 #define WEFT_WEFT_H
 
 #include <weft/compute.h>
+#include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/hop.h>
 #include <weft/pool.h>

@@ -96,8 +96,11 @@ static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident,
     memcpy(out->name, task->name, sizeof out->name);
     if (state == WEFT__TASK_WAITING) {
         const struct weft__rare *rare = weft__task_rare(task);
-        out->waits = atomic_load_explicit(&rare->waits, memory_order_relaxed);
-        out->on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+        const struct weft__wait_kind *kind =
+            atomic_load_explicit(&rare->waits, memory_order_relaxed);
+        uint64_t on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+        out->waits = kind ? kind->name : NULL;
+        out->on = kind && kind->fiber ? on : WEFT_NO_FIBER;
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "sched/cancel.h"
 #include "sched/handle.h"
 #include "sched/local.h"
 #include "sched/pool.h"
@@ -175,9 +176,14 @@ static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t
  * the walk over all fibers? A spawner on a worker may still read the flag as it was, with its fiber not yet
  * visible to the walk: so every worker walks once more itself at the first tick at which it sees the
  * flag, after all it has made. Outside, the push has a full barrier. pairs: weft__pool_cancel_all */
-static inline bool born_cancelled(const weft_pool *pool)
+static inline uint32_t born_cancelled(const weft_pool *pool)
 {
-    return __builtin_expect(atomic_load_explicit(&pool->cancelling, memory_order_seq_cst), 0);
+    return atomic_load_explicit(&pool->cancelling, memory_order_seq_cst);
+}
+
+static __attribute__((noinline, cold)) void cancel_newborn(weft_fiber fiber, const weft_pool *pool)
+{
+    weft__cancel(fiber, born_cancelled(pool));
 }
 
 static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
@@ -213,8 +219,8 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
         WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
     }
     weft__place_fresh(inside, task);
-    if (born_cancelled(pool)) {
-        weft_cancel(fiber);
+    if (__builtin_expect(born_cancelled(pool), 0)) {
+        cancel_newborn(fiber, pool);
     }
     return 0;
 }
@@ -274,8 +280,8 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     }
     weft__global_push_chain(&pool->global, &made);
     weft__idle_notify(&pool->idle);
-    if (born_cancelled(pool)) {
-        weft__pool_cancel_all(pool);
+    if (__builtin_expect(born_cancelled(pool), 0)) {
+        weft__pool_cancel_walk(pool);
     }
     return 0;
 }
@@ -324,23 +330,22 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
         weft__count(&inside->counters.spawned, 1);
     }
     weft__place_fresh(inside, task);
-    if (born_cancelled(pool)) {
-        weft_cancel(fiber);
+    if (__builtin_expect(born_cancelled(pool), 0)) {
+        cancel_newborn(fiber, pool);
     }
     return 0;
 }
 
 /* Under the ident lock: the wait of every joiner ends. Returns how many were still there. */
-static unsigned fire_joiners_locked(struct weft__task *task, enum weft__reason reason,
-                                    struct weft__chain *ready)
+static unsigned fire_joiners_locked(struct weft__task *task, int status, struct weft__chain *ready)
 {
     unsigned fired = 0;
-    struct weft__waiter *waiter = task->joiners;
+    struct weft__node *node = task->joiners;
     task->joiners = NULL;
-    while (waiter) {
-        struct weft__waiter *next = waiter->next; /* fired, it may be gone */
-        fired += weft__waiter_fire(waiter, reason, task->value, ready);
-        waiter = next;
+    while (node) {
+        struct weft__node *next = node->next; /* fired, it may be gone */
+        fired += weft__node_fire(node, task->value, status, ready);
+        node = next;
     }
     return fired;
 }
@@ -359,7 +364,7 @@ int weft_fiber_discard(weft_fiber fiber)
     }
     struct weft__chain ready;
     weft__chain_init(&ready);
-    fire_joiners_locked(task, WEFT__REASON_CANCEL, &ready); /* it will never end */
+    fire_joiners_locked(task, -ECANCELED, &ready); /* it will never end */
     unmake(spawner, task);
     weft__place_chain(&ready);
     return 0;
@@ -379,7 +384,7 @@ static inline void give_up(struct weft__worker *w, struct weft__task *self)
     WEFT__ASSERT(live);
     unsigned rights = weft__ident_rights(ident);
     if (self->joiners) {
-        unsigned taken = fire_joiners_locked(self, WEFT__REASON_DONE, &ready);
+        unsigned taken = fire_joiners_locked(self, 0, &ready);
         rights -= taken < rights ? taken : rights;
     }
     weft__task_finish(self);
@@ -449,7 +454,7 @@ static void use_right_locked(struct weft__task *task, uint64_t ident, struct wef
 }
 
 /* A joiner that gives up takes its node out, unless the fiber has ended or even gone meanwhile. */
-static void leave_joiners(weft_fiber fiber, struct weft__waiter *waiter)
+static void leave_joiners(weft_fiber fiber, struct weft__node *node)
 {
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
@@ -458,14 +463,22 @@ static void leave_joiners(weft_fiber fiber, struct weft__waiter *waiter)
         (void)weft__ident_flags(weft__slab_find((uint32_t)fiber));
         return;
     }
-    for (struct weft__waiter **at = &task->joiners; *at; at = &(*at)->next) {
-        if (*at == waiter) {
-            *at = waiter->next;
+    for (struct weft__node **at = &task->joiners; *at; at = &(*at)->next) {
+        if (*at == node) {
+            *at = node->next;
             break;
         }
     }
     weft__ident_unlock(task, ident);
 }
+
+static uint64_t joined_fiber(uint64_t on)
+{
+    return on;
+}
+
+static const struct weft__wait_kind join_kind = {
+    .name = "join", .fiber = true, .holder = joined_fiber};
 
 /* The thread that would have to run the fiber is this one, and it is about to block. */
 static bool only_we_could_run(const struct weft__task *task)
@@ -506,32 +519,36 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
         return -EDEADLK;
     }
     struct weft__waiter waiter;
+    struct weft__node node;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-    waiter.next = task->joiners;
-    task->joiners = &waiter;
+    weft__node_init(&node, &waiter, 0);
+    node.next = task->joiners;
+    task->joiners = &node;
     weft__ident_unlock(task, ident);
 
-    enum weft__reason reason = weft__waiter_park(&waiter, deadline, "join", fiber);
-    if (reason != WEFT__REASON_DONE) {
-        leave_joiners(fiber, &waiter);
-    } else if (result) {
-        *result = waiter.value;
+    enum weft__reason reason = weft__waiter_park(&waiter, deadline, &join_kind, fiber);
+    if (!weft__reason_done(reason)) {
+        leave_joiners(fiber, &node);
+        return weft__reason_errno(reason);
     }
-    return weft__reason_errno(reason);
+    if (result && node.status == 0) {
+        *result = node.value;
+    }
+    return node.status;
 }
 
-bool weft__join_arm(weft_fiber fiber, struct weft__waiter *waiter)
+bool weft__join_arm(weft_fiber fiber, struct weft__node *node)
 {
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     WEFT__ASSERT(task);
     if (ident & WEFT__IDENT_DONE) {
-        waiter->value = task->value;
+        node->value = task->value;
         use_right_locked(task, ident, spawner_of(NULL));
         return false;
     }
-    waiter->next = task->joiners;
-    task->joiners = waiter;
+    node->next = task->joiners;
+    task->joiners = node;
     weft__ident_unlock(task, ident);
     return true;
 }
@@ -619,12 +636,14 @@ enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state)
         return WEFT_FIBER_CREATED;
     case WEFT__TASK_FRESH:
     case WEFT__TASK_READY:
+    case WEFT__TASK_WOKEN:
         return WEFT_FIBER_READY;
     case WEFT__TASK_RUNNING:
     case WEFT__TASK_ARMED:
     case WEFT__TASK_FIRED:
         return WEFT_FIBER_RUNNING;
     case WEFT__TASK_WAITING:
+    case WEFT__TASK_HELD:
         return WEFT_FIBER_WAITING;
     case WEFT__TASK_DONE:
         break;

@@ -18,12 +18,15 @@
 
 enum {
     WEFT__IDENT_LOCK = 1 << 0,
-    WEFT__IDENT_LIVE = 1 << 1,     /* the slot holds a fiber */
-    WEFT__IDENT_PERMIT = 1 << 2,   /* an unpark that was not used yet */
-    WEFT__IDENT_CANCEL = 1 << 3,   /* cancelled, until the fiber ends */
-    WEFT__IDENT_DONE = 1 << 4,     /* ended, its result not yet taken */
-    WEFT__IDENT_DETACHED = 1 << 5, /* nobody may join */
-    WEFT__IDENT_RIGHT = 1 << 8,    /* one join right; 8 bits of them */
+    WEFT__IDENT_LIVE = 1 << 1,      /* the slot holds a fiber */
+    WEFT__IDENT_PERMIT = 1 << 2,    /* an unpark that was not used yet */
+    WEFT__IDENT_CANCEL = 1 << 3,    /* cancelled, until the fiber ends */
+    WEFT__IDENT_DONE = 1 << 4,      /* ended, its result not yet taken */
+    WEFT__IDENT_DETACHED = 1 << 5,  /* nobody may join */
+    WEFT__IDENT_INTERRUPT = 1 << 6, /* an interrupt that no wait has delivered yet */
+    WEFT__IDENT_ABORT = 1 << 7,     /* cancelled, and no shield helps */
+    WEFT__IDENT_ENDS_WAITS = WEFT__IDENT_CANCEL | WEFT__IDENT_INTERRUPT | WEFT__IDENT_ABORT,
+    WEFT__IDENT_RIGHT = 1 << 8, /* one join right; 8 bits of them */
     WEFT__IDENT_RIGHTS = 0xff << 8,
 };
 

@@ -1,10 +1,12 @@
-/* park, unpark and cancel: waits that are ended by naming the fiber. */
+/* park and unpark: waits that are ended by naming the fiber. */
 #include <errno.h>
 
 #include "sched/handle.h"
 #include "sched/ident.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
+
+static const struct weft__wait_kind park_kind = {.name = "park"};
 
 int weft_park(int64_t deadline)
 {
@@ -22,7 +24,7 @@ int weft_park(int64_t deadline)
         weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
         /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
         if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
-            return weft__reason_errno(weft__waiter_park(&waiter, deadline, "park", WEFT_NO_FIBER));
+            return weft__reason_errno(weft__waiter_park(&waiter, deadline, &park_kind, 0));
         }
         enum weft__reason reason = weft__task_disarm(self);
         if (reason != WEFT__REASON_NONE) {
@@ -35,13 +37,14 @@ int weft_park(int64_t deadline)
 int weft_unpark(weft_fiber fiber)
 {
     uint64_t ident, ticket;
-    enum weft__wait kind;
+    unsigned kind;
     struct weft__task *task = weft__handle_lock_running(fiber, WEFT__IDENT_PERMIT, &ident);
     if (!task) {
         return -ESRCH;
     }
     enum weft__fire fire = WEFT__FIRE_LOST;
-    if (weft__task_ticket(task, &ticket, &kind) && kind == WEFT__WAIT_PARK) {
+    if (weft__task_ticket(task, &ticket, &kind) &&
+        (kind & ~WEFT__WAIT_SHIELDED) == WEFT__WAIT_PARK) {
         fire = weft__task_fire(task, ticket, WEFT__REASON_DONE);
     }
     if (fire != WEFT__FIRE_LOST) {
@@ -52,30 +55,4 @@ int weft_unpark(weft_fiber fiber)
         weft__place(task);
     }
     return 0;
-}
-
-int weft_cancel(weft_fiber fiber)
-{
-    uint64_t ident, ticket;
-    enum weft__wait kind;
-    struct weft__task *task = weft__handle_lock_running(fiber, WEFT__IDENT_CANCEL, &ident);
-    if (!task) {
-        return -ESRCH;
-    }
-    enum weft__fire fire = WEFT__FIRE_LOST;
-    /* Whatever it waits for. If it arms later it sees the flag. pairs: weft__waiter_park */
-    if (weft__task_ticket(task, &ticket, &kind)) {
-        fire = weft__task_fire(task, ticket, WEFT__REASON_CANCEL);
-    }
-    weft__ident_unlock(task, ident);
-    if (fire == WEFT__FIRE_ENQUEUE) {
-        weft__place(task);
-    }
-    return 0;
-}
-
-bool weft_cancelled(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) && (weft__ident_flags(weft__current(w)) & WEFT__IDENT_CANCEL);
 }

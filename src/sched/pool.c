@@ -293,7 +293,7 @@ int weft_pool_start(weft_pool *pool)
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     int err = phase == WEFT__POOL_STOPPING ? -EBUSY : 0;
     if (phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED) {
-        atomic_store_explicit(&pool->cancelling, false, memory_order_relaxed);
+        atomic_store_explicit(&pool->cancelling, 0, memory_order_relaxed);
         err = weft__pool_create_threads(pool);
         if (!err) {
             atomic_store_explicit(&pool->phase, WEFT__POOL_STARTED, memory_order_seq_cst);
@@ -419,13 +419,15 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
         return err;
     }
     struct weft__waiter waiter;
+    struct weft__node node;
     weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
-    if (weft__join_arm(main_fiber, &waiter)) {
+    weft__node_init(&node, &waiter, 0);
+    if (weft__join_arm(main_fiber, &node)) {
         weft__pool_lend_thread(pool, &waiter.word);
     }
     weft__pool_caller_leaves(pool);
     if (result) {
-        *result = waiter.value;
+        *result = node.value;
     }
     return 0;
 }

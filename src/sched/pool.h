@@ -40,9 +40,9 @@ struct weft_pool {
     alignas(WEFT__CACHE_LINE) struct weft__global global;
     alignas(WEFT__CACHE_LINE) struct weft__idle idle;
     alignas(WEFT__CACHE_LINE) _Atomic(int) phase;
-    _Atomic(uint32_t) exiting; /* threads leave their loops when they are out of work */
-    _Atomic(uint32_t) watched; /* somebody waits in stop for the drain: idle workers look */
-    _Atomic(bool) cancelling;  /* fibers are born cancelled */
+    _Atomic(uint32_t) exiting;    /* threads leave their loops when they are out of work */
+    _Atomic(uint32_t) watched;    /* somebody waits in stop for the drain: idle workers look */
+    _Atomic(uint32_t) cancelling; /* flags of sched/ident.h with which fibers are born and live */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
     _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
     _Atomic(uint64_t) refused;  /* ... because they were not admitted in the end */
@@ -51,7 +51,7 @@ struct weft_pool {
 
     /* under lock */
     struct weft__lock lock;
-    struct weft__waiter *stoppers; /* who waits for the drain */
+    struct weft__node *stoppers; /* who waits for the drain */
 
     pthread_mutex_t joining; /* phases change, threads begin and end one at a time */
     weft_pool *next_caller;  /* in the list of pools with a caller */
@@ -78,7 +78,7 @@ uint64_t weft__pool_live(weft_pool *pool);
 
 /* Links a joinable fiber's joiner that serves as a worker meanwhile. False: the fiber has ended already, the
  * value is there and the right used. */
-bool weft__join_arm(weft_fiber fiber, struct weft__waiter *waiter);
+bool weft__join_arm(weft_fiber fiber, struct weft__node *node);
 enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state);
 
 /* For a fiber that ends inside scoped hops: goes back through all of them. */
@@ -104,7 +104,7 @@ void weft__pool_join_threads(weft_pool *pool);
 void weft__pool_look_drained(weft_pool *pool);
 
 /* Cancels every fiber whose home is this pool, or who will come back to it, now and from now on. */
-void weft__pool_cancel_all(weft_pool *pool);
+void weft__pool_cancel_all(weft_pool *pool, uint32_t flags);
 /* Every fiber whose home is this pool, or who will come back to it, and that was not yet. */
 void weft__pool_cancel_walk(weft_pool *pool);
 

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "sched/cancel.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
@@ -34,23 +35,23 @@ void weft__pool_look_drained(weft_pool *pool)
     struct weft__chain ready;
     weft__chain_init(&ready);
     weft__lock(&pool->lock);
-    struct weft__waiter *waiter = pool->stoppers;
+    struct weft__node *node = pool->stoppers;
     pool->stoppers = NULL;
-    while (waiter) {
-        struct weft__waiter *next = waiter->next;
-        weft__waiter_fire(waiter, WEFT__REASON_DONE, NULL, &ready);
-        waiter = next;
+    while (node) {
+        struct weft__node *next = node->next;
+        weft__node_fire(node, NULL, 0, &ready);
+        node = next;
     }
     weft__unlock(&pool->lock);
     weft__place_chain(&ready);
 }
 
-static void unlink_stopper(weft_pool *pool, struct weft__waiter *waiter)
+static void unlink_stopper(weft_pool *pool, struct weft__node *node)
 {
     weft__lock(&pool->lock);
-    for (struct weft__waiter **at = &pool->stoppers; *at; at = &(*at)->next) {
-        if (*at == waiter) {
-            *at = waiter->next;
+    for (struct weft__node **at = &pool->stoppers; *at; at = &(*at)->next) {
+        if (*at == node) {
+            *at = node->next;
             break;
         }
     }
@@ -67,7 +68,7 @@ struct served_wait {
 static void served_wait_expired(struct weft__timer *timer, void *arg)
 {
     struct served_wait *wait = (struct served_wait *)(void *)timer;
-    weft__waiter_fire(wait->waiter, WEFT__REASON_TIMEOUT, NULL, arg);
+    weft__waiter_fire(wait->waiter, WEFT__REASON_TIMEOUT, arg);
 }
 
 static enum weft__reason serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline)
@@ -85,28 +86,32 @@ static enum weft__reason serve(weft_pool *pool, struct weft__waiter *waiter, int
     return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
 }
 
+static const struct weft__wait_kind stop_kind = {.name = "stop"};
+
 /* 0: drained. -EDEADLK, -ETIMEDOUT, -ECANCELED (the stopping fiber was cancelled). */
 static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
 {
     for (;;) {
         struct weft__waiter waiter;
+        struct weft__node node;
         if (as_worker) {
             weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
         } else {
             weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
         }
+        weft__node_init(&node, &waiter, 0);
         weft__lock(&pool->lock);
-        waiter.next = pool->stoppers;
-        pool->stoppers = &waiter;
+        node.next = pool->stoppers;
+        pool->stoppers = &node;
         weft__unlock(&pool->lock);
         atomic_store_explicit(&pool->watched, 1, memory_order_seq_cst); /* pairs: sleep_once */
         (void)atomic_load_explicit(&pool->idle.word, memory_order_seq_cst);
         weft__pool_look_drained(pool);
 
         enum weft__reason reason = as_worker ? serve(pool, &waiter, deadline)
-                                             : weft__waiter_park(&waiter, deadline, "stop", 0);
+                                             : weft__waiter_park(&waiter, deadline, &stop_kind, 0);
         if (reason != WEFT__REASON_DONE) {
-            unlink_stopper(pool, &waiter);
+            unlink_stopper(pool, &node);
             return weft__reason_errno(reason);
         }
         if (weft__pool_live(pool) == 0) {
@@ -128,20 +133,21 @@ static bool comes_back(const struct weft__task *task, const weft_pool *pool)
     return weft__hop_returns_to(weft__task_rare(task), pool);
 }
 
-void weft__pool_cancel_all(weft_pool *pool)
+void weft__pool_cancel_all(weft_pool *pool, uint32_t flags)
 {
-    atomic_store_explicit(&pool->cancelling, true, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&pool->cancelling, flags, memory_order_seq_cst);
     weft__pool_cancel_walk(pool);
 }
 
 void weft__pool_cancel_walk(weft_pool *pool)
 {
     uint32_t slots = weft__slab_slots();
+    uint32_t flags = atomic_load_explicit(&pool->cancelling, memory_order_seq_cst);
     for (uint32_t slot = 1; slot <= slots; slot++) {
         struct weft__task *task = weft__slab_find(slot);
         /* pairs: born_cancelled */
         uint64_t ident = atomic_load_explicit(&task->ident, memory_order_seq_cst);
-        if (!(ident & WEFT__IDENT_LIVE) || (ident & (WEFT__IDENT_DONE | WEFT__IDENT_CANCEL))) {
+        if (!(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) || (ident & flags) == flags) {
             continue;
         }
         if (weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
@@ -149,7 +155,7 @@ void weft__pool_cancel_walk(weft_pool *pool)
             weft_fiber fiber = weft__ident_generation(ident) << 32 | slot;
             weft__ident_unlock(task, ident);
             if (ours) {
-                weft_cancel(fiber);
+                weft__cancel(fiber, flags);
             }
         }
     }
@@ -159,6 +165,11 @@ static int64_t once_more(int64_t began, int64_t deadline)
 {
     int64_t patience = deadline > began ? deadline - began : 0;
     return weft_after(patience > LEAST_PATIENCE_NS ? patience : LEAST_PATIENCE_NS);
+}
+
+static uint32_t flags_of(enum weft_stop_mode mode)
+{
+    return mode == WEFT_STOP_ABORT ? WEFT__IDENT_CANCEL | WEFT__IDENT_ABORT : WEFT__IDENT_CANCEL;
 }
 
 static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bool as_worker)
@@ -172,7 +183,7 @@ static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bo
         }
         deadline = once_more(began, deadline);
     }
-    weft__pool_cancel_all(pool);
+    weft__pool_cancel_all(pool, flags_of(mode));
     err = wait_drained(pool, deadline, as_worker);
     if (err == -ETIMEDOUT) {
         fprintf(stderr, "weft: pool %s: fibers have not ended although they were cancelled\n",
@@ -204,7 +215,7 @@ static int begin(weft_pool *pool)
 
 int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
 {
-    if (mode != WEFT_STOP_DRAIN && mode != WEFT_STOP_CANCEL) {
+    if (mode != WEFT_STOP_DRAIN && mode != WEFT_STOP_CANCEL && mode != WEFT_STOP_ABORT) {
         return -EINVAL;
     }
     if (atomic_load_explicit(&pool->phase, memory_order_acquire) == WEFT__POOL_STOPPED) {
@@ -216,8 +227,8 @@ int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
     }
     struct weft__worker *w = weft__worker_self();
     if (w && weft__current(w) && w->pool == pool) {
-        if (mode == WEFT_STOP_CANCEL) {
-            weft__pool_cancel_all(pool);
+        if (mode != WEFT_STOP_DRAIN) {
+            weft__pool_cancel_all(pool, flags_of(mode));
         }
         return -EINPROGRESS;
     }

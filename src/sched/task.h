@@ -26,6 +26,10 @@
  *   ARMED     WAITING   W    settle    CAS: the switch is complete
  *   FIRED     READY     W    settle    ... and it was fired meanwhile: W queues it
  *   WAITING   READY     A    fire      CAS: the winner queues it
+ *   WAITING   HELD      A    hold      CAS: a viewer keeps it where it waits while it reads its stack
+ *   HELD      WAITING   A    unhold    CAS: the viewer lets it go
+ *   HELD      WOKEN     A    fire      CAS: fired while it was held; the viewer queues it, not the winner
+ *   WOKEN     READY     A    unhold    the viewer lets it go and queues it
  *   RUNNING   DONE      P    finish    the result waits for its joiners
  *   DONE      FREE      A    free      the last right was used (under the ident lock)
  *   CREATED   FREE      A    free      discarded (under the ident lock)
@@ -44,7 +48,7 @@
 
 struct weft_pool;
 struct weft__stack;
-struct weft__waiter;
+struct weft__node;
 
 enum weft__task_state {
     WEFT__TASK_FREE,
@@ -56,20 +60,24 @@ enum weft__task_state {
     WEFT__TASK_FIRED,
     WEFT__TASK_WAITING,
     WEFT__TASK_DONE,
+    WEFT__TASK_HELD,
+    WEFT__TASK_WOKEN,
 };
 
 /* Why a wait ended. */
 enum weft__reason {
     WEFT__REASON_NONE,
-    WEFT__REASON_DONE, /* what was waited for happened */
     WEFT__REASON_TIMEOUT,
     WEFT__REASON_CANCEL,
+    WEFT__REASON_INTERRUPT,
+    WEFT__REASON_DONE, /* what was waited for happened; of several things, DONE + which */
 };
 
 /* What a wait can be ended by, kept where the reason will be until it is. */
 enum weft__wait {
-    WEFT__WAIT_OBJECT, /* by whoever was given the ticket */
-    WEFT__WAIT_PARK,   /* also by name: weft_unpark */
+    WEFT__WAIT_OBJECT,       /* by whoever was given the ticket */
+    WEFT__WAIT_PARK,         /* also by name: weft_unpark */
+    WEFT__WAIT_SHIELDED = 2, /* or-ed to it: not by a cancel or an interrupt */
 };
 
 /* Flags that never change after creation. */
@@ -92,8 +100,8 @@ struct weft__task {
     /* Identity and ending. */
     _Atomic(uint64_t) ident; /* sched/ident.h */
     void *(*fn)(void *);
-    void *value;                  /* the argument, then the result */
-    struct weft__waiter *joiners; /* under the ident lock */
+    void *value;                /* the argument, then the result */
+    struct weft__node *joiners; /* under the ident lock */
     int64_t born;
     char name[16]; /* under the ident lock once running */
     uint32_t slot;
@@ -210,7 +218,7 @@ static inline void weft__task_free(struct weft__task *task)
 
 /* Begins a wait and returns its ticket. After it the task looks once more at whatever can fire without
  * the ticket having been handed out. */
-static inline uint64_t weft__task_arm(struct weft__task *task, enum weft__wait kind)
+static inline uint64_t weft__task_arm(struct weft__task *task, unsigned kind)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_RUNNING);
@@ -225,13 +233,13 @@ static inline uint64_t weft__task_arm(struct weft__task *task, enum weft__wait k
 /* The ticket of the wait the task is in, for one that fires by what it knows of the task (a permit, a
  * cancel) and not of the wait. False: it is in none. */
 static inline bool weft__task_ticket(const struct weft__task *task, uint64_t *ticket,
-                                     enum weft__wait *kind)
+                                     unsigned *kind)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_seq_cst); /* pairs: arm */
     enum weft__task_state state = weft__word_state(word);
     *ticket = word >> WEFT__TICKET_SHIFT;
-    *kind = (enum weft__wait)weft__word_reason(word);
-    return state == WEFT__TASK_ARMED || state == WEFT__TASK_WAITING;
+    *kind = (unsigned)weft__word_reason(word);
+    return state == WEFT__TASK_ARMED || state == WEFT__TASK_WAITING || state == WEFT__TASK_HELD;
 }
 
 enum weft__fire {
@@ -251,6 +259,8 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
             to = WEFT__TASK_FIRED;
         } else if (state == WEFT__TASK_WAITING) {
             to = WEFT__TASK_READY;
+        } else if (state == WEFT__TASK_HELD) {
+            to = WEFT__TASK_WOKEN;
         } else {
             break;
         }
@@ -282,6 +292,41 @@ static inline bool weft__task_settle(struct weft__task *task)
     atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),
                           memory_order_relaxed);
     return false;
+}
+
+/* Takes a waiting task out of circulation: its stack and all that it waits on hold still until unhold. False:
+ * it does not wait, or another holds it. For a few microseconds at a time. */
+static inline bool weft__task_hold(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    while (weft__word_state(word) == WEFT__TASK_WAITING) {
+        /* Acquire: the frame that settle released. pairs: settle */
+        if (atomic_compare_exchange_weak_explicit(&task->state, &word,
+                                                  weft__word_with(word, WEFT__TASK_HELD),
+                                                  memory_order_acquire, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True: it was fired meanwhile, is READY, and the caller must queue it. */
+static inline bool weft__task_unhold(struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    WEFT__STEP();
+    if (weft__word_state(word) == WEFT__TASK_HELD &&
+        atomic_compare_exchange_strong_explicit(&task->state, &word,
+                                                weft__word_with(word, WEFT__TASK_WAITING),
+                                                memory_order_release, /* pairs: fire, hold */
+                                                memory_order_relaxed)) {
+        return false;
+    }
+    word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire on HELD */
+    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_WOKEN);
+    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),
+                          memory_order_relaxed);
+    return true;
 }
 
 /* Ends a wait without parking. REASON_NONE: it had not been fired, and cannot be any more. */

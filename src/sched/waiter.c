@@ -27,28 +27,40 @@ static void deadline_expire(struct weft__timer *timer, void *arg)
     }
 }
 
+static void arm_none(struct weft__waiter *waiter)
+{
+    waiter->task = NULL;
+    waiter->shielded = false;
+    waiter->parker = NULL;
+    waiter->notify = NULL;
+    atomic_init(&waiter->word, 0);
+}
+
 void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
 {
     struct weft__worker *w = weft__worker_self();
-    waiter->next = NULL;
-    waiter->value = NULL;
-    waiter->parker = NULL;
-    waiter->task = w ? weft__current(w) : NULL;
-    atomic_init(&waiter->word, 0);
-    if (waiter->task) {
-        waiter->ticket = weft__task_arm(waiter->task, kind);
+    arm_none(waiter);
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    if (task) {
+        waiter->task = task;
+        waiter->shielded = weft__task_rare(task)->shields > 0;
+        waiter->ticket = weft__task_arm(task, waiter->shielded ? kind | WEFT__WAIT_SHIELDED : kind);
     }
 }
 
 void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
                              _Atomic(uint32_t) *visitors)
 {
-    waiter->next = NULL;
-    waiter->value = NULL;
-    waiter->task = NULL;
+    arm_none(waiter);
     waiter->parker = parker;
     waiter->visitors = visitors;
-    atomic_init(&waiter->word, 0);
+}
+
+void weft__waiter_arm_notify(struct weft__waiter *waiter,
+                             void (*notify)(struct weft__waiter *waiter))
+{
+    arm_none(waiter);
+    waiter->notify = notify;
 }
 
 static bool fire_word(_Atomic(uint32_t) *word, enum weft__reason reason)
@@ -74,12 +86,19 @@ static bool fire_worker(struct weft__waiter *waiter, enum weft__reason reason)
     return won;
 }
 
-bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, void *value,
+static bool fire_notify(struct weft__waiter *waiter, enum weft__reason reason)
+{
+    void (*notify)(struct weft__waiter *) = waiter->notify;
+    bool won = fire_word(&waiter->word, reason);
+    if (won) {
+        notify(waiter);
+    }
+    return won;
+}
+
+bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
                        struct weft__chain *ready)
 {
-    if (value) { /* else two who fire for nothing, each under its own lock, would both write it */
-        waiter->value = value;
-    }
     if (waiter->task) {
         struct weft__task *task = waiter->task;
         enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
@@ -91,12 +110,27 @@ bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, vo
     if (waiter->parker) {
         return fire_worker(waiter, reason);
     }
+    if (waiter->notify) {
+        return fire_notify(waiter, reason);
+    }
     bool won = fire_word(&waiter->word, reason);
     if (won) {
         /* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
         weft__futex_wake(&waiter->word, 1);
     }
     return won;
+}
+
+enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
+{
+    if (waiter->task) {
+        return weft__task_disarm(waiter->task);
+    }
+    uint32_t reason = 0;
+    /* From now on it is fired, by nobody. Acquire: pairs with fire_word */
+    atomic_compare_exchange_strong_explicit(&waiter->word, &reason, WEFT__REASON_TIMEOUT,
+                                            memory_order_acquire, memory_order_acquire);
+    return (enum weft__reason)reason;
 }
 
 static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline)
@@ -115,38 +149,61 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return (enum weft__reason)reason;
 }
 
-enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline, const char *what,
-                                    uint64_t on)
+/* What came before the ticket existed. pairs: weft__cancel and weft_interrupt set, then look */
+static void look_at_flags(struct weft__task *task, const struct weft__waiter *waiter,
+                          uint64_t flags)
+{
+    if ((flags & WEFT__IDENT_ABORT) || ((flags & WEFT__IDENT_CANCEL) && !waiter->shielded)) {
+        weft__task_fire(task, waiter->ticket, WEFT__REASON_CANCEL);
+    } else if ((flags & WEFT__IDENT_INTERRUPT) && !waiter->shielded) {
+        /* Delivered by whoever wins: us, or the one who is just setting it. */
+        if (weft__task_fire(task, waiter->ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {
+            weft__ident_take(task, WEFT__IDENT_INTERRUPT);
+        }
+    }
+}
+
+enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
+                                    const struct weft__wait_kind *kind, uint64_t on)
 {
     struct weft__task *task = waiter->task;
     if (!task) {
         return park_thread(waiter, deadline);
     }
-    /* A cancel that came before the ticket existed. pairs: weft_cancel sets, then looks */
-    if (weft__ident_flags(task) & WEFT__IDENT_CANCEL) {
-        weft__task_fire(task, waiter->ticket, WEFT__REASON_CANCEL);
-    } else if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
-        weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
+    uint64_t flags = weft__ident_flags(task);
+    if (__builtin_expect(flags & WEFT__IDENT_ENDS_WAITS, 0)) {
+        look_at_flags(task, waiter, flags);
     }
-    if (weft__task_fired(task)) {
-        return weft__task_disarm(task);
+    if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
+        weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }
     struct weft__rare *rare = weft__task_rare(task);
     atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits, what, memory_order_relaxed);
+    atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
+    enum weft__reason reason;
     struct weft__worker *w = weft__worker_self();
-    if (deadline == WEFT_FOREVER) {
+    if (weft__task_fired(task)) {
+        reason = weft__task_disarm(task);
+    } else if (deadline == WEFT_FOREVER) {
+        atomic_store_explicit(&rare->waits_since, w->now, memory_order_relaxed);
         weft__worker_suspend(w, WEFT__POST_PARK);
+        reason = weft__task_reason(task);
     } else {
         struct deadline node = {.task = task, .ticket = waiter->ticket};
         struct weft__wheel *wheel = &w->wheel;
+        atomic_store_explicit(&rare->waits_since, w->now, memory_order_relaxed);
         weft__timer_init(&node.timer, deadline_expire);
         weft__wheel_add(wheel, &node.timer, deadline);
         weft__worker_suspend(w, WEFT__POST_PARK);
         weft__wheel_cancel(wheel, &node.timer);
+        reason = weft__task_reason(task);
     }
     atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
-    return weft__task_reason(task);
+    if (__builtin_expect(reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT, 0)) {
+        rare->ended = kind;
+        rare->ended_on = on;
+    }
+    return reason;
 }
 
 int weft__reason_errno(enum weft__reason reason)
@@ -156,6 +213,8 @@ int weft__reason_errno(enum weft__reason reason)
         return -ETIMEDOUT;
     case WEFT__REASON_CANCEL:
         return -ECANCELED;
+    case WEFT__REASON_INTERRUPT:
+        return -EINTR;
     case WEFT__REASON_NONE:
     case WEFT__REASON_DONE:
         break;

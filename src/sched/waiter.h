@@ -1,11 +1,21 @@
-/* A waiter: one wait of a fiber, or of a plain thread, as a node in what it waits for.
+/* A waiter: one wait of a fiber, of a plain thread, or of a body without a stack. A node: its place in one of the
+ * sources it waits for.
  *
  * Every wait is arm, park, finish:
- *   arm     weft__waiter_arm, then link the node into the source under the source's lock;
- *   park    weft__waiter_park: suspends until somebody fires it, the deadline passes or a cancel comes;
- *   finish  unless it was fired by the source: unlink the node under the source's lock.
- * A source fires under its own lock and unlinks what it fires, so that after finish nothing touches
- * the node, which lives on the waiter's stack. No source knows what kind of body waits.
+ *   arm     weft__waiter_arm, then link a node into each source under that source's lock;
+ *   park    weft__waiter_park: suspends until a source fires it, the deadline passes, a cancel or an interrupt
+ *           comes;
+ *   finish  every node that is still linked is unlinked under its source's lock.
+ * A source fires under its own lock and unlinks what it fires, so that after finish nothing touches the
+ * nodes, which live on the waiter's stack or in its frame. The first to fire wins, whatever it is; for the
+ * others the fire fails and they keep what they had to give. No source knows what kind of body waits.
+ *
+ * What a source hands over it writes into its own node *before* it fires, because a waiter that has not
+ * finished its switch goes on by itself. (Two sources may write, each its own node; the reason tells the winner.)
+ * A source that may not write before it has won, as when the place is the same for several nodes, writes after
+ * it under its lock, and then the finish of the winning node takes that lock as well.
+ *
+ * A call that can be done at once is no wait: it succeeds in a cancelled fiber too.
  */
 #ifndef WEFT_SCHED_WAITER_H
 #define WEFT_SCHED_WAITER_H
@@ -19,31 +29,126 @@
 
 struct weft__parker;
 
+/* What a wait is for, for those who look from outside: one static record per kind. */
+struct weft__wait_kind {
+    const char *name; /* "mutex" */
+    bool fiber;       /* `on` is a fiber's handle; else the address of an object, or 0 */
+    /* The fiber that would have to act first; 0: none, or nobody knows. `on` is what was given to park. Called
+     * while the waiter is held where it waits, so that `on` is still there; must not block. NULL: never any. */
+    uint64_t (*holder)(uint64_t on);
+    /* The user's name of the object, or NULL; called like holder. NULL: objects of this kind have none. */
+    const char *(*label)(uint64_t on);
+};
+
 struct weft__waiter {
-    struct weft__waiter *next; /* for the source's list */
-    void *value;               /* what the source hands over */
-    struct weft__task *task;   /* NULL: a plain thread */
+    struct weft__task *task; /* NULL: a plain thread, or a body that is told by `notify` */
     uint64_t ticket;
-    _Atomic(uint32_t) word;      /* of a plain thread: 0, then the reason */
+    _Atomic(uint32_t) word;      /* without a task: 0, then the reason */
+    bool shielded;               /* cancel and interrupt leave it alone */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
     _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
+    /* Told once, by the winner, under the lock of the source that fired: short, takes no lock that is held
+     * while a source is locked. The waiter may be gone when it returns. */
+    void (*notify)(struct weft__waiter *waiter);
 };
+
+/* One place in one source. Fields but `item` are the source's, under its lock, while it is linked. */
+struct weft__node {
+    struct weft__node *next, *prev;
+    struct weft__waiter *waiter;
+    void *value;    /* what the source hands over */
+    void *item;     /* where an item is to be read from or written to */
+    int status;     /* how it went, as a negative errno, e.g. that the source was closed */
+    uint16_t index; /* which of the waiter's nodes: comes back as weft__reason_index */
+    bool linked;
+};
+
+/* The nodes of one source in the order in which they came. */
+struct weft__waitlist {
+    struct weft__node *first, *last;
+};
+
+static inline void weft__node_init(struct weft__node *node, struct weft__waiter *waiter,
+                                   unsigned index)
+{
+    *node = (struct weft__node){.waiter = waiter, .index = (uint16_t)index};
+}
+
+static inline void weft__waitlist_push(struct weft__waitlist *list, struct weft__node *node)
+{
+    node->next = NULL;
+    node->prev = list->last;
+    *(list->last ? &list->last->next : &list->first) = node;
+    list->last = node;
+    node->linked = true;
+}
+
+static inline void weft__waitlist_remove(struct weft__waitlist *list, struct weft__node *node)
+{
+    *(node->prev ? &node->prev->next : &list->first) = node->next;
+    *(node->next ? &node->next->prev : &list->last) = node->prev;
+    node->linked = false;
+}
+
+static inline struct weft__node *weft__waitlist_pop(struct weft__waitlist *list)
+{
+    struct weft__node *node = list->first;
+    if (node) {
+        weft__waitlist_remove(list, node);
+    }
+    return node;
+}
 
 void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind);
 /* Arms for a worker's thread that goes on running its loop: `parker` is its own. */
 void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
                              _Atomic(uint32_t) *visitors);
+/* Arms for a body that has no stack to suspend: it returns to its caller and is told. Whoever keeps its
+ * deadline and its cancel fires it with that reason. */
+void weft__waiter_arm_notify(struct weft__waiter *waiter,
+                             void (*notify)(struct weft__waiter *waiter));
 
-/* Under the source's lock. A fiber that must be queued goes to `ready`, for weft__place_chain once the lock
- * is dropped. False: the wait had ended for another reason; the node is dead to the source either way. */
-bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason, void *value,
+/* Ends the wait, unless it has ended: then false. A fiber that must be queued goes to `ready`, for
+ * weft__place_chain once no source is locked. */
+bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
                        struct weft__chain *ready);
 
-/* Parks until the wait ends; says why. `what` and `on` are for dumps. */
-enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline, const char *what,
-                                    uint64_t on);
+/* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with this node. False:
+ * the wait had ended; the node is dead to the source either way. */
+static inline bool weft__node_fire(struct weft__node *node, void *value, int status,
+                                   struct weft__chain *ready)
+{
+    node->value = value;
+    node->status = status;
+    return weft__waiter_fire(node->waiter, (enum weft__reason)(WEFT__REASON_DONE + node->index),
+                             ready);
+}
 
-/* 0, -ETIMEDOUT or -ECANCELED. */
+/* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
+enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
+                                    const struct weft__wait_kind *kind, uint64_t on);
+
+/* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be any more. */
+enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter);
+
+/* Why the wait of a body that was told has ended. */
+static inline enum weft__reason weft__waiter_reason(const struct weft__waiter *waiter)
+{
+    return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
+}
+
+/* Which node was fired; only if a node was. */
+static inline bool weft__reason_done(enum weft__reason reason)
+{
+    return reason >= WEFT__REASON_DONE;
+}
+
+static inline unsigned weft__reason_index(enum weft__reason reason)
+{
+    return (unsigned)reason - WEFT__REASON_DONE;
+}
+
+/* 0, -ETIMEDOUT, -ECANCELED or -EINTR. */
 int weft__reason_errno(enum weft__reason reason);
 
 #endif

@@ -99,7 +99,7 @@ void weft__worker_enter_thread(struct weft__worker *w)
     /* A thread begins with what its maker had, and a caller may have chosen a rounding mode. */
     w->thread_fp = weft__fp_get();
     weft__fp_set(weft__fp_default());
-    w->cancel_walked = false; /* of an earlier stop */
+    w->cancel_walked = 0; /* of an earlier stop */
     weft__worker_set_self(w);
 }
 
@@ -209,9 +209,10 @@ static void pace(struct weft__worker *w)
 
 void weft__worker_look_cancelling(struct weft__worker *w)
 {
-    if (atomic_load_explicit(&w->pool->cancelling, memory_order_seq_cst) != w->cancel_walked) {
-        w->cancel_walked = !w->cancel_walked;
-        if (w->cancel_walked) {
+    uint32_t cancelling = atomic_load_explicit(&w->pool->cancelling, memory_order_seq_cst);
+    if (cancelling != w->cancel_walked) {
+        w->cancel_walked = cancelling;
+        if (cancelling) {
             weft__pool_cancel_walk(w->pool); /* what this worker made before it saw the flag */
         }
     }

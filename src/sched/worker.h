@@ -117,10 +117,10 @@ struct weft__worker {
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
     int counted_from; /* turns_left + plain when `executed` was last brought up to date */
     const _Atomic(uint32_t)
-        *until;         /* the loop ends when this is not 0; NULL: with the pool's threads */
-    bool took_few;      /* the last look into the global queue found little */
-    bool cancel_walked; /* has seen that the pool cancels its fibers */
-    int tick_turns;     /* turns between ticks: 61, or fewer when turns are long */
+        *until;             /* the loop ends when this is not 0; NULL: with the pool's threads */
+    bool took_few;          /* the last look into the global queue found little */
+    uint32_t cancel_walked; /* how it has seen that the pool cancels its fibers */
+    int tick_turns;         /* turns between ticks: 61, or fewer when turns are long */
     struct weft__rand rand;
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
@@ -142,13 +142,20 @@ static inline struct weft__task *weft__current(const struct weft__worker *w)
     return atomic_load_explicit(&w->current, memory_order_relaxed);
 }
 
+struct weft__wait_kind;
+
 /* The rarely used parts of a running fiber, at the top of its stack. */
 struct weft__rare {
     struct weft_cleanup *cleanups;
     uint32_t locals_used; /* bit per key; the values are valid only there */
     struct weft__fp_env fp;
-    _Atomic(const char *) waits; /* for dumps: what it waits for, or NULL */
+    uint32_t shields; /* how many it is in: cancel and interrupt wait */
+    _Atomic(const struct weft__wait_kind *) waits; /* what it waits for, or NULL */
     _Atomic(uint64_t) waits_on;
+    _Atomic(int64_t) waits_since; /* by the worker's clock: its last tick */
+    const struct weft__wait_kind
+        *ended; /* the wait that was last ended by a cancel or an interrupt */
+    uint64_t ended_on;
     void *locals[16];
     struct weft_hop *hops; /* the scoped hops it is in, innermost first; under the ident lock */
 };

@@ -28,6 +28,8 @@ static char stack_bytes[1024] __attribute__((aligned(64)));
 static _Atomic(uint32_t) placed;
 static int published, results[2];
 
+static const struct weft__wait_kind test_kind = {.name = "test"};
+
 /* ---- the worker around the fiber ---- */
 
 struct weft__worker *weft__worker_self(void)
@@ -218,8 +220,7 @@ static void unpark_of_another_wait(int i)
     if (i == 0) {
         struct weft__waiter waiter;
         weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-        X_ASSERT(weft__waiter_park(&waiter, WEFT_FOREVER, "test", WEFT_NO_FIBER) ==
-                 WEFT__REASON_CANCEL);
+        X_ASSERT(weft__waiter_park(&waiter, WEFT_FOREVER, &test_kind, 0) == WEFT__REASON_CANCEL);
     } else if (i == 1) {
         X_ASSERT(weft_unpark(HANDLE) == 0);
     } else {
@@ -274,7 +275,8 @@ static void published_twice(void)
 
 /* ---- plain threads as waiters ---- */
 
-static struct weft__waiter node;
+static struct weft__waiter plain;
+static struct weft__node node;
 static struct weft__lock source; /* guards `linked` */
 static bool linked;
 
@@ -283,15 +285,15 @@ static void setup_node(void)
     setup();
     atomic_init(&source.word, 0);
     worker.current = NULL; /* T0 is a plain thread, as far as it waits */
-    weft__waiter_arm(&node, WEFT__WAIT_OBJECT);
-    node.task = NULL;
+    weft__waiter_arm(&plain, WEFT__WAIT_OBJECT);
+    weft__node_init(&node, &plain, 0);
     linked = true;
 }
 
 static void thread_waits(int i)
 {
     if (i == 0) {
-        enum weft__reason reason = weft__waiter_park(&node, LATER, "test", WEFT_NO_FIBER);
+        enum weft__reason reason = weft__waiter_park(&plain, LATER, &test_kind, 0);
         if (reason == WEFT__REASON_DONE) {
             X_ASSERT(node.value == &published);
         } else {
@@ -308,7 +310,7 @@ static void thread_waits(int i)
         weft__lock(&source);
         if (linked) {
             linked = false;
-            weft__waiter_fire(&node, WEFT__REASON_DONE, &published, &ready);
+            weft__node_fire(&node, &published, 0, &ready);
         }
         weft__unlock(&source);
         X_ASSERT(!ready.head);

@@ -43,7 +43,7 @@ static void setup_wrap(void)
 
 /* ---- the parts ---- */
 
-static uint64_t arm_and_hand_over(enum weft__wait kind)
+static uint64_t arm_and_hand_over(unsigned kind)
 {
     uint64_t ticket = weft__task_arm(&task, kind);
     atomic_store_explicit(&handed, ticket + 1, memory_order_release);
@@ -214,7 +214,7 @@ static void running_or_waiting(void)
 static void flag_against_arm(int i)
 {
     uint64_t ticket, ident;
-    enum weft__wait kind;
+    unsigned kind;
     if (i == 0) {
         weft__task_arm(&task, WEFT__WAIT_PARK);
         if (weft__ident_flags(&task) & WEFT__IDENT_CANCEL) {

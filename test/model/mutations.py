@@ -53,9 +53,15 @@ STRUCTURES = {
     },
     "park": {
         "client": "client_park.c",
-        "sources": ["src/sched/park.c", "src/sched/waiter.c", "src/sched/parker.c",
+        "sources": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
                     "src/time/wheel.c", "src/base/lock.c"],
-        "files": ["src/sched/park.c", "src/sched/waiter.c", "src/sched/ident.h"],
+        "files": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/ident.h"],
+    },
+    "event": {
+        "client": "client_event.c",
+        "sources": ["src/sync/event.c", "src/sync/source.c", "src/sched/cancel.c", "src/sched/waiter.c",
+                    "src/sched/parker.c", "src/time/wheel.c", "src/base/lock.c"],
+        "files": ["src/sync/event.c", "src/sync/source.h", "src/sync/source.c", "src/sched/cancel.c"],
     },
 }
 
@@ -311,8 +317,8 @@ _of("task", "src/sched/task.h",
     "uint64_t ticket = (word >> WEFT__TICKET_SHIFT);",
     "all waits have one ticket")
 _of("task", "src/sched/task.h",
-    "weft__word_with(word, WEFT__TASK_WAITING),",
-    "weft__word_with(word, WEFT__TASK_ARMED),",
+    "weft__word_with(word, WEFT__TASK_WAITING), memory_order_release, /* pairs: fire */",
+    "weft__word_with(word, WEFT__TASK_ARMED), memory_order_release,",
     "settle does not say that the switch is complete")
 
 _of("task", "src/sched/task.h",
@@ -424,7 +430,7 @@ _of("park", "src/sched/park.c",
     "(void)ident;",
     "an unpark that ended a wait leaves its permit too")
 _of("park", "src/sched/park.c",
-    " && kind == WEFT__WAIT_PARK) {",
+    " && (kind & ~WEFT__WAIT_SHIELDED) == WEFT__WAIT_PARK) {",
     ") {",
     "an unpark ends whatever the fiber waits for")
 _of("park", "src/sched/waiter.c",
@@ -440,6 +446,37 @@ _of("park", "src/sched/waiter.c",
     "",
     "a timer of a wait that is over stays on the stack")
 _of("park", "src/sched/waiter.c",
-    "if (weft__ident_flags(task) & WEFT__IDENT_CANCEL) {",
+    "if (__builtin_expect(flags & WEFT__IDENT_ENDS_WAITS, 0)) {",
     "if (false) {",
     "a cancel before the wait is not looked for")
+
+# --- event, source, interrupt ------------------------------------------------------
+
+_of("event", "src/sync/event.c",
+    "    if (is_set(e)) {\n        weft__source_unlock(&e->source);\n        return 0;\n    }\n",
+    "",
+    "a wait does not look again under the lock")
+_of("event", "src/sync/event.c",
+    "memory_order_release); /* pairs: is_set */",
+    "memory_order_relaxed);",
+    "set does not release what was written before")
+_of("event", "src/sync/event.c",
+    "memory_order_acquire) != 0; /* pairs: weft_event_set */",
+    "memory_order_relaxed) != 0;",
+    "one who finds it set does not acquire")
+_of("event", "src/sync/source.c",
+    "    weft__source_leave(source, list, node);\n",
+    "",
+    "a wait that ended by itself leaves its node behind")
+_of("event", "src/sync/source.c",
+    "while ((node = weft__waitlist_pop(list))) {",
+    "if ((node = weft__waitlist_pop(list))) {",
+    "set wakes only the first")
+_of("event", "src/sched/cancel.c",
+    "        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT; /* delivered */\n",
+    "",
+    "an interrupt that was delivered comes again")
+_of("event", "src/sched/cancel.c",
+    "(!(kind & WEFT__WAIT_SHIELDED) || (flags & WEFT__IDENT_ABORT))) {",
+    "true) {",
+    "a cancel goes through a shield")

@@ -237,11 +237,11 @@ TEST(a_look_tells_the_ticket_and_the_kind_of_a_wait)
 {
     struct weft__task task = {0};
     uint64_t seen;
-    enum weft__wait kind;
+    unsigned kind;
     put(&task, 4, WEFT__TASK_RUNNING);
     CHECK(!weft__task_ticket(&task, &seen, &kind));
     for (int i = 0; i < 2; i++) {
-        enum weft__wait made = i == 0 ? WEFT__WAIT_OBJECT : WEFT__WAIT_PARK;
+        unsigned made = i == 0 ? WEFT__WAIT_OBJECT : WEFT__WAIT_PARK;
         uint64_t ticket = weft__task_arm(&task, made);
         CHECK(weft__task_ticket(&task, &seen, &kind));
         CHECK(seen == ticket && kind == made);

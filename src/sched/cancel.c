@@ -1,0 +1,106 @@
+/* Ending somebody else's wait: cancel is a state until the fiber ends, interrupt is one event. A shield keeps both
+ * away while it is up. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "sched/cancel.h"
+#include "sched/handle.h"
+#include "sched/ident.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+/* Sets the flags and ends the wait the fiber is in, if it may be ended. If it arms later it sees the flags.
+ * pairs: weft__waiter_park */
+static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason)
+{
+    uint64_t ident, ticket;
+    unsigned kind;
+    struct weft__task *task = weft__handle_lock_running(fiber, flags, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    enum weft__fire fire = WEFT__FIRE_LOST;
+    if (weft__task_ticket(task, &ticket, &kind) &&
+        (!(kind & WEFT__WAIT_SHIELDED) || (flags & WEFT__IDENT_ABORT))) {
+        fire = weft__task_fire(task, ticket, reason);
+    }
+    if (fire != WEFT__FIRE_LOST && reason == WEFT__REASON_INTERRUPT) {
+        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT; /* delivered */
+    }
+    weft__ident_unlock(task, ident);
+    if (fire == WEFT__FIRE_ENQUEUE) {
+        weft__place(task);
+    }
+    return 0;
+}
+
+int weft__cancel(weft_fiber fiber, uint64_t flags)
+{
+    return end_wait(fiber, flags, WEFT__REASON_CANCEL);
+}
+
+int weft_cancel(weft_fiber fiber)
+{
+    return weft__cancel(fiber, WEFT__IDENT_CANCEL);
+}
+
+int weft_interrupt(weft_fiber fiber)
+{
+    return end_wait(fiber, WEFT__IDENT_INTERRUPT, WEFT__REASON_INTERRUPT);
+}
+
+static struct weft__task *self(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? weft__current(w) : NULL;
+}
+
+bool weft_cancelled(void)
+{
+    struct weft__task *task = self();
+    return task && (weft__ident_flags(task) & WEFT__IDENT_CANCEL);
+}
+
+bool weft_interrupted(void)
+{
+    struct weft__task *task = self();
+    return task && (weft__ident_flags(task) & WEFT__IDENT_INTERRUPT);
+}
+
+bool weft_clear_interrupt(void)
+{
+    struct weft__task *task = self();
+    return task && weft__ident_take(task, WEFT__IDENT_INTERRUPT);
+}
+
+void weft_shield_enter(void)
+{
+    struct weft__task *task = self();
+    WEFT__REQUIRE(task, "weft_shield_enter was called outside of a fiber");
+    weft__task_rare(task)->shields++;
+}
+
+void weft_shield_leave(void)
+{
+    struct weft__task *task = self();
+    WEFT__REQUIRE(task && weft__task_rare(task)->shields > 0,
+                  "weft_shield_leave without weft_shield_enter");
+    weft__task_rare(task)->shields--;
+}
+
+int weft_ended_wait(struct weft_ended_wait *out)
+{
+    struct weft__task *task = self();
+    const struct weft__rare *rare = task ? weft__task_rare(task) : NULL;
+    if (!rare || !rare->ended) {
+        return -ENOENT;
+    }
+    *out = (struct weft_ended_wait){.what = rare->ended->name};
+    if (rare->ended->fiber) {
+        out->fiber = rare->ended_on;
+    } else {
+        out->object = (const void *)(uintptr_t)rare->ended_on;
+    }
+    return 0;
+}

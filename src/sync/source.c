@@ -1,0 +1,67 @@
+#include "sync/source.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "sched/pool.h"
+
+void weft__source_init(struct weft__source *source, const struct weft_sync_opts *opts)
+{
+    memset(source, 0, sizeof *source);
+    if (opts) {
+        WEFT__REQUIRE(!opts->owner || opts->owner->worker_count == 1,
+                      "%s: the owner, pool %s, has more than one worker",
+                      opts->name ? opts->name : "an object", opts->owner->name);
+        source->name = opts->name;
+        source->owner = opts->owner;
+        source->rank = opts->rank;
+    }
+}
+
+void weft__source_deinit(struct weft__source *source, const char *what)
+{
+    weft__source_lock(source);
+    bool waited_on = source->waiters.first != NULL;
+    weft__source_unlock(source);
+    WEFT__REQUIRE(!waited_on, "%s %s was destroyed while somebody waits on it", what,
+                  source->name ? source->name : "without a name");
+}
+
+void weft__source_foreign(const struct weft__source *source)
+{
+    const struct weft__worker *w = weft__worker_self();
+    weft__panic(__FILE__, __LINE__, "%s belongs to pool %s and was used from %s%s",
+                source->name ? source->name : "an object", source->owner->name,
+                w ? "pool " : "a plain thread", w ? w->pool->name : "");
+}
+
+int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist *list,
+                             struct weft__node *node, int64_t deadline,
+                             const struct weft__wait_kind *kind)
+{
+    struct weft__waiter waiter;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    node->waiter = &waiter;
+    weft__waitlist_push(list, node);
+    weft__source_unlock(source);
+    enum weft__reason reason =
+        weft__waiter_park(&waiter, deadline, kind, (uint64_t)(uintptr_t)source);
+    if (weft__reason_done(reason)) {
+        return node->status;
+    }
+    weft__source_leave(source, list, node);
+    return weft__reason_errno(reason);
+}
+
+void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft__chain *ready)
+{
+    struct weft__node *node;
+    while ((node = weft__waitlist_pop(list))) {
+        weft__node_fire(node, NULL, status, ready);
+    }
+}
+
+const char *weft__source_label(uint64_t on)
+{
+    return ((const struct weft__source *)(uintptr_t)on)->name;
+}

@@ -1,0 +1,89 @@
+/* A source: what every object that one can wait on begins with. A lock, the nodes of those who wait, and for whom
+ * the object is.
+ *
+ * An object that has an owner (a pool with one worker) is used on one thread only, where fibers do not
+ * preempt one another: its lock is no lock, and using it elsewhere stops the program.
+ *
+ * The public structs are storage; each module has its own struct over it, which begins with a source and is
+ * static-asserted to fit. may_alias, because the storage was declared as something else.
+ */
+#ifndef WEFT_SYNC_SOURCE_H
+#define WEFT_SYNC_SOURCE_H
+
+#include <weft/sync.h>
+
+#include "base/assert.h"
+#include "base/lock.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+#define WEFT__OVERLAY __attribute__((may_alias))
+
+struct WEFT__OVERLAY weft__source {
+    struct weft__lock lock;
+    uint32_t rank;
+    weft_pool *owner;              /* immutable */
+    struct weft__waitlist waiters; /* under the lock */
+    const char *name;              /* immutable */
+};
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__source) == sizeof(struct weft_source), "the public storage");
+#endif
+
+/* For init: zeroes what the caller's memory held. */
+void weft__source_init(struct weft__source *source, const struct weft_sync_opts *opts);
+/* For deinit; `what` is the kind of object, for the message. */
+void weft__source_deinit(struct weft__source *source, const char *what);
+/* Stops the program: the caller is not the owner's. */
+void weft__source_foreign(const struct weft__source *source) __attribute__((cold, noreturn));
+
+static inline void weft__source_check_owner(const struct weft__source *source)
+{
+    const struct weft__worker *w = weft__worker_self();
+    if (__builtin_expect(!w || w->pool != source->owner, 0)) {
+        weft__source_foreign(source);
+    }
+}
+
+static inline void weft__source_lock(struct weft__source *source)
+{
+    if (__builtin_expect(source->owner != NULL, 0)) {
+        weft__source_check_owner(source);
+    } else {
+        weft__lock(&source->lock);
+    }
+}
+
+static inline void weft__source_unlock(struct weft__source *source)
+{
+    if (__builtin_expect(source->owner == NULL, 1)) {
+        weft__unlock(&source->lock);
+    }
+}
+
+/* Finish: the node is unlinked unless the source has done so. Any thread's node, after its wait has ended. */
+static inline void weft__source_leave(struct weft__source *source, struct weft__waitlist *list,
+                                      struct weft__node *node)
+{
+    weft__source_lock(source);
+    if (node->linked) {
+        weft__waitlist_remove(list, node);
+    }
+    weft__source_unlock(source);
+}
+
+/* The whole wait of the calling fiber or thread, for sources with one list: locked on entry, unlocked on
+ * return. 0 or what the source gave as status; -ETIMEDOUT, -ECANCELED, -EINTR. The node's value is the
+ * caller's to read. */
+int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist *list,
+                             struct weft__node *node, int64_t deadline,
+                             const struct weft__wait_kind *kind);
+
+/* Under the lock: fires everybody on the list. */
+void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft__chain *ready);
+
+/* For a kind whose `on` is the address of a source. */
+const char *weft__source_label(uint64_t on);
+
+#endif
