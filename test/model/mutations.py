@@ -6,6 +6,13 @@ MUTATIONS: original text (exactly once in its file), what it becomes, and which 
 `by` names another structure's client, where it is that one which relies on the line.
 """
 
+import glob
+import os
+
+# What a wait of a fiber is made of: linked to every client of src/sync.
+WAIT = ["src/sync/source.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
+        "src/time/wheel.c", "src/base/lock.c"]
+
 STRUCTURES = {
     # The explorer's own test.
     "litmus": {"client": "litmus.c", "sources": ["src/base/lock.c"], "files": []},
@@ -56,12 +63,6 @@ STRUCTURES = {
         "sources": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
                     "src/time/wheel.c", "src/base/lock.c"],
         "files": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/ident.h"],
-    },
-    "event": {
-        "client": "client_event.c",
-        "sources": ["src/sync/event.c", "src/sync/source.c", "src/sched/cancel.c", "src/sched/waiter.c",
-                    "src/sched/parker.c", "src/time/wheel.c", "src/base/lock.c"],
-        "files": ["src/sync/event.c", "src/sync/source.h", "src/sync/source.c", "src/sched/cancel.c"],
     },
 }
 
@@ -450,33 +451,8 @@ _of("park", "src/sched/waiter.c",
     "if (false) {",
     "a cancel before the wait is not looked for")
 
-# --- event, source, interrupt ------------------------------------------------------
+# --- the objects one waits on, one file each -----------------------------------------
 
-_of("event", "src/sync/event.c",
-    "    if (is_set(e)) {\n        weft__source_unlock(&e->source);\n        return 0;\n    }\n",
-    "",
-    "a wait does not look again under the lock")
-_of("event", "src/sync/event.c",
-    "memory_order_release); /* pairs: is_set */",
-    "memory_order_relaxed);",
-    "set does not release what was written before")
-_of("event", "src/sync/event.c",
-    "memory_order_acquire) != 0; /* pairs: weft_event_set */",
-    "memory_order_relaxed) != 0;",
-    "one who finds it set does not acquire")
-_of("event", "src/sync/source.c",
-    "    weft__source_leave(source, list, node);\n",
-    "",
-    "a wait that ended by itself leaves its node behind")
-_of("event", "src/sync/source.c",
-    "while ((node = weft__waitlist_pop(list))) {",
-    "if ((node = weft__waitlist_pop(list))) {",
-    "set wakes only the first")
-_of("event", "src/sched/cancel.c",
-    "        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT; /* delivered */\n",
-    "",
-    "an interrupt that was delivered comes again")
-_of("event", "src/sched/cancel.c",
-    "(!(kind & WEFT__WAIT_SHIELDED) || (flags & WEFT__IDENT_ABORT))) {",
-    "true) {",
-    "a cancel goes through a shield")
+for _path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "mutations_*.py"))):
+    with open(_path) as _file:
+        exec(compile(_file.read(), _path, "exec"))

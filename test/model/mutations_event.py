@@ -1,0 +1,36 @@
+"""The event, and with it sync/source.[ch], interrupt and shields. Read by mutations.py."""
+
+STRUCTURES["event"] = {
+    "client": "client_event.c",
+    "sources": ["src/sync/event.c"] + WAIT,
+    "files": ["src/sync/event.c", "src/sync/source.h", "src/sync/source.c", "src/sched/cancel.c"],
+}
+
+_of("event", "src/sync/event.c",
+    "    if (is_set(e)) {\n        weft__source_unlock(&e->source);\n        return 0;\n    }\n",
+    "",
+    "a wait does not look again under the lock")
+_of("event", "src/sync/event.c",
+    "memory_order_release); /* pairs: is_set */",
+    "memory_order_relaxed);",
+    "set does not release what was written before")
+_of("event", "src/sync/event.c",
+    "memory_order_acquire) != 0; /* pairs: weft_event_set */",
+    "memory_order_relaxed) != 0;",
+    "one who finds it set does not acquire")
+_of("event", "src/sync/source.c",
+    "    weft__source_leave(source, list, node);\n",
+    "",
+    "a wait that ended by itself leaves its node behind")
+_of("event", "src/sync/source.c",
+    "while ((node = weft__waitlist_pop(list))) {",
+    "if ((node = weft__waitlist_pop(list))) {",
+    "set wakes only the first")
+_of("event", "src/sched/cancel.c",
+    "        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT; /* delivered */\n",
+    "",
+    "an interrupt that was delivered comes again")
+_of("event", "src/sched/cancel.c",
+    "(!(kind & WEFT__WAIT_SHIELDED) || (flags & WEFT__IDENT_ABORT))) {",
+    "true) {",
+    "a cancel goes through a shield")
