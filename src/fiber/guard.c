@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_GUARD_INSTALL
@@ -67,6 +68,19 @@ enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bott
         memset(bottom, CANARY_BYTE, CANARY_BYTES);
     }
     return way;
+}
+
+/* The calling process, as a descriptor that needs not be open and that a fork does not make another's. */
+#define PIDFD_OF_SELF (-10000)
+
+bool weft__guard_install_many(const struct iovec *guards, size_t n)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        bytes += guards[i].iov_len;
+    }
+    return syscall(SYS_process_madvise, PIDFD_OF_SELF, guards, n, MADV_GUARD_INSTALL, 0) ==
+           (long)bytes;
 }
 
 bool weft__guard_canary_intact(const char *bottom)

@@ -13,6 +13,7 @@
 
 #define FIRST_CHUNK ((size_t)8 << 20) /* bytes of address space */
 #define LARGEST_CHUNK ((size_t)16 << 30)
+#define CARVE_BATCH 32u
 #define LOCKED_CHUNK ((size_t)2 << 20) /* where mlockall would make all of a chunk resident */
 
 /* Never freed, so that the fault handler walks the list without a lock. */
@@ -178,19 +179,30 @@ static void warm_changed_locked(struct stack_class *c, int by)
     atomic_fetch_add_explicit(&warm_total, (size_t)by, memory_order_relaxed);
 }
 
-static struct weft__stack *carve_locked(struct stack_class *c)
+/* Stacks of the open chunk that were never used: one, and as many more as are soon to be wanted, so that one
+ * system call guards them all. The more are out of everybody's reach until then, and count as hoarded. */
+static size_t carve_locked(struct stack_class *c, struct weft__stack **first)
 {
     struct chunk *chunk = c->open;
     if (!chunk) {
-        return NULL;
+        return 0;
     }
-    struct weft__stack *stack = &chunk->stacks[chunk->carved];
-    chunk->carved++;
-    stack->top = chunk->base + chunk->carved * chunk->stride;
+    size_t n = 1 + chunk->carved / 2;
+    size_t spare = c->reserved - c->issued - c->hoards;
+    size_t left = chunk->count - chunk->carved;
+    n = n < CARVE_BATCH ? n : CARVE_BATCH;
+    n = n <= spare ? n : spare + 1;
+    n = n < left ? n : left;
+    *first = &chunk->stacks[chunk->carved];
+    for (size_t i = 0; i < n; i++) {
+        chunk->carved++;
+        (*first)[i].top = chunk->base + chunk->carved * chunk->stride;
+    }
     if (chunk->carved == chunk->count) {
         c->open = chunk->next_open;
     }
-    return stack;
+    c->hoards += n - 1;
+    return n;
 }
 
 static void note_weakest(enum weft__guard way)
@@ -236,22 +248,59 @@ static void guard(const struct weft__stack *stack, unsigned class)
     weft__san_register_stack(bottom, stack->top);
 }
 
+/* n neighbours. */
+static void guard_all(const struct weft__stack *stacks, size_t n, unsigned class)
+{
+    struct iovec guards[CARVE_BATCH];
+    bool markers = n > 1 && weft__guard_best() == WEFT__GUARD_INSTALL &&
+                   atomic_load_explicit(&guard_limit, memory_order_relaxed) == WEFT__GUARD_INSTALL;
+    for (size_t i = 0; i < n && markers; i++) {
+        char *bottom = weft__stack_bottom(&stacks[i], class);
+        guards[i] = (struct iovec){bottom - WEFT__STACK_GUARD, WEFT__STACK_GUARD};
+    }
+    if (markers && weft__guard_install_many(guards, n)) {
+        note_weakest(WEFT__GUARD_INSTALL);
+        for (size_t i = 0; i < n; i++) {
+            weft__san_register_stack(weft__stack_bottom(&stacks[i], class), stacks[i].top);
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        guard(&stacks[i], class);
+    }
+}
+
+/* A stack that was never used; the others that were carved with it are cold ones from now on. */
+static struct weft__stack *carve(struct weft__stack *stacks, size_t n, unsigned class)
+{
+    struct stack_class *c = &classes[class];
+    guard_all(stacks, n, class);
+    if (n > 1) {
+        weft__lock(&c->lock);
+        for (size_t i = n - 1; i > 0; i--) {
+            push(&c->cold, &stacks[i]);
+        }
+        c->hoards -= n - 1;
+        weft__unlock(&c->lock);
+    }
+    return stacks;
+}
+
 struct weft__stack *weft__stack_get_slow(unsigned class)
 {
     struct stack_class *c = &classes[class];
     weft__lock(&c->lock);
     struct weft__stack *stack = pop(&c->warm);
-    bool carved = false;
+    size_t carved = 0;
     if (stack) {
         warm_changed_locked(c, -1);
     } else if (!(stack = pop(&c->cold))) {
-        stack = carve_locked(c);
-        carved = true;
+        carved = carve_locked(c, &stack);
     }
     weft__unlock(&c->lock);
     WEFT__ASSERT(stack); /* the caller holds a credit */
     if (carved) {
-        guard(stack, class);
+        stack = carve(stack, carved, class);
     } else if (canaries_in_use()) {
         char *bottom = weft__stack_bottom(stack, class); /* a trim may have wiped it */
         weft__guard_place(WEFT__GUARD_CANARY, bottom, bottom);
