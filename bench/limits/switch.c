@@ -1,7 +1,9 @@
 /* What a switch costs when nothing schedules: bare stacks, callee-saved registers only, left by an
  * indirect jump. (Leaving by `ret` upsets the return predictor where the two sides resume at
  * different places.) x86-64 only.
- * Prints the floor of `switch` (two stacks) or, with "ring", of `yield1` (1,000 stacks in turn). */
+ * Prints the floor of `switch` (two stacks) or, with "ring", two of `yield1`: 1,000 stacks in turn that have long
+ * been in use, and `limit-cold`, 1,000 turns each on stacks that are guarded and touched for the first time, as
+ * the workload has it. */
 #include "../measure.h"
 
 #include <string.h>
@@ -67,6 +69,34 @@ static double two_stacks(void)
     return ns_since(start) / rounds / 2;
 }
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+/* The stacks of a workload that begins with none: reserved before, guarded and touched while the clock runs. */
+static double cold_ring_of(int count, int turns_each)
+{
+    enum { GUARD_BYTES = 65536, STRIDE = GUARD_BYTES + STACK_BYTES };
+    char *stacks = mmap(NULL, (size_t)count * STRIDE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct bare *ring = aligned_alloc(64, sizeof *ring * (size_t)count);
+    if (stacks == MAP_FAILED || !ring)
+        abort();
+    uint64_t start = now_ns();
+    for (int i = 0; i < count; i++) {
+        char *guard = stacks + (size_t)i * STRIDE;
+        if (madvise(guard, GUARD_BYTES, MADV_GUARD_INSTALL) != 0)
+            mprotect(guard, GUARD_BYTES, PROT_NONE);
+        char *top = guard + STRIDE - (size_t)(i % LINES) * LINE;
+        ring[i].sp = first_sp(top, take_turns);
+        ring[i].next = &ring[(i + 1) % count];
+    }
+    turns_left = (long)count * turns_each;
+    current = &ring[0];
+    bare_switch(&base.sp, ring[0].sp);
+    return ns_since(start) / ((double)count * turns_each);
+}
+
 /* Tops are spread over cache lines: at a power-of-two stride they would share a few cache sets. */
 static double ring_of(int count)
 {
@@ -96,8 +126,10 @@ static double ring_of(int count)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && !strcmp(argv[1], "ring"))
+    if (argc > 1 && !strcmp(argv[1], "ring")) {
+        report("limit-cold", "yield1", "", cold_ring_of(1000, 1000), "ns/yield");
         report("limit", "yield1", "", ring_of(1000), "ns/yield");
-    else
+    } else {
         report("limit", "switch", "", two_stacks(), "ns/switch");
+    }
 }
