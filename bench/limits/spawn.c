@@ -23,8 +23,7 @@ static void count_down(void *left)
 static double spawn(int advice)
 {
     size_t bytes = (sizeof(struct block) * TASKS / SLAB + 2) * SLAB;
-    char *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         abort();
     madvise(memory, bytes, advice);

@@ -103,46 +103,20 @@ void weft__global_push_chain(struct weft__global *global, struct weft__chain *ch
     weft__chain_init(chain);
 }
 
-static uint64_t take_slots_locked(struct weft__global *global, uint64_t max,
-                                  struct weft__chain *out)
+uint64_t weft__global_take(struct weft__global *global, uint64_t max, struct weft__link **out)
 {
     uint64_t n = 0;
-    for (; n < max && global->head != global->tail; n++) {
-        weft__chain_push(out, global->slots[global->head & global->mask]);
-        global->head++;
-    }
-    return n;
-}
-
-static uint64_t take_chain_locked(struct weft__global *global, uint64_t max,
-                                  struct weft__chain *out)
-{
-    struct weft__chain *chain = &global->chain;
-    uint64_t n;
-    if (chain->count <= max) { /* all of it: no walk under the lock */
-        n = chain->count;
-        if (n) {
-            *out->tail = chain->head;
-            out->tail = chain->tail;
-            out->count += n;
-            weft__chain_init(chain);
-        }
-    } else {
-        for (n = 0; n < max; n++) {
-            weft__chain_push(out, weft__chain_pop(chain));
-        }
-    }
-    return n;
-}
-
-uint64_t weft__global_take(struct weft__global *global, uint64_t max, struct weft__chain *out)
-{
     if (max == 0 || weft__global_length(global) == 0) {
         return 0;
     }
     weft__lock(&global->lock);
-    uint64_t n = take_slots_locked(global, max, out);
-    n += take_chain_locked(global, max - n, out);
+    for (; n < max && global->head != global->tail; n++) {
+        out[n] = global->slots[global->head & global->mask];
+        global->head++;
+    }
+    for (; n < max && global->chain.head; n++) {
+        out[n] = weft__chain_pop(&global->chain);
+    }
     atomic_store_explicit(&global->length, count_locked(global), memory_order_relaxed);
     weft__unlock(&global->lock);
     return n;

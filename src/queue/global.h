@@ -43,7 +43,8 @@ void weft__global_push(struct weft__global *global, struct weft__link *item);
 /* Appends the whole chain and empties it. */
 void weft__global_push_chain(struct weft__global *global, struct weft__chain *chain);
 
-/* Any thread: moves up to max of the oldest items to the end of `out`; returns how many. */
-uint64_t weft__global_take(struct weft__global *global, uint64_t max, struct weft__chain *out);
+/* Any thread: moves up to max of the oldest items to the array; returns how many. Of those in the slots only the
+ * addresses are read: the items are in the caches of those who pushed them, and the lock is held. */
+uint64_t weft__global_take(struct weft__global *global, uint64_t max, struct weft__link **out);
 
 #endif

@@ -38,7 +38,11 @@ static inline struct weft__task *weft__slab_get(struct weft__slab_cache *cache)
     if (__builtin_expect(!task, 0)) {
         return weft__slab_refill(cache);
     }
-    cache->free = (struct weft__task *)task->link.next;
+    struct weft__task *next = (struct weft__task *)task->link.next;
+    /* Where others end what this one makes, the next block is in another CPU's cache. */
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch((const char *)next + WEFT__CACHE_LINE, 1);
+    cache->free = next;
     cache->count--;
     return task;
 }

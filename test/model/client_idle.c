@@ -30,10 +30,8 @@ static bool (*anything_left)(void);
 static struct weft__link *take_global(int worker)
 {
     (void)worker;
-    struct weft__chain out;
-    weft__chain_init(&out);
-    weft__global_take(&global, 1, &out);
-    return weft__chain_pop(&out);
+    struct weft__link *out;
+    return weft__global_take(&global, 1, &out) ? out : NULL;
 }
 
 static bool left_global(void)

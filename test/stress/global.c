@@ -23,13 +23,10 @@ static bool over(void)
 /* Items of one maker come out in the order in which they went in, for each taker. */
 static void take(struct member *self, int64_t *last)
 {
-    struct weft__chain batch;
-    struct weft__link *link;
-    weft__chain_init(&batch);
-    uint64_t n = weft__global_take(&play.global, member_dice(self, 17), &batch);
-    CHECK_EQ(batch.count, n);
-    while ((link = weft__chain_pop(&batch))) {
-        int64_t number = (int64_t)item_take(link), from = number / (int64_t)play.each;
+    struct weft__link *batch[17];
+    uint64_t n = weft__global_take(&play.global, member_dice(self, 17), batch);
+    for (uint64_t i = 0; i < n; i++) {
+        int64_t number = (int64_t)item_take(batch[i]), from = number / (int64_t)play.each;
         CHECK(number > last[from]);
         last[from] = number;
     }

@@ -41,15 +41,13 @@ static void push(struct weft__ring *ring, struct weft__link *link)
 
 static void from_global(struct member *self)
 {
-    struct weft__chain batch;
-    struct weft__link *link;
-    weft__chain_init(&batch);
-    weft__global_take(&play.global, 1 + member_dice(self, 3), &batch);
-    while ((link = weft__chain_pop(&batch))) {
+    struct weft__link *batch[3];
+    uint64_t n = weft__global_take(&play.global, 1 + member_dice(self, 3), batch);
+    for (uint64_t i = 0; i < n; i++) {
         if (member_dice(self, 2)) {
-            took(link);
+            took(batch[i]);
         } else {
-            push(&play.rings[self->index], link);
+            push(&play.rings[self->index], batch[i]);
         }
     }
 }
