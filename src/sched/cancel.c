@@ -78,15 +78,14 @@ void weft_shield_enter(void)
 {
     struct weft__task *task = self();
     WEFT__REQUIRE(task, "weft_shield_enter was called outside of a fiber");
-    weft__task_rare(task)->shields++;
+    task->shields++;
 }
 
 void weft_shield_leave(void)
 {
     struct weft__task *task = self();
-    WEFT__REQUIRE(task && weft__task_rare(task)->shields > 0,
-                  "weft_shield_leave without weft_shield_enter");
-    weft__task_rare(task)->shields--;
+    WEFT__REQUIRE(task && task->shields > 0, "weft_shield_leave without weft_shield_enter");
+    task->shields--;
 }
 
 int weft_ended_wait(struct weft_ended_wait *out)

@@ -121,6 +121,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
     task->value = arg;
+    task->shields = 0;
     task->joiners = NULL;
     task->born = now;
     task->name[0] = 0;

@@ -217,7 +217,6 @@ static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft
     rare->locals_used = 0;
     rare->fp = weft__fp_default();
     atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
-    rare->shields = 0;
     rare->ended = NULL;
     rare->hops = NULL;
     weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);

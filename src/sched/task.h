@@ -96,6 +96,7 @@ struct weft__task {
     uint8_t stack_class;
     uint8_t flags;
     _Atomic(int16_t) ran_on; /* for dumps: the last worker, -1 at first */
+    uint16_t shields;        /* the task's own: how many it is in; cancel and interrupt wait */
 
     /* Identity and ending. */
     _Atomic(uint64_t) ident; /* sched/ident.h */

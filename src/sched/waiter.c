@@ -43,7 +43,7 @@ void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
     struct weft__task *task = w ? weft__current(w) : NULL;
     if (task) {
         waiter->task = task;
-        waiter->shielded = weft__task_rare(task)->shields > 0;
+        waiter->shielded = task->shields > 0;
         waiter->ticket = weft__task_arm(task, waiter->shielded ? kind | WEFT__WAIT_SHIELDED : kind);
     }
 }

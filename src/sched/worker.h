@@ -149,7 +149,6 @@ struct weft__rare {
     struct weft_cleanup *cleanups;
     uint32_t locals_used; /* bit per key; the values are valid only there */
     struct weft__fp_env fp;
-    uint32_t shields; /* how many it is in: cancel and interrupt wait */
     _Atomic(const struct weft__wait_kind *) waits; /* what it waits for, or NULL */
     _Atomic(uint64_t) waits_on;
     _Atomic(int64_t) waits_since; /* by the worker's clock: its last tick */
