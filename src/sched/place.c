@@ -65,8 +65,7 @@ void weft__place(struct weft__task *task)
         place_bound(w, task);
         return;
     }
-    /* Release and acquire: a thief may take it from here. */
-    struct weft__task *before = atomic_exchange_explicit(&w->next, task, memory_order_acq_rel);
+    struct weft__task *before = weft__worker_swap_next(w, task);
     weft__worker_look_up(w);
     if (before) {
         weft__place_local(w, before, memory_order_seq_cst);
@@ -74,7 +73,7 @@ void weft__place(struct weft__task *task)
     }
 }
 
-void weft__place_chain(struct weft__chain *tasks)
+void weft__place_many(struct weft__chain *tasks)
 {
     struct weft__link *link = tasks->head;
     while (link) {

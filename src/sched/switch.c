@@ -71,8 +71,7 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
     if (atomic_load_explicit(&w->next, memory_order_relaxed) &&
         (w->streak < WEFT__NEXT_STREAK || !others_ready(w))) {
         w->streak += w->streak < WEFT__NEXT_STREAK;
-        /* A thief may have been faster. Acquire: pairs with the exchange that put it there. */
-        if ((task = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire))) {
+        if ((task = weft__worker_swap_next(w, NULL))) { /* a thief may have been faster */
             return task;
         }
     }
@@ -143,6 +142,24 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
         }
     }
     return pick_by_rules(w, yielded);
+}
+
+/* One that waits mostly goes on with the task it has just woken: by the same rules, in few steps. NULL: not so
+ * simple, or a thief was faster. */
+HOT struct weft__task *pick_woken(struct weft__worker *w)
+{
+    if (!atomic_load_explicit(&w->next, memory_order_relaxed) || w->turns_left <= 0 ||
+        (w->streak >= WEFT__NEXT_STREAK && others_ready(w)) ||
+        atomic_load_explicit(&w->tracing, memory_order_relaxed)) {
+        return NULL;
+    }
+    struct weft__task *task = weft__worker_swap_next(w, NULL);
+    if (task) {
+        w->turns_left--;
+        w->streak += w->streak < WEFT__NEXT_STREAK;
+        w->fresh_last = false;
+    }
+    return task;
 }
 
 struct weft__task *weft__worker_pick(struct weft__worker *w)
@@ -317,7 +334,8 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     WEFT__TRACE(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
                 weft__task_handle(weft__current(w)));
-    leave(w, pick(w, false), post);
+    struct weft__task *next = pick_woken(w);
+    leave(w, next ? next : pick(w, false), post);
 }
 
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)

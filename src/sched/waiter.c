@@ -27,7 +27,7 @@ static void deadline_expire(struct weft__timer *timer, void *arg)
     }
 }
 
-static void arm_none(struct weft__waiter *waiter)
+void weft__waiter_arm_thread(struct weft__waiter *waiter)
 {
     waiter->task = NULL;
     waiter->shielded = false;
@@ -36,22 +36,10 @@ static void arm_none(struct weft__waiter *waiter)
     atomic_init(&waiter->word, 0);
 }
 
-void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
-{
-    struct weft__worker *w = weft__worker_self();
-    arm_none(waiter);
-    struct weft__task *task = w ? weft__current(w) : NULL;
-    if (task) {
-        waiter->task = task;
-        waiter->shielded = task->shields > 0;
-        waiter->ticket = weft__task_arm(task, waiter->shielded ? kind | WEFT__WAIT_SHIELDED : kind);
-    }
-}
-
 void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
                              _Atomic(uint32_t) *visitors)
 {
-    arm_none(waiter);
+    weft__waiter_arm_thread(waiter);
     waiter->parker = parker;
     waiter->visitors = visitors;
 }
@@ -59,7 +47,7 @@ void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *p
 void weft__waiter_arm_notify(struct weft__waiter *waiter,
                              void (*notify)(struct weft__waiter *waiter))
 {
-    arm_none(waiter);
+    weft__waiter_arm_thread(waiter);
     waiter->notify = notify;
 }
 
@@ -96,17 +84,9 @@ static bool fire_notify(struct weft__waiter *waiter, enum weft__reason reason)
     return won;
 }
 
-bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
-                       struct weft__chain *ready)
+static __attribute__((noinline)) bool fire_without_task(struct weft__waiter *waiter,
+                                                        enum weft__reason reason)
 {
-    if (waiter->task) {
-        struct weft__task *task = waiter->task;
-        enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
-        if (fire == WEFT__FIRE_ENQUEUE) {
-            weft__chain_push(ready, &task->link);
-        }
-        return fire != WEFT__FIRE_LOST;
-    }
     if (waiter->parker) {
         return fire_worker(waiter, reason);
     }
@@ -119,6 +99,20 @@ bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
         weft__futex_wake(&waiter->word, 1);
     }
     return won;
+}
+
+bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
+                       struct weft__chain *ready)
+{
+    struct weft__task *task = waiter->task;
+    if (__builtin_expect(!task, 0)) {
+        return fire_without_task(waiter, reason);
+    }
+    enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
+    if (fire == WEFT__FIRE_ENQUEUE) {
+        weft__chain_push(ready, &task->link);
+    }
+    return fire != WEFT__FIRE_LOST;
 }
 
 enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
@@ -163,11 +157,23 @@ static void look_at_flags(struct weft__task *task, const struct weft__waiter *wa
     }
 }
 
+/* With a deadline: its node is on this stack, in the wheel of the worker it began on. */
+static __attribute__((noinline)) void suspend_until(const struct weft__waiter *waiter,
+                                                    int64_t deadline)
+{
+    struct weft__wheel *wheel = &waiter->worker->wheel;
+    struct deadline node = {.task = waiter->task, .ticket = waiter->ticket};
+    weft__timer_init(&node.timer, deadline_expire);
+    weft__wheel_add(wheel, &node.timer, deadline);
+    weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
+    weft__wheel_cancel(wheel, &node.timer);
+}
+
 enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
                                     const struct weft__wait_kind *kind, uint64_t on)
 {
     struct weft__task *task = waiter->task;
-    if (!task) {
+    if (__builtin_expect(!task, 0)) {
         return park_thread(waiter, deadline);
     }
     uint64_t flags = weft__ident_flags(task);
@@ -177,31 +183,25 @@ enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadlin
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }
-    struct weft__rare *rare = weft__task_rare(task);
-    atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
     enum weft__reason reason;
-    struct weft__worker *w = weft__worker_self();
-    if (weft__task_fired(task)) {
+    if (__builtin_expect(weft__task_fired(task), 0)) {
         reason = weft__task_disarm(task);
-    } else if (deadline == WEFT_FOREVER) {
-        atomic_store_explicit(&rare->waits_since, w->now, memory_order_relaxed);
-        weft__worker_suspend(w, WEFT__POST_PARK);
-        reason = weft__task_reason(task);
     } else {
-        struct deadline node = {.task = task, .ticket = waiter->ticket};
-        struct weft__wheel *wheel = &w->wheel;
-        atomic_store_explicit(&rare->waits_since, w->now, memory_order_relaxed);
-        weft__timer_init(&node.timer, deadline_expire);
-        weft__wheel_add(wheel, &node.timer, deadline);
-        weft__worker_suspend(w, WEFT__POST_PARK);
-        weft__wheel_cancel(wheel, &node.timer);
+        struct weft__rare *rare = weft__task_rare(task);
+        atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
+        atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
+        atomic_store_explicit(&rare->waits_since, waiter->worker->now, memory_order_relaxed);
+        if (deadline == WEFT_FOREVER) {
+            weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
+        } else {
+            suspend_until(waiter, deadline);
+        }
+        atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
         reason = weft__task_reason(task);
     }
-    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
     if (__builtin_expect(reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT, 0)) {
-        rare->ended = kind;
-        rare->ended_on = on;
+        weft__task_rare(task)->ended = kind;
+        weft__task_rare(task)->ended_on = on;
     }
     return reason;
 }

@@ -26,6 +26,7 @@
 #include "base/atomic.h"
 #include "base/link.h"
 #include "sched/task.h"
+#include "sched/worker.h"
 
 struct weft__parker;
 
@@ -45,6 +46,7 @@ struct weft__waiter {
     uint64_t ticket;
     _Atomic(uint32_t) word;      /* without a task: 0, then the reason */
     bool shielded;               /* cancel and interrupt leave it alone */
+    struct weft__worker *worker; /* with a task: where it runs, from arm to park */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
     _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
     /* Told once, by the winner, under the lock of the source that fired: short, takes no lock that is held
@@ -71,7 +73,12 @@ struct weft__waitlist {
 static inline void weft__node_init(struct weft__node *node, struct weft__waiter *waiter,
                                    unsigned index)
 {
-    *node = (struct weft__node){.waiter = waiter, .index = (uint16_t)index};
+    node->waiter = waiter;
+    node->value = NULL;
+    node->item = NULL;
+    node->status = 0;
+    node->index = (uint16_t)index;
+    node->linked = false;
 }
 
 static inline void weft__waitlist_push(struct weft__waitlist *list, struct weft__node *node)
@@ -99,7 +106,23 @@ static inline struct weft__node *weft__waitlist_pop(struct weft__waitlist *list)
     return node;
 }
 
-void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind);
+void weft__waiter_arm_thread(struct weft__waiter *waiter);
+
+/* Arms for the calling fiber or plain thread. */
+static inline void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    if (__builtin_expect(!task, 0)) {
+        weft__waiter_arm_thread(waiter);
+        return;
+    }
+    waiter->task = task;
+    waiter->worker = w;
+    waiter->shielded = task->shields > 0;
+    waiter->ticket = weft__task_arm(task, waiter->shielded ? kind | WEFT__WAIT_SHIELDED : kind);
+}
+
 /* Arms for a worker's thread that goes on running its loop: `parker` is its own. */
 void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
                              _Atomic(uint32_t) *visitors);

@@ -335,8 +335,8 @@ static struct weft__task *steal_from(struct weft__worker *w, struct weft__worker
     }
     /* What was just woken is best run where it was woken; only if nothing else is to be had. */
     if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
-        task =
-            atomic_exchange_explicit(&victim->next, NULL, memory_order_acquire); /* pairs: place */
+        task = atomic_exchange_explicit(&victim->next, NULL,
+                                        memory_order_acquire); /* pairs: swap_next */
         n = 1;
     }
     if (task) {
@@ -525,7 +525,7 @@ void weft__worker_hand_over(struct weft__worker *w)
         weft__chain_push(w->handoff->pin >= 0 ? &w->pinned : &rest, &w->handoff->link);
         w->handoff = NULL;
     }
-    struct weft__task *next = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
+    struct weft__task *next = weft__worker_swap_next(w, NULL);
     if (next) {
         weft__chain_push(&rest, &next->link);
     }

@@ -136,6 +136,19 @@ struct weft__worker {
     pthread_t thread;
 };
 
+/* Puts a task (or nothing) into the next slot and returns what was there. A thief may do the same: release and
+ * acquire. The only worker of a pool has none. */
+static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
+                                                        struct weft__task *task)
+{
+    if (w->ring.alone) {
+        struct weft__task *before = atomic_load_explicit(&w->next, memory_order_relaxed);
+        atomic_store_explicit(&w->next, task, memory_order_relaxed);
+        return before;
+    }
+    return atomic_exchange_explicit(&w->next, task, memory_order_acq_rel); /* pairs: steal_from */
+}
+
 /* The fiber that runs on this worker; NULL: none. */
 static inline struct weft__task *weft__current(const struct weft__worker *w)
 {
@@ -208,7 +221,14 @@ static inline void weft__worker_count_turns(struct weft__worker *w)
 
 /* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any thread. */
 void weft__place(struct weft__task *task);
-void weft__place_chain(struct weft__chain *tasks);
+void weft__place_many(struct weft__chain *tasks);
+/* What a source has fired, mostly nobody or one; empties the chain. */
+static inline void weft__place_chain(struct weft__chain *tasks)
+{
+    if (tasks->head) {
+        weft__place_many(tasks);
+    }
+}
 /* Queues a FRESH task: from a fiber of its home pool, with that fiber's worker; else w is NULL. */
 void weft__place_fresh(struct weft__worker *w, struct weft__task *task);
 /* To the end of this worker's own ring, without waking anybody; overflows into the global queue. */

@@ -64,7 +64,7 @@ void weft__place(struct weft__task *which)
     weft__futex_wake(&placed[i], 1);
 }
 
-void weft__place_chain(struct weft__chain *ready)
+void weft__place_many(struct weft__chain *ready)
 {
     struct weft__link *link;
     while ((link = weft__chain_pop(ready))) {
