@@ -84,8 +84,7 @@ static bool fire_notify(struct weft__waiter *waiter, enum weft__reason reason)
     return won;
 }
 
-static __attribute__((noinline)) bool fire_without_task(struct weft__waiter *waiter,
-                                                        enum weft__reason reason)
+bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason)
 {
     if (waiter->parker) {
         return fire_worker(waiter, reason);
@@ -99,20 +98,6 @@ static __attribute__((noinline)) bool fire_without_task(struct weft__waiter *wai
         weft__futex_wake(&waiter->word, 1);
     }
     return won;
-}
-
-bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
-                       struct weft__chain *ready)
-{
-    struct weft__task *task = waiter->task;
-    if (__builtin_expect(!task, 0)) {
-        return fire_without_task(waiter, reason);
-    }
-    enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
-    if (fire == WEFT__FIRE_ENQUEUE) {
-        weft__chain_push(ready, &task->link);
-    }
-    return fire != WEFT__FIRE_LOST;
 }
 
 enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
@@ -143,7 +128,7 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return (enum weft__reason)reason;
 }
 
-/* What came before the ticket existed. pairs: weft__cancel and weft_interrupt set, then look */
+/* What came before the ticket existed. */
 static void look_at_flags(struct weft__task *task, const struct weft__waiter *waiter,
                           uint64_t flags)
 {
@@ -157,10 +142,13 @@ static void look_at_flags(struct weft__task *task, const struct weft__waiter *wa
     }
 }
 
-/* With a deadline: its node is on this stack, in the wheel of the worker it began on. */
-static __attribute__((noinline)) void suspend_until(const struct weft__waiter *waiter,
-                                                    int64_t deadline)
+/* The deadline's node is on this stack, in the wheel of the worker it began on. */
+static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
 {
+    if (deadline == WEFT_FOREVER) {
+        weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
+        return;
+    }
     struct weft__wheel *wheel = &waiter->worker->wheel;
     struct deadline node = {.task = waiter->task, .ticket = waiter->ticket};
     weft__timer_init(&node.timer, deadline_expire);
@@ -169,39 +157,38 @@ static __attribute__((noinline)) void suspend_until(const struct weft__waiter *w
     weft__wheel_cancel(wheel, &node.timer);
 }
 
-enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
-                                    const struct weft__wait_kind *kind, uint64_t on)
+void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
+                             uint64_t on)
+{
+    weft__task_rare(task)->ended = kind;
+    weft__task_rare(task)->ended_on = on;
+}
+
+enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
+                                        const struct weft__wait_kind *kind, uint64_t on)
 {
     struct weft__task *task = waiter->task;
-    if (__builtin_expect(!task, 0)) {
+    if (!task) {
         return park_thread(waiter, deadline);
     }
-    uint64_t flags = weft__ident_flags(task);
-    if (__builtin_expect(flags & WEFT__IDENT_ENDS_WAITS, 0)) {
-        look_at_flags(task, waiter, flags);
-    }
+    look_at_flags(task, waiter, weft__ident_flags(task));
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }
     enum weft__reason reason;
-    if (__builtin_expect(weft__task_fired(task), 0)) {
+    if (weft__task_fired(task)) {
         reason = weft__task_disarm(task);
     } else {
         struct weft__rare *rare = weft__task_rare(task);
         atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
         atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
         atomic_store_explicit(&rare->waits_since, waiter->worker->now, memory_order_relaxed);
-        if (deadline == WEFT_FOREVER) {
-            weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
-        } else {
-            suspend_until(waiter, deadline);
-        }
+        suspend_until(waiter, deadline);
         atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
         reason = weft__task_reason(task);
     }
-    if (__builtin_expect(reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT, 0)) {
-        weft__task_rare(task)->ended = kind;
-        weft__task_rare(task)->ended_on = on;
+    if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
+        weft__waiter_note_ended(task, kind, on);
     }
     return reason;
 }

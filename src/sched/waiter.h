@@ -25,6 +25,7 @@
 
 #include "base/atomic.h"
 #include "base/link.h"
+#include "sched/ident.h"
 #include "sched/task.h"
 #include "sched/worker.h"
 
@@ -131,10 +132,24 @@ void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *p
 void weft__waiter_arm_notify(struct weft__waiter *waiter,
                              void (*notify)(struct weft__waiter *waiter));
 
+/* The same for one without a task. */
+bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason);
+
 /* Ends the wait, unless it has ended: then false. A fiber that must be queued goes to `ready`, for
  * weft__place_chain once no source is locked. */
-bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
-                       struct weft__chain *ready);
+static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
+                                     struct weft__chain *ready)
+{
+    struct weft__task *task = waiter->task;
+    if (__builtin_expect(!task, 0)) {
+        return weft__waiter_fire_thread(waiter, reason);
+    }
+    enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
+    if (fire == WEFT__FIRE_ENQUEUE) {
+        weft__chain_push(ready, &task->link);
+    }
+    return fire != WEFT__FIRE_LOST;
+}
 
 /* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with this node. False:
  * the wait had ended; the node is dead to the source either way. */
@@ -147,9 +162,35 @@ static inline bool weft__node_fire(struct weft__node *node, void *value, int sta
                              ready);
 }
 
+/* Any wait; the other is the short way of most. */
+enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
+                                        const struct weft__wait_kind *kind, uint64_t on);
+/* Keeps what a cancel or an interrupt ended, for weft_ended_wait. */
+void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
+                             uint64_t on);
+
 /* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
-enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
-                                    const struct weft__wait_kind *kind, uint64_t on);
+static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
+                                                  const struct weft__wait_kind *kind, uint64_t on)
+{
+    struct weft__task *task = waiter->task;
+    /* The flags: what came before the ticket existed. pairs: weft_cancel and weft_interrupt set, then look */
+    if (!task || deadline != WEFT_FOREVER ||
+        __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
+        return weft__waiter_park_any(waiter, deadline, kind, on);
+    }
+    struct weft__rare *rare = weft__task_rare(task);
+    atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
+    atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
+    atomic_store_explicit(&rare->waits_since, waiter->worker->now, memory_order_relaxed);
+    weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
+    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
+    enum weft__reason reason = weft__task_reason(task);
+    if (__builtin_expect(reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT, 0)) {
+        weft__waiter_note_ended(task, kind, on);
+    }
+    return reason;
+}
 
 /* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be any more. */
 enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter);

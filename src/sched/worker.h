@@ -225,7 +225,11 @@ void weft__place_many(struct weft__chain *tasks);
 /* What a source has fired, mostly nobody or one; empties the chain. */
 static inline void weft__place_chain(struct weft__chain *tasks)
 {
-    if (tasks->head) {
+    struct weft__link *first = tasks->head;
+    if (first && !first->next) {
+        weft__chain_init(tasks);
+        weft__place((struct weft__task *)(void *)first);
+    } else if (first) {
         weft__place_many(tasks);
     }
 }
