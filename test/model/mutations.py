@@ -62,7 +62,8 @@ STRUCTURES = {
         "client": "client_park.c",
         "sources": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
                     "src/time/wheel.c", "src/base/lock.c"],
-        "files": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/ident.h"],
+        "files": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.h", "src/sched/waiter.c",
+                  "src/sched/ident.h"],
     },
 }
 
@@ -446,9 +447,9 @@ _of("park", "src/sched/waiter.c",
     "        weft__wheel_cancel(wheel, &node.timer);\n",
     "",
     "a timer of a wait that is over stays on the stack")
-_of("park", "src/sched/waiter.c",
-    "if (__builtin_expect(flags & WEFT__IDENT_ENDS_WAITS, 0)) {",
-    "if (false) {",
+_of("park", "src/sched/waiter.h",
+    "__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {",
+    "false) {",
     "a cancel before the wait is not looked for")
 
 # --- the objects one waits on, one file each -----------------------------------------
