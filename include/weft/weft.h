@@ -11,6 +11,7 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <weft/buf.h>
 #include <weft/compute.h>
 #include <weft/event.h>
 #include <weft/fiber.h>

@@ -30,15 +30,20 @@ long weft__alloc_requests(void)
     return atomic_load_explicit(&requests, memory_order_relaxed);
 }
 
-void *weft__alloc(size_t bytes)
+void *weft__alloc_dirty(size_t bytes)
 {
     if (must_fail()) {
         return NULL;
     }
     size_t rounded = (bytes + WEFT__CACHE_LINE - 1) & ~(size_t)(WEFT__CACHE_LINE - 1);
-    void *memory = rounded >= bytes ? aligned_alloc(WEFT__CACHE_LINE, rounded) : NULL;
+    return rounded >= bytes ? aligned_alloc(WEFT__CACHE_LINE, rounded) : NULL;
+}
+
+void *weft__alloc(size_t bytes)
+{
+    void *memory = weft__alloc_dirty(bytes);
     if (memory) {
-        memset(memory, 0, rounded);
+        memset(memory, 0, bytes);
     }
     return memory;
 }

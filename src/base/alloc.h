@@ -7,6 +7,8 @@
 
 /* Zeroed, aligned to a cache line; NULL if there is none. */
 void *weft__alloc(size_t bytes);
+/* The same, with whatever was there before. */
+void *weft__alloc_dirty(size_t bytes);
 void weft__free(void *memory);
 
 /* Anonymous private pages, read and write, not reserved in swap; NULL if the kernel refuses. */

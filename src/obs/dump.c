@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include <weft/buf.h>
 #include <weft/stats.h>
 
 #include "sched/pool.h"
@@ -63,6 +64,16 @@ static bool dump_fiber(const struct weft_fiber_info *info, void *arg)
     return true;
 }
 
+static void dump_buffers(FILE *out)
+{
+    struct weft_buf_stats b;
+    weft_buf_stats(&b);
+    fprintf(out,
+            "  buffers: live=%" PRIu64 " live_bytes=%zu kept=%" PRIu64
+            " kept_bytes=%zu hits=%" PRIu64 " misses=%" PRIu64 " foreign=%" PRIu64 "\n",
+            b.live, b.live_bytes, b.kept, b.kept_bytes, b.hits, b.misses, b.foreign);
+}
+
 void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
 {
     struct weft_pool_stats p;
@@ -76,6 +87,7 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
             p.stopping ? "yes" : "no", p.live, p.global, p.submitted, p.compute ? " compute" : "");
     fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n",
             m.blocks, m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
+    dump_buffers(out);
     for (unsigned i = 0; i < p.workers; i++) {
         dump_worker(pool, i, out);
     }

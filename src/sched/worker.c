@@ -55,9 +55,19 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     }
     err = weft__fresh_init(&w->fresh, pool->fresh_slots, FIRST_INDEX);
     if (err) {
-        weft__ring_deinit(&w->ring);
+        goto deinit_ring;
+    }
+    err = weft__home_open(&w->bufs);
+    if (err) {
+        goto deinit_fresh;
     }
     w->ring.alone = w->fresh.alone = pool->worker_count == 1;
+    return 0;
+
+deinit_fresh:
+    weft__fresh_deinit(&w->fresh);
+deinit_ring:
+    weft__ring_deinit(&w->ring);
     return err;
 }
 
@@ -65,6 +75,7 @@ void weft__worker_deinit(struct weft__worker *w)
 {
     weft__stack_cache_deinit(&w->stacks);
     weft__spawner_flush(&w->spawner);
+    weft__home_close(w->bufs);
     weft__ring_deinit(&w->ring);
     weft__fresh_deinit(&w->fresh);
 }
@@ -83,6 +94,21 @@ void weft__spawner_give_credits(struct weft__spawner *spawner)
             spawner->credits[class] = 0;
         }
     }
+}
+
+/* The seam of buf/home.h. */
+
+struct weft__home *weft__home_self(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? w->bufs : NULL;
+}
+
+uint64_t weft__home_fiber(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    return task ? weft__task_handle(task) : 0;
 }
 
 static void set_state(struct weft__worker *w, enum weft_worker_state state)
@@ -247,6 +273,7 @@ static struct weft__task *tick(struct weft__worker *w)
     pace(w);
     weft__worker_look_cancelling(w);
     fire_timers(w, &w->wheel);
+    weft__home_tick(w->bufs);
     drain_inbox(w);
     w->pinned_turn = true;
     struct weft__task *now = take_global(w, GLOBAL_BATCH);
@@ -500,6 +527,9 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
         if (weft__stack_warm() > KEEP_WARM_STACKS &&
             weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) > 0) {
             continue; /* look for work between slices: a sleeper that trims would be deaf */
+        }
+        if (weft__home_settle(w->bufs, TRIM_SLICE)) {
+            continue;
         }
         searching = sleep_once(w, searching, until);
     }

@@ -28,6 +28,7 @@
 #include "base/atomic.h"
 #include "base/link.h"
 #include "base/rand.h"
+#include "buf/home.h"
 #include "fiber/context.h"
 #include "fiber/sanitizer.h"
 #include "fiber/stack.h"
@@ -124,6 +125,7 @@ struct weft__worker {
     struct weft__rand rand;
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
+    struct weft__home *bufs; /* its small buffers */
 
     /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;

@@ -35,6 +35,11 @@ void *weft__alloc(size_t bytes)
     return alloc_fails ? NULL : x_alloc(bytes, false);
 }
 
+void *weft__alloc_dirty(size_t bytes)
+{
+    return alloc_fails ? NULL : x_alloc(bytes, true);
+}
+
 void weft__free(void *memory)
 {
     x_free(memory);

@@ -1,0 +1,148 @@
+#include "buf/block.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "buf/depot.h"
+#include "buf/home.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#endif
+#endif
+#ifndef ASAN_POISON_MEMORY_REGION
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+#define POISON 0xdb
+#define POISONED_MOST 4096u /* of each block, in debug builds */
+
+unsigned weft__class_of(size_t bytes)
+{
+    if (bytes <= 128) {
+        return WEFT__BLOCK_FIRST;
+    }
+    if (bytes > (size_t)4 << 20) {
+        return WEFT__BLOCK_LARGER;
+    }
+    return (unsigned)(64 - __builtin_clzl((unsigned long)bytes - 1)) - 5;
+}
+
+/* --- the system's ------------------------------------------------------------- */
+
+weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__home *home)
+{
+    size_t total =
+        class == WEFT__BLOCK_LARGER ? WEFT__BLOCK_HEAD + bytes : weft__class_total(class);
+    weft_buf *block = weft__alloc_dirty(total);
+    if (block) {
+        block->weft_home = home;
+        block->weft_class = class;
+        block->weft_state = WEFT__BLOCK_LIVE;
+        block->weft_by = 0;
+        block->weft_at = NULL;
+        if (class != WEFT__BLOCK_SLICE) {
+            struct weft__store *store = weft__block_store(block);
+            store->block = block;
+            store->base = weft__block_bytes(block);
+            store->bytes = class == WEFT__BLOCK_LARGER ? bytes : weft__class_bytes(class);
+            store->release = NULL;
+        }
+    }
+    return block;
+}
+
+void weft__block_destroy(weft_buf *block)
+{
+    ASAN_UNPOISON_MEMORY_REGION(weft__block_bytes(block), weft__class_bytes(block->weft_class));
+    weft__free(block);
+}
+
+/* --- between two users ------------------------------------------------------------ */
+
+static size_t poisoned(const weft_buf *block)
+{
+    size_t bytes = weft__class_bytes(block->weft_class);
+    return bytes < POISONED_MOST ? bytes : POISONED_MOST;
+}
+
+void weft__block_poison(weft_buf *block)
+{
+    block->weft_state = WEFT__BLOCK_FREE;
+    if (WEFT_DEBUG) {
+        memset(weft__block_bytes(block), POISON, poisoned(block));
+    }
+    ASAN_POISON_MEMORY_REGION(weft__block_bytes(block), weft__class_bytes(block->weft_class));
+}
+
+void weft__block_unpoison(weft_buf *block)
+{
+    ASAN_UNPOISON_MEMORY_REGION(weft__block_bytes(block), weft__class_bytes(block->weft_class));
+    if (WEFT_DEBUG) {
+        const unsigned char *bytes = weft__block_bytes(block);
+        for (size_t i = 0, n = poisoned(block); i < n; i++) {
+            if (bytes[i] != POISON) {
+                weft__block_wrong(block, "was written to after it had been freed");
+            }
+        }
+    }
+    block->weft_state = WEFT__BLOCK_LIVE;
+}
+
+void weft__block_note(weft_buf *view, const void *at)
+{
+    view->weft_by = weft__home_fiber();
+    view->weft_at = at;
+}
+
+void weft__block_wrong(const weft_buf *view, const char *what)
+{
+    size_t bytes = weft__class_bytes(view->weft_class);
+    char class[32] = "header", by[48] = "";
+    if (bytes) {
+        snprintf(class, sizeof class, "%zu bytes", bytes);
+    }
+    if (view->weft_by) {
+        snprintf(by, sizeof by, " by fiber #%u.%u", (unsigned)(uint32_t)view->weft_by,
+                 (unsigned)(view->weft_by >> 32));
+    } else if (view->weft_at) {
+        snprintf(by, sizeof by, " by a plain thread");
+    }
+    if (view->weft_at) {
+        weft__panic(__FILE__, __LINE__, "a buffer (class: %s) %s; it was freed%s at %p", class,
+                    what, by, view->weft_at);
+    }
+    weft__panic(__FILE__, __LINE__, "a buffer (class: %s) %s", class, what);
+}
+
+/* --- taking and giving ---------------------------------------------------------------- */
+
+weft_buf *weft__block_take(unsigned class, size_t bytes)
+{
+    struct weft__home *home = class < WEFT__BLOCK_SMALL ? weft__home_self() : NULL;
+    weft_buf *block = home ? weft__home_take(home, class) : weft__depot_take(class, bytes);
+    if (block && block->weft_state != WEFT__BLOCK_LIVE) { /* not a new one */
+        weft__block_unpoison(block);
+    }
+    return block;
+}
+
+void weft__block_give(weft_buf *block)
+{
+    struct weft__home *home = block->weft_home;
+    weft__block_poison(block);
+    if (!home) {
+        weft__depot_give(block);
+    } else if (home == weft__home_self()) {
+        weft__home_give_local(home, block);
+    } else {
+        weft__home_give_remote(home, block);
+    }
+}

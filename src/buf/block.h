@@ -1,0 +1,97 @@
+/* A block: what the pools of buffers hold. It begins with a view, because the first view of a storage lives in it.
+ *
+ *   slice header   | view |                          class 0: a further view of a storage in another block
+ *   wrap header    | view | store |                  class 1: the bytes are the caller's
+ *   storage        | view | store | bytes ... |      class 2 .. 17: 128 bytes .. 4 MiB; 18: larger, never kept
+ *
+ * View and store are a cache line each. The first view may be freed long before the storage: it is GONE then, and
+ * the block goes back when the last reference is. Taking and giving back are here, whatever pool a block is of:
+ * its home's (buf/home.h), or the depot (buf/depot.h) if it has none.
+ *
+ * The state is only looked at by who owns the block or wrongly believes so. In debug builds the bytes of a free
+ * block are poisoned and looked at when it is taken again; ASan knows of them too.
+ */
+#ifndef WEFT_BUF_BLOCK_H
+#define WEFT_BUF_BLOCK_H
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/buf.h>
+
+#include "base/atomic.h"
+
+enum {
+    WEFT__BLOCK_SLICE = 0,
+    WEFT__BLOCK_WRAP = 1,
+    WEFT__BLOCK_FIRST = 2,  /* 128 bytes */
+    WEFT__BLOCK_SMALL = 10, /* classes below this have homes: headers, and up to 16 KiB */
+    WEFT__BLOCK_LARGER = 18,
+    WEFT__BLOCK_CLASSES = 19,
+};
+
+enum {
+    WEFT__BLOCK_LIVE = 0x4c697665,
+    WEFT__BLOCK_GONE = 0x476f6e65, /* the view was freed, the storage has other views */
+    WEFT__BLOCK_FREE = 0x46726565, /* in a pool, or on its way to one */
+};
+
+struct weft__store {
+    _Atomic(uint32_t) refs;
+    unsigned char *base;
+    size_t bytes;
+    void (*release)(const void *memory, size_t len, void *arg); /* of wrapped memory */
+    void *arg;
+    weft_buf *block;
+};
+
+#define WEFT__BLOCK_VIEW 64u
+#define WEFT__BLOCK_HEAD 128u
+_Static_assert(sizeof(weft_buf) <= WEFT__BLOCK_VIEW, "a cache line");
+_Static_assert(sizeof(struct weft__store) <= WEFT__BLOCK_HEAD - WEFT__BLOCK_VIEW, "a cache line");
+
+static inline struct weft__store *weft__block_store(weft_buf *block)
+{
+    return (struct weft__store *)(void *)((char *)block + WEFT__BLOCK_VIEW);
+}
+
+static inline unsigned char *weft__block_bytes(weft_buf *block)
+{
+    return (unsigned char *)block + WEFT__BLOCK_HEAD;
+}
+
+/* What the class gives to its user; 0 for headers and for the last class. */
+static inline size_t weft__class_bytes(unsigned class)
+{
+    return class >= WEFT__BLOCK_FIRST && class < WEFT__BLOCK_LARGER ? (size_t)64 << (class - 1) : 0;
+}
+
+/* What one block of it takes, but for the last class. */
+static inline size_t weft__class_total(unsigned class)
+{
+    return class == WEFT__BLOCK_SLICE ? WEFT__BLOCK_VIEW
+                                      : WEFT__BLOCK_HEAD + weft__class_bytes(class);
+}
+
+/* The smallest class that has so many. */
+unsigned weft__class_of(size_t bytes);
+
+/* A block of the class, LIVE; `bytes` is for the last class only. NULL: no memory. */
+weft_buf *weft__block_take(unsigned class, size_t bytes);
+/* To where it came from. The caller is the last who knows of it. */
+void weft__block_give(weft_buf *block);
+
+/* For the pools: a new block of the system's, and back to it. */
+weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__home *home);
+void weft__block_destroy(weft_buf *block);
+/* Around the time that a block lies in a pool. */
+void weft__block_poison(weft_buf *block);
+void weft__block_unpoison(weft_buf *block);
+
+/* The view was freed here; for the message about the second time. */
+void weft__block_note(weft_buf *view, const void *at);
+/* Stops the program: the view is not LIVE. */
+void weft__block_wrong(const weft_buf *view, const char *what) __attribute__((cold, noreturn));
+
+#endif

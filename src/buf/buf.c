@@ -1,0 +1,256 @@
+/* One buffer: a view of a storage. buf/block.h has the layout. */
+#include <weft/buf.h>
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "buf/block.h"
+#include "buf/depot.h"
+#include "buf/home.h"
+
+/* Reading a block that was freed is a caller's bug; debug builds look at every call. */
+static inline void check(const weft_buf *buf)
+{
+    if (WEFT_DEBUG && __builtin_expect(buf->weft_state != WEFT__BLOCK_LIVE, 0)) {
+        weft__block_wrong(buf, "was used after it had been freed");
+    }
+}
+
+/* --- storage ------------------------------------------------------------------- */
+
+/* A view and a store in one block, with one reference. */
+static weft_buf *begin(weft_buf *block, unsigned char *data, size_t len)
+{
+    struct weft__store *store = weft__block_store(block);
+    atomic_store_explicit(&store->refs, 1, memory_order_relaxed);
+    block->data = data;
+    block->len = len;
+    block->weft_next = NULL;
+    block->weft_store = store;
+    return block;
+}
+
+/* Who holds the only reference is alone with it: nobody can make another from nothing. Acquire: what the others
+ * did with their views is over. pairs: unref */
+static inline bool alone(const struct weft__store *store)
+{
+    return atomic_load_explicit(&store->refs, memory_order_acquire) == 1;
+}
+
+static void unref(struct weft__store *store)
+{
+    WEFT__STEP();
+    if (!alone(store) &&
+        atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1) { /* pairs: alone */
+        return;
+    }
+    if (store->release) {
+        void (*release)(const void *, size_t, void *) = store->release;
+        store->release = NULL;
+        release(store->base, store->bytes, store->arg);
+    }
+    weft__block_give(store->block);
+}
+
+/* --- life ------------------------------------------------------------------------ */
+
+weft_buf *weft_buf_alloc(size_t bytes, size_t headroom)
+{
+    size_t both = bytes + headroom;
+    if (both < bytes || both > PTRDIFF_MAX - WEFT__BLOCK_HEAD) {
+        return NULL;
+    }
+    weft_buf *block = weft__block_take(weft__class_of(both), both);
+    return block ? begin(block, weft__block_bytes(block) + headroom, 0) : NULL;
+}
+
+weft_buf *weft_buf_copy(const void *bytes, size_t len)
+{
+    weft_buf *buf = weft_buf_alloc(len, 0);
+    if (buf && len) {
+        memcpy(weft_buf_put(buf, len), bytes, len);
+    }
+    return buf;
+}
+
+static void no_release(const void *memory, size_t len, void *arg)
+{
+    (void)memory, (void)len, (void)arg;
+}
+
+weft_buf *weft_buf_wrap(const void *memory, size_t len,
+                        void (*release)(const void *memory, size_t len, void *arg), void *arg)
+{
+    weft_buf *block = weft__block_take(WEFT__BLOCK_WRAP, 0);
+    if (!block) {
+        return NULL;
+    }
+    struct weft__store *store = weft__block_store(block);
+    store->base = (unsigned char *)(uintptr_t)memory; /* never written to: see weft_buf_writable */
+    store->bytes = len;
+    store->release = release ? release : no_release;
+    store->arg = arg;
+    return begin(block, store->base, len);
+}
+
+void weft_buf_free(weft_buf *buf)
+{
+    if (!buf) {
+        return;
+    }
+    if (__builtin_expect(buf->weft_state != WEFT__BLOCK_LIVE, 0)) {
+        weft__block_wrong(buf, "was freed twice");
+    }
+    if (WEFT_DEBUG) {
+        weft__block_note(buf, __builtin_return_address(0));
+    }
+    struct weft__store *store = buf->weft_store;
+    if (buf == store->block) {
+        buf->weft_state = WEFT__BLOCK_GONE;
+        unref(store);
+    } else {
+        unref(store);
+        weft__block_give(buf);
+    }
+}
+
+/* --- views -------------------------------------------------------------------------- */
+
+weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
+{
+    check(buf);
+    WEFT__REQUIRE(from <= buf->len && len <= buf->len - from,
+                  "a slice of %zu bytes from %zu of a buffer of %zu", len, from, buf->len);
+    weft_buf *view = weft__block_take(WEFT__BLOCK_SLICE, 0);
+    if (!view) {
+        return NULL;
+    }
+    /* Relaxed: the new view reaches others by whatever hands it to them. */
+    atomic_fetch_add_explicit(&buf->weft_store->refs, 1, memory_order_relaxed);
+    view->data = buf->data + from;
+    view->len = len;
+    view->weft_next = NULL;
+    view->weft_store = buf->weft_store;
+    return view;
+}
+
+weft_buf *weft_buf_share(const weft_buf *buf)
+{
+    return weft_buf_slice(buf, 0, buf->len);
+}
+
+bool weft_buf_writable(const weft_buf *buf)
+{
+    check(buf);
+    return !buf->weft_store->release && alone(buf->weft_store);
+}
+
+weft_buf *weft_buf_unshare(weft_buf *buf)
+{
+    if (weft_buf_writable(buf)) {
+        return buf;
+    }
+    weft_buf *copy = weft_buf_copy(buf->data, buf->len);
+    if (copy) {
+        weft_buf_free(buf);
+    }
+    return copy;
+}
+
+/* --- room ------------------------------------------------------------------------------ */
+
+size_t weft_buf_headroom(const weft_buf *buf)
+{
+    return weft_buf_writable(buf) ? (size_t)(buf->data - buf->weft_store->base) : 0;
+}
+
+size_t weft_buf_tailroom(const weft_buf *buf)
+{
+    const struct weft__store *store = buf->weft_store;
+    return weft_buf_writable(buf) ? store->bytes - (size_t)(buf->data - store->base) - buf->len : 0;
+}
+
+unsigned char *weft_buf_push(weft_buf *buf, size_t n)
+{
+    WEFT__REQUIRE(n <= weft_buf_headroom(buf), "weft_buf_push of %zu with a headroom of %zu%s", n,
+                  weft_buf_headroom(buf), weft_buf_writable(buf) ? "" : ": it is not writable");
+    buf->data -= n;
+    buf->len += n;
+    return buf->data;
+}
+
+unsigned char *weft_buf_put(weft_buf *buf, size_t n)
+{
+    WEFT__REQUIRE(n <= weft_buf_tailroom(buf), "weft_buf_put of %zu with a tailroom of %zu%s", n,
+                  weft_buf_tailroom(buf), weft_buf_writable(buf) ? "" : ": it is not writable");
+    buf->len += n;
+    return buf->data + buf->len - n;
+}
+
+void weft_buf_pull(weft_buf *buf, size_t n)
+{
+    check(buf);
+    WEFT__REQUIRE(n <= buf->len, "weft_buf_pull of %zu from %zu bytes", n, buf->len);
+    buf->data += n;
+    buf->len -= n;
+}
+
+void weft_buf_trim(weft_buf *buf, size_t n)
+{
+    check(buf);
+    WEFT__REQUIRE(n <= buf->len, "weft_buf_trim of %zu from %zu bytes", n, buf->len);
+    buf->len -= n;
+}
+
+/* --- the pools --------------------------------------------------------------------------- */
+
+static void set_limit(_Atomic(size_t) *limit, size_t given, size_t standard)
+{
+    atomic_store_explicit(limit, given ? given : standard, memory_order_relaxed);
+}
+
+void weft_buf_set_limits(const struct weft_buf_limits *limits)
+{
+    struct weft_buf_limits l = {0};
+    if (limits) {
+        l = *limits;
+    }
+    set_limit(&weft__buf_limits.worker_class, l.worker_class, WEFT__LIMIT_WORKER_CLASS);
+    set_limit(&weft__buf_limits.worker, l.worker, WEFT__LIMIT_WORKER);
+    set_limit(&weft__buf_limits.shared_class, l.shared_class, WEFT__LIMIT_SHARED_CLASS);
+    set_limit(&weft__buf_limits.shared, l.shared, WEFT__LIMIT_SHARED);
+}
+
+size_t weft_buf_trim_pools(void)
+{
+    struct weft__home *home = weft__home_self();
+    size_t bytes = weft__depot_trim();
+    weft__home_call_trim();
+    if (home) {
+        weft__home_tick(home); /* takes in what is on its way */
+        bytes += weft__home_trim(home);
+    }
+    return bytes;
+}
+
+void weft_buf_stats(struct weft_buf_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    for (unsigned class = 0; class < WEFT_BUF_CLASSES; class ++) {
+        struct weft_buf_class_stats *c = &out->classes[class];
+        size_t larger;
+        c->bytes = weft__class_bytes(class);
+        weft__depot_add_stats(class, c, &larger);
+        if (class < WEFT__BLOCK_SMALL) {
+            weft__home_add_stats(class, c);
+        }
+        out->hits += c->hits;
+        out->misses += c->misses;
+        out->live += c->live;
+        out->kept += c->kept;
+        out->foreign += c->foreign;
+        out->live_bytes += c->live * weft__class_total(class);
+        out->live_bytes += class == WEFT__BLOCK_LARGER ? larger : 0;
+        out->kept_bytes += c->kept * weft__class_total(class);
+    }
+}

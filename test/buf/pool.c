@@ -1,0 +1,317 @@
+/* The pools of buffers: what is kept, where what is freed goes, and bugs that they find. */
+#include <weft/buf.h>
+
+#include "buf/block.h"
+#include "buf/home.h"
+#include "sched/fixture.h"
+
+static struct weft_buf_stats stats(void)
+{
+    struct weft_buf_stats s;
+    weft_buf_stats(&s);
+    return s;
+}
+
+/* Nothing is kept any more, but for what other workers have. */
+static void fresh(void)
+{
+    weft_buf_set_limits(NULL);
+    weft_buf_trim_pools();
+}
+
+static void *reuse(void *arg)
+{
+    const void *first = NULL;
+    struct weft_buf_stats before = stats();
+    for (int i = 0; i < 100; i++) {
+        weft_buf *buf = weft_buf_alloc(500, 0);
+        CHECK(!first || buf->data == first);
+        first = buf->data;
+        weft_buf_free(buf);
+    }
+    struct weft_buf_stats after = stats();
+    CHECK_EQ(after.hits - before.hits, 99);
+    CHECK_EQ(after.misses - before.misses, 1);
+    CHECK_EQ(after.classes[4].hits - before.classes[4].hits, 99);
+    CHECK_EQ(after.classes[4].bytes, 512);
+    CHECK_EQ(after.live, before.live);
+    CHECK_EQ(after.kept, before.kept + 1);
+    CHECK_EQ(after.kept_bytes, before.kept_bytes + 512 + 128);
+    CHECK_EQ(after.foreign, before.foreign);
+    return arg;
+}
+
+TEST(a_freed_buffer_is_the_next_one_that_is_taken)
+{
+    fresh();
+    reuse(NULL); /* a plain thread */
+    run_in_fiber(1, reuse, NULL);
+}
+
+TEST(large_ones_are_shared_and_the_largest_are_not_kept)
+{
+    fresh();
+    struct weft_buf_stats before = stats();
+    weft_buf *large = weft_buf_alloc(100000, 0), *larger = weft_buf_alloc(5 << 20, 0);
+    struct weft_buf_stats during = stats();
+    CHECK_EQ(during.live - before.live, 2);
+    CHECK(during.live_bytes - before.live_bytes >= (5 << 20) + 131072);
+    CHECK_EQ(during.classes[12].bytes, 131072);
+    CHECK_EQ(during.classes[12].live, before.classes[12].live + 1);
+    CHECK_EQ(during.classes[18].live, 1);
+    weft_buf_free(large);
+    weft_buf_free(larger);
+    struct weft_buf_stats after = stats();
+    CHECK_EQ(after.live_bytes, before.live_bytes);
+    CHECK_EQ(after.classes[12].kept, 1);
+    CHECK_EQ(after.classes[18].kept, 0);
+    CHECK(weft_buf_trim_pools() >= 131072);
+    CHECK_EQ(stats().classes[12].kept, 0);
+}
+
+TEST(the_common_pool_keeps_no_more_than_its_limits)
+{
+    weft_buf *bufs[20];
+    fresh();
+    weft_buf_set_limits(&(struct weft_buf_limits){.shared_class = 200000, .shared = 300000});
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 20; i++) {
+            bufs[i] = weft_buf_alloc(i < 10 ? 65536 : 32768, 0);
+        }
+        for (int i = 0; i < 20; i++) {
+            weft_buf_free(bufs[i]);
+        }
+        struct weft_buf_stats s = stats();
+        CHECK_EQ(s.classes[11].kept, 3); /* 65664 bytes each */
+        CHECK_EQ(s.classes[10].kept, 3);
+        CHECK(s.kept_bytes <= 300000);
+    }
+    fresh();
+}
+
+#define MANY 100
+
+static void *keep_many(void *arg)
+{
+    weft_buf *bufs[MANY];
+    for (int i = 0; i < MANY; i++) {
+        bufs[i] = weft_buf_alloc(1024, 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+        weft_buf_free(bufs[i]);
+    }
+    struct weft_buf_stats s = stats();
+    /* Twice the limit, and the one that went over it. */
+    CHECK(s.classes[5].kept * 1152 <= 2 * 23040 + 1152);
+    CHECK(s.classes[5].kept >= 40);
+    return arg;
+}
+
+TEST(a_worker_keeps_twice_its_limit_while_busy_and_the_limit_when_it_sleeps)
+{
+    fresh();
+    weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 23040});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_call_on(pool, 0, keep_many, NULL, NULL), 0);
+    await_idle(pool);
+    CHECK(stats().classes[5].kept <= 20);
+    CHECK(stats().classes[5].kept > 0);
+    pool_close(pool);
+    CHECK_EQ(stats().classes[5].kept, 0); /* its home is closed */
+    weft_buf_set_limits(NULL);
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+TEST(a_trim_reaches_other_workers_before_they_sleep_next)
+{
+    fresh();
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_call_on(pool, 0, reuse, NULL, NULL), 0);
+    await_idle(pool);
+    weft_buf_trim_pools();
+    CHECK(stats().kept > 0); /* it sleeps: nobody else may touch it */
+    CHECK_EQ(weft_call_on(pool, 0, nothing, NULL, NULL), 0);
+    await_idle(pool);
+    CHECK_EQ(stats().kept, 0);
+    pool_close(pool);
+}
+
+/* --- foreign returns ------------------------------------------------------------------ */
+
+static weft_buf *passed[MANY];
+
+static void *take_many(void *arg)
+{
+    for (int i = 0; i < MANY; i++) {
+        passed[i] = weft_buf_alloc(200, 0);
+        CHECK(passed[i]);
+    }
+    return arg;
+}
+
+static void *free_many(void *arg)
+{
+    for (int i = 0; i < MANY; i++) {
+        weft_buf_free(passed[i]);
+    }
+    return arg;
+}
+
+static void *take_again(void *arg)
+{
+    struct weft_buf_stats before = stats();
+    take_many(NULL);
+    struct weft_buf_stats after = stats();
+    CHECK_EQ(after.hits - before.hits, MANY);
+    CHECK_EQ(after.misses, before.misses);
+    free_many(NULL);
+    return arg;
+}
+
+TEST(what_is_freed_elsewhere_goes_back_to_the_worker_it_came_from)
+{
+    fresh();
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "b"});
+    struct weft_buf_stats before = stats();
+    for (int round = 0; round < 2; round++) {
+        CHECK_EQ(weft_call_on(a, 0, take_many, NULL, NULL), 0);
+        CHECK_EQ(stats().live, before.live + MANY);
+        if (round) {
+            free_many(NULL); /* a plain thread */
+        } else {
+            CHECK_EQ(weft_call_on(b, 0, free_many, NULL, NULL), 0);
+        }
+        struct weft_buf_stats after = stats();
+        CHECK_EQ(after.foreign - before.foreign, (uint64_t)MANY * (uint64_t)(round + 1));
+        CHECK_EQ(after.live, before.live);
+        CHECK_EQ(after.kept, before.kept + MANY); /* also while on their way */
+        CHECK_EQ(weft_call_on(a, 0, take_again, NULL, NULL), 0);
+    }
+    pool_close(a);
+    pool_close(b);
+}
+
+TEST(a_home_that_takes_nothing_in_is_not_buried)
+{
+    fresh();
+    weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 3840});
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    CHECK_EQ(weft_call_on(a, 0, take_many, NULL, NULL), 0);
+    await_idle(a);
+    free_many(NULL);
+    CHECK_EQ(stats().live, 0);
+    CHECK(stats().kept <= 11);
+    CHECK(stats().kept >= 10);
+    pool_close(a);
+    CHECK_EQ(stats().kept, 0);
+    weft_buf_set_limits(NULL);
+}
+
+TEST(buffers_outlive_the_pool_they_came_from)
+{
+    fresh();
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    CHECK_EQ(weft_call_on(a, 0, take_many, NULL, NULL), 0);
+    pool_close(a);
+    for (int i = 0; i < MANY; i++) {
+        memset(weft_buf_put(passed[i], 200), i, 200);
+    }
+    weft_buf *kept = weft_buf_slice(passed[MANY - 1], 10, 20);
+    free_many(NULL);
+    CHECK_EQ(stats().live, 2); /* a slice and its storage */
+    CHECK_EQ(kept->data[19], MANY - 1);
+    /* A worker that comes later is at home where the other was. */
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "b"});
+    weft_buf_free(kept);
+    CHECK_EQ(stats().live, 0);
+    CHECK_EQ(weft_call_on(b, 0, nothing, NULL, NULL), 0);
+    pool_close(b);
+    weft_buf_trim_pools();
+    CHECK_EQ(stats().kept, 0);
+}
+
+TEST(the_dump_tells_of_buffers)
+{
+    char text[4096] = "";
+    FILE *out = fmemopen(text, sizeof text, "w");
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool_dump(pool, out, 0);
+    fclose(out);
+    CHECK(strstr(text, "buffers: live=0 "));
+    pool_close(pool);
+}
+
+/* --- bugs ------------------------------------------------------------------------------- */
+
+static void free_twice(void *arg)
+{
+    weft_buf *buf = weft_buf_alloc(300, 0);
+    if (arg) {
+        weft_buf_share(buf);
+    }
+    weft_buf_free(buf);
+    weft_buf_free(buf);
+}
+
+static void *free_twice_in_fiber(void *arg)
+{
+    free_twice(arg);
+    return NULL;
+}
+
+static void free_twice_in_pool(void *arg)
+{
+    run_in_fiber(1, free_twice_in_fiber, arg);
+}
+
+TEST(freeing_twice_stops_the_program)
+{
+    char err[500];
+    CHECK(WIFSIGNALED(check_child(free_twice, NULL, err, sizeof err)));
+    CHECK(strstr(err, "a buffer (class: 512 bytes) was freed twice"));
+    CHECK(WIFSIGNALED(check_child(free_twice, err, err, sizeof err)));
+    CHECK(strstr(err, "was freed twice"));
+    CHECK(WIFSIGNALED(check_child(free_twice_in_pool, NULL, err, sizeof err)));
+    CHECK(strstr(err, "was freed twice"));
+#if WEFT_DEBUG
+    CHECK(strstr(err, "it was freed by fiber #"));
+#endif
+}
+
+#if WEFT_DEBUG
+static void write_after_free(void *arg)
+{
+    weft_buf *buf = weft_buf_alloc(300, 0);
+    unsigned char *data = buf->data;
+    weft_buf_free(buf);
+    data[100] = 1;
+    weft_buf_alloc(300, 0);
+    (void)arg;
+}
+
+static void use_after_free(void *arg)
+{
+    weft_buf *buf = weft_buf_alloc(300, 0);
+    weft_buf_free(buf);
+    weft_buf_headroom(buf);
+    (void)arg;
+}
+
+TEST(debug_builds_find_use_after_free)
+{
+    char err[4000];
+    CHECK(WIFSIGNALED(check_child(use_after_free, NULL, err, sizeof err)));
+    CHECK(strstr(err,
+                 "a buffer (class: 512 bytes) was used after it had been freed; it was freed by "
+                 "a plain thread at 0x"));
+    int status = check_child(write_after_free, NULL, err, sizeof err);
+    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) != 0); /* ASan is faster, and exits */
+    CHECK(strstr(err, "a buffer (class: 512 bytes) was written to after it had been freed") ||
+          strstr(err, "AddressSanitizer: use-after-poison"));
+}
+#endif
