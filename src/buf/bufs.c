@@ -146,10 +146,14 @@ int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
 int weft_bufs_linearise(weft_bufs *chain, size_t n)
 {
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_linearise of %zu of %zu bytes", n, chain->bytes);
-    while (chain->first && chain->first->len == 0 && chain->bytes) {
-        weft_buf_free(weft_bufs_shift(chain));
+    const weft_buf *first = chain->first;
+    while (first && first->len == 0) {
+        first = first->weft_next;
     }
-    if (n == 0 || chain->first->len >= n) {
+    if (n == 0 || first->len >= n) {
+        while (n && chain->first != first) {
+            weft_buf_free(weft_bufs_shift(chain)); /* empty ones before it */
+        }
         return 0;
     }
     weft_buf *one = weft_buf_alloc(n, 0);

@@ -63,11 +63,8 @@ int weft__home_open(struct weft__home **out)
     return 0;
 }
 
-void weft__home_close(struct weft__home *home)
+void weft__home_shut(struct weft__home *home)
 {
-    if (!home) {
-        return;
-    }
     weft_buf *block = weft__returns_close(&home->returns);
     while (block) {
         weft_buf *next = block->weft_next;
@@ -76,9 +73,16 @@ void weft__home_close(struct weft__home *home)
         block = next;
     }
     weft__home_trim(home);
-    weft__lock(&homes_lock);
-    home->used = false;
-    weft__unlock(&homes_lock);
+}
+
+void weft__home_close(struct weft__home *home)
+{
+    if (home) {
+        weft__home_shut(home);
+        weft__lock(&homes_lock);
+        home->used = false;
+        weft__unlock(&homes_lock);
+    }
 }
 
 /* --- the free lists ------------------------------------------------------------- */

@@ -51,6 +51,8 @@ uint64_t weft__home_fiber(void);
 int weft__home_open(struct weft__home **out);
 /* By whoever owned it, or has seen its end. NULL is nothing. */
 void weft__home_close(struct weft__home *home);
+/* The first half of it: no return gets in any more, and all that is here goes to the system. */
+void weft__home_shut(struct weft__home *home);
 
 /* Owner only. NULL: no memory. */
 weft_buf *weft__home_take(struct weft__home *home, unsigned class);

@@ -1,0 +1,194 @@
+/* Clients of buf/returns.h, buf/home.c and buf/buf.c: what is freed elsewhere, homes that close, views that end on
+ * different threads. T0 owns the home; the others are plain threads. */
+#include <string.h>
+
+#include <weft/buf.h>
+
+#include "buf/block.h"
+#include "buf/depot.h"
+#include "buf/home.h"
+#include "model/explore.h"
+
+static struct weft__home home;
+static weft_buf *bufs[3];
+static weft_buf *views[2];
+static bool is_shut;
+
+struct weft__home *weft__home_self(void)
+{
+    return x_thread() <= 0 ? &home : NULL; /* setup and check as well */
+}
+
+uint64_t weft__home_fiber(void)
+{
+    return 0;
+}
+
+static void setup(void)
+{
+    memset(&home, 0, sizeof home);
+    is_shut = false;
+    weft__returns_open(&home.returns);
+    x_name(&home, sizeof home, "home");
+    weft_buf_set_limits(NULL);
+    for (int i = 0; i < 3; i++) {
+        bufs[i] = weft_buf_alloc(8, 0);
+        *weft_buf_put(bufs[i], 1) = 0;
+        x_name(bufs[i], sizeof(weft_buf), "buf");
+    }
+}
+
+static void setup_views(void)
+{
+    setup();
+    views[0] = weft_buf_share(bufs[0]);
+    views[1] = weft_buf_slice(bufs[0], 0, 1);
+}
+
+/* At most one may be on its way. */
+static void setup_narrow(void)
+{
+    setup();
+    weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 1});
+}
+
+static void pass(int n)
+{
+    bufs[n]->data[0]++;
+    weft_buf_free(bufs[n]);
+    bufs[n] = NULL;
+}
+
+/* All that was taken has come back, and the books say so; what is missing is a leak. */
+static void rest(void)
+{
+    for (int i = 0; i < 3 && !is_shut; i++) {
+        weft_buf_free(bufs[i]);
+    }
+    for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
+        const struct weft__home_counts *c = &home.counts[class];
+        X_ASSERT(c->hits + c->misses == c->put + home.foreign[class]);
+    }
+    if (!is_shut) {
+        weft__home_shut(&home);
+    }
+    for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
+        const struct weft__home_counts *c = &home.counts[class];
+        X_ASSERT(home.foreign[class] == c->taken_in + home.strays[class]);
+        X_ASSERT(c->kept == 0);
+    }
+}
+
+/* The owner takes what another thread has just freed, and writes to it. */
+static void use_one(void)
+{
+    weft_buf *buf = weft_buf_alloc(8, 0);
+    X_ASSERT(buf);
+    *weft_buf_put(buf, 1) = 1;
+    weft_buf_free(buf);
+}
+
+static void freed_elsewhere(int i)
+{
+    if (i == 0) {
+        use_one();
+        use_one();
+    } else {
+        pass(0);
+        pass(1);
+    }
+}
+
+static void freed_by_two(int i)
+{
+    if (i == 0) {
+        use_one();
+        weft__home_tick(&home);
+    } else {
+        pass(i);
+    }
+}
+
+static void home_closes(int i)
+{
+    if (i == 0) {
+        weft__home_shut(&home);
+        is_shut = true;
+    } else {
+        pass(i);
+    }
+}
+
+/* As a worker ends: its own buffers were freed before. */
+static void setup_closing(void)
+{
+    setup();
+    weft_buf_free(bufs[0]);
+    bufs[0] = NULL;
+}
+
+/* The home of a worker that is gone becomes that of one who comes. */
+static void home_changes_hands(int i)
+{
+    if (i == 0) {
+        weft__home_shut(&home);
+        weft__returns_open(&home.returns);
+        use_one();
+    } else {
+        pass(0);
+        pass(1);
+    }
+}
+
+/* The last of the two gives the storage back, and the owner may write to it at once. */
+static void two_views_end(int i)
+{
+    if (i == 0) {
+        use_one();
+        weft__home_tick(&home);
+        use_one();
+    } else {
+        X_ASSERT(views[i - 1]->data[0] == 0);
+        weft_buf_free(views[i - 1]);
+    }
+}
+
+/* bufs[0] was freed in setup: the views alone keep the storage. */
+static void setup_views_alone(void)
+{
+    setup_views();
+    weft_buf_free(bufs[0]);
+    bufs[0] = NULL;
+}
+
+/* One who finds itself alone writes. */
+static void becomes_writable(int i)
+{
+    if (i == 0) {
+        if (weft_buf_writable(bufs[1])) {
+            bufs[1]->data[0] = 1;
+        }
+    } else {
+        X_ASSERT(views[0]->data[0] == 0);
+        weft_buf_free(views[0]);
+    }
+}
+
+static void setup_one_view(void)
+{
+    setup();
+    views[0] = weft_buf_share(bufs[1]);
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("freed_elsewhere", 2, setup, freed_elsewhere, rest, .spurious = 1),
+    X_CLIENT("home_changes_hands", 2, setup, home_changes_hands, rest, .spurious = 1),
+    X_CLIENT("becomes_writable", 2, setup_one_view, becomes_writable, rest),
+    X_CLIENT("on_the_way_is_bounded", 2, setup_narrow, freed_elsewhere, rest),
+    X_CLIENT("home_closes", 3, setup_closing, home_closes, rest, .preemptions = 2, .stale = 1),
+    X_CLIENT("freed_by_two", 3, setup, freed_by_two, rest, .preemptions = 2, .stale = 1),
+    X_CLIENT("two_views_end", 3, setup_views_alone, two_views_end, rest, .preemptions = 2,
+             .stale = 1),
+};
+
+X_MAIN(clients)
