@@ -16,6 +16,7 @@
 #include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/hop.h>
+#include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/stats.h>
 #include <weft/version.h>

@@ -150,6 +150,11 @@ size_t weft_trim(void)
 void weft_pool_trace(weft_pool *pool, bool on)
 {
     for (unsigned i = 0; i < pool->worker_count; i++) {
-        atomic_store_explicit(&pool->workers[i].tracing, on, memory_order_relaxed);
+        _Atomic(uint8_t) *tracing = &pool->workers[i].tracing;
+        if (on) {
+            atomic_fetch_or_explicit(tracing, WEFT__TRACING_RING, memory_order_relaxed);
+        } else {
+            atomic_fetch_and_explicit(tracing, (uint8_t)~WEFT__TRACING_RING, memory_order_relaxed);
+        }
     }
 }

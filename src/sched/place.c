@@ -40,6 +40,9 @@ static void place_bound(struct weft__worker *w, struct weft__task *task)
 static void place_from_outside(struct weft__task *task)
 {
     weft_pool *home = task->home;
+    if (weft__perf_on(WEFT_PERF_QUEUE)) {
+        weft__gauge_stamp(weft__task_handle(task));
+    }
     weft__pool_visit(home);
     if (task->pin >= 0) {
         place_bound(NULL, task);
@@ -97,6 +100,9 @@ void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
             return; /* there is no other worker to wake */
         }
     } else {
+        if (weft__perf_on(WEFT_PERF_QUEUE)) {
+            weft__gauge_stamp(weft__task_handle(task));
+        }
         weft__global_push(&home->global, &task->link);
     }
     weft__idle_notify(&home->idle);

@@ -330,12 +330,33 @@ void weft_yield(void)
     }
 }
 
-void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
+HOT void suspend(struct weft__worker *w, enum weft__post post)
 {
-    WEFT__TRACE(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
-                weft__task_handle(weft__current(w)));
     struct weft__task *next = pick_woken(w);
     leave(w, next ? next : pick(w, false), post);
+}
+
+/* Somebody listens, to what happens or to how long waits are. */
+RARE void suspend_traced(struct weft__worker *w, unsigned tracing, enum weft__post post)
+{
+    bool measured = (tracing & WEFT__TRACING_WAITS) && post == WEFT__POST_PARK;
+    int64_t began = measured ? weft__clock_ns() : 0;
+    weft__trace_event(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
+                      weft__task_handle(weft__current(w)));
+    suspend(w, post);
+    if (began) {
+        weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
+    }
+}
+
+void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
+{
+    unsigned tracing = atomic_load_explicit(&w->tracing, memory_order_relaxed);
+    if (__builtin_expect(tracing, 0)) {
+        suspend_traced(w, tracing, post);
+    } else {
+        suspend(w, post);
+    }
 }
 
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)

@@ -1,5 +1,9 @@
 /* The trace ring: the last events of one worker, written by it alone, read when somebody asks.
- * A reader may see an event that is just being overwritten; it is for looking, not for proof. */
+ * A reader may see an event that is just being overwritten; it is for looking, not for proof.
+ *
+ * The same places tell the gauge (sched/gauge.h) how long fibers were ready or waited: one byte of flags says who
+ * listens.
+ */
 #ifndef WEFT_SCHED_TRACE_H
 #define WEFT_SCHED_TRACE_H
 
@@ -20,6 +24,12 @@ enum weft__trace_kind {
     WEFT__TRACE_PARK,
     WEFT__TRACE_UNPARK,
     WEFT__TRACE_HOP,
+};
+
+enum {
+    WEFT__TRACING_RING = 1,
+    WEFT__TRACING_DELAYS = 2,
+    WEFT__TRACING_WAITS = 4, /* measured where they are: weft__worker_suspend */
 };
 
 #define WEFT__TRACE_EVENTS 1024u
@@ -43,11 +53,16 @@ static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_k
     atomic_store_explicit(&trace->written, n + 1, memory_order_release);
 }
 
+struct weft__worker;
+/* Somebody listens. */
+void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint64_t who)
+    __attribute__((cold));
+
 /* A macro so that `who`, whose computing touches another cache line, costs nothing while tracing is
  * off. */
 #define WEFT__TRACE(w, kind, who)                                                                  \
     (__builtin_expect(atomic_load_explicit(&(w)->tracing, memory_order_relaxed), 0)                \
-         ? weft__trace_add(&(w)->trace, kind, who)                                                 \
+         ? weft__trace_event((w), kind, who)                                                       \
          : (void)0)
 
 #endif

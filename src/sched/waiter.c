@@ -7,6 +7,7 @@
 #include "base/futex.h"
 #include "sched/ident.h"
 #include "sched/parker.h"
+#include "sched/perf.h"
 #include "sched/worker.h"
 
 /* The deadline of a fiber's wait, in the wheel of the worker it began on. */
@@ -112,7 +113,7 @@ enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
     return (enum weft__reason)reason;
 }
 
-static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline)
+static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadline)
 {
     uint32_t reason;
     while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {
@@ -126,6 +127,17 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
         }
     }
     return (enum weft__reason)reason;
+}
+
+/* Fibers are measured by their workers: weft__worker_suspend. */
+static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline)
+{
+    int64_t began = weft__perf_on(WEFT_PERF_ACQUIRE) ? weft__clock_ns() : 0;
+    enum weft__reason reason = sleep_thread(waiter, deadline);
+    if (__builtin_expect(began != 0, 0)) {
+        weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
+    }
+    return reason;
 }
 
 /* What came before the ticket existed. */

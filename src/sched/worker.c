@@ -217,6 +217,15 @@ static struct weft__task *take_oldest_fresh(struct weft__worker *w)
     return as_task(item);
 }
 
+/* What events somebody wants to hear of. */
+static void look_perf(struct weft__worker *w)
+{
+    uint64_t mask = weft__perf_mask();
+    if (__builtin_expect(mask != w->gauge.seen, 0)) {
+        weft__gauge_follow(w, mask);
+    }
+}
+
 /* The turns between two ticks: 61, or as many as fit into 200 us by the last tick's pace. Reading the
  * clock at every turn would cost more than the turn. */
 static void pace(struct weft__worker *w)
@@ -232,6 +241,7 @@ static void pace(struct weft__worker *w)
     }
     w->turns_left = w->tick_turns;
     w->plain = 0;
+    look_perf(w);
 }
 
 void weft__worker_look_cancelling(struct weft__worker *w)
@@ -257,7 +267,7 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
     if (weft__wheel_next(&w->wheel) != INT64_MAX || !weft__inbox_empty(&w->inbox) ||
         weft__global_length(&pool->global) || weft__fresh_length(&w->fresh) || w->pinned.head ||
         atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked ||
-        told_to_leave(w, w->until)) {
+        weft__gauge_due(&w->gauge, w->now) || told_to_leave(w, w->until)) {
         return false;
     }
     weft__worker_count_turns(w);
@@ -274,6 +284,9 @@ static struct weft__task *tick(struct weft__worker *w)
     weft__worker_look_cancelling(w);
     fire_timers(w, &w->wheel);
     weft__home_tick(w->bufs);
+    if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
+        weft__gauge_tell(w);
+    }
     drain_inbox(w);
     w->pinned_turn = true;
     struct weft__task *now = take_global(w, GLOBAL_BATCH);
@@ -503,6 +516,20 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     return weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
 }
 
+/* The same for somebody who wants to know how long. Callbacks are called while this worker is not in the idle
+ * word: they may wake fibers, and it must look at its queues after that. */
+static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *w, bool searching,
+                                                           const _Atomic(uint32_t) *until)
+{
+    uint64_t parks = atomic_load_explicit(&w->counters.parks, memory_order_relaxed);
+    weft__gauge_sleep(w);
+    look_perf(w);
+    searching = sleep_once(w, searching, until);
+    look_perf(w);
+    weft__gauge_wake(w, atomic_load_explicit(&w->counters.parks, memory_order_relaxed) != parks);
+    return searching;
+}
+
 /* The next task, however long it takes. NULL: told to leave. */
 static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
@@ -531,7 +558,24 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
         if (weft__home_settle(w->bufs, TRIM_SLICE)) {
             continue;
         }
-        searching = sleep_once(w, searching, until);
+        searching = weft__perf_mask() | w->gauge.seen ? sleep_measured(w, searching, until)
+                                                      : sleep_once(w, searching, until);
+    }
+}
+
+/* The thread comes and goes. */
+static void gauge_begin(struct weft__worker *w)
+{
+    look_perf(w);
+    if (__builtin_expect(w->gauge.seen != 0, 0)) {
+        weft__gauge_wake(w, false);
+    }
+}
+
+static void gauge_end(struct weft__worker *w)
+{
+    if (__builtin_expect(w->gauge.seen != 0, 0)) {
+        weft__gauge_sleep(w);
     }
 }
 
@@ -539,10 +583,12 @@ void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     struct weft__task *task;
     w->until = until;
+    gauge_begin(w);
     while (!(until && told_to_leave(w, until)) && (task = find_work(w, until))) {
         weft__worker_run(w, task);
     }
     w->until = NULL;
+    gauge_end(w);
 }
 
 /* A thread that stops being a worker leaves its work where the others find it. */
@@ -584,8 +630,10 @@ uint64_t weft__worker_drain(struct weft__worker *w)
     uint64_t before = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
     struct weft__task *task;
     w->now = weft__clock_ns();
+    gauge_begin(w);
     while ((task = find_here(w)) || (task = steal(w, true))) {
         weft__worker_run(w, task);
     }
+    gauge_end(w);
     return atomic_load_explicit(&w->counters.executed, memory_order_relaxed) - before;
 }

@@ -35,6 +35,7 @@
 #include "queue/fresh.h"
 #include "queue/inbox.h"
 #include "queue/ring.h"
+#include "sched/gauge.h"
 #include "sched/idle.h"
 #include "sched/slab.h"
 #include "sched/task.h"
@@ -91,7 +92,7 @@ struct weft__worker {
     int *errno_at; /* this thread's errno: its address must not be cached across a switch */
     struct weft__chain pinned;
     int16_t index;
-    _Atomic(bool) tracing; /* written by any thread */
+    _Atomic(uint8_t) tracing; /* flags of sched/trace.h; written by any thread */
     uint8_t post_class;
     struct weft__stack *post_stack; /* with POST_END: the stack, and its class */
     struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
@@ -126,6 +127,7 @@ struct weft__worker {
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
     struct weft__home *bufs; /* its small buffers */
+    struct weft__gauge gauge;
 
     /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;

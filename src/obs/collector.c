@@ -1,0 +1,259 @@
+/* The stock collector of perf events: sums and histograms, a share of them for each worker, put together when somebody
+ * reads.
+ *
+ * A histogram has eight buckets for each power of two: 0 .. 7 are exact, above that a bucket is 1/8 of its lower
+ * bound wide. So 488 counters hold any cost up to 2^63 ns, and a percentile is at most 1/8 too high.
+ *
+ * Shares belong to nobody: workers of two pools may have the same one, so all is added by atomic steps, which cost
+ * little while a cache line stays where it is.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/perf.h>
+
+#include "base/alloc.h"
+#include "base/lock.h"
+#include "sched/perf.h"
+
+#define BUCKETS 488u
+#define PREFIX_BYTES 32
+
+struct share {
+    alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) calls;
+    _Atomic(uint64_t) total, max, count, sum;
+    _Atomic(uint64_t) buckets[BUCKETS];
+};
+
+struct weft_collector {
+    struct weft_perf callback; /* immutable */
+    char prefix[PREFIX_BYTES];
+    uint64_t types;
+    struct weft__lock lock;        /* start, stop */
+    bool started, short_of_memory; /* under it */
+    _Atomic(struct share *)
+        records[WEFT_PERF_TYPES]; /* an array of shares each; NULL: not accepted */
+};
+
+/* --- histograms ---------------------------------------------------------------- */
+
+static unsigned bucket_of(uint64_t cost)
+{
+    if (cost < 8) {
+        return (unsigned)cost;
+    }
+    unsigned exponent = 63u - (unsigned)__builtin_clzl(cost);
+    return (exponent - 2) * 8 + (unsigned)(cost >> (exponent - 3) & 7);
+}
+
+/* The largest cost of a bucket. */
+static uint64_t bucket_most(unsigned bucket)
+{
+    if (bucket < 8) {
+        return bucket;
+    }
+    unsigned exponent = bucket / 8 + 2;
+    return ((UINT64_C(9) + bucket % 8) << (exponent - 3)) - 1;
+}
+
+/* --- collecting ------------------------------------------------------------------ */
+
+static void add(_Atomic(uint64_t) *to, uint64_t n)
+{
+    if (n) {
+        atomic_fetch_add_explicit(to, n, memory_order_relaxed);
+    }
+}
+
+static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg)
+{
+    weft_collector *collector = arg;
+    struct share *share =
+        atomic_load_explicit(&collector->records[type], memory_order_acquire); /* pairs: accept */
+    if (!share) {
+        return;
+    }
+    share += weft__perf_shard();
+    uint64_t cost = cost_ns > 0 ? (uint64_t)cost_ns : 0;
+    add(&share->calls, 1);
+    add(&share->total, cost);
+    add(&share->count, count);
+    add(&share->sum, sum);
+    add(&share->buckets[bucket_of(cost)], 1);
+    uint64_t max = atomic_load_explicit(&share->max, memory_order_relaxed);
+    while (cost > max && !atomic_compare_exchange_weak_explicit(
+                             &share->max, &max, cost, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+/* Types are asked for one at a time. */
+static bool accept(unsigned type, void *arg)
+{
+    weft_collector *collector = arg;
+    if (!(collector->types >> type & 1)) {
+        return false;
+    }
+    if (!atomic_load_explicit(&collector->records[type], memory_order_relaxed)) {
+        struct share *shares = weft__alloc(WEFT__PERF_SHARDS * sizeof *shares);
+        if (!shares) {
+            collector->short_of_memory = true;
+            return false;
+        }
+        atomic_store_explicit(&collector->records[type], shares, memory_order_release);
+    }
+    return true;
+}
+
+/* --- life ---------------------------------------------------------------------------- */
+
+int weft_collector_create(weft_collector **out, const struct weft_collector_opts *opts)
+{
+    const char *prefix = opts && opts->prefix ? opts->prefix : "weft";
+    if (strlen(prefix) >= PREFIX_BYTES) {
+        return -EINVAL;
+    }
+    weft_collector *collector = weft__alloc(sizeof *collector);
+    if (!collector) {
+        return -ENOMEM;
+    }
+    collector->callback =
+        (struct weft_perf){.accept = accept, .on_event = on_event, .arg = collector};
+    strcpy(collector->prefix, prefix);
+    collector->types = opts && opts->types ? opts->types : UINT64_MAX;
+    *out = collector;
+    return 0;
+}
+
+void weft_collector_destroy(weft_collector *collector)
+{
+    if (!collector) {
+        return;
+    }
+    weft_collector_stop(collector);
+    for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
+        weft__free(atomic_load_explicit(&collector->records[type], memory_order_relaxed));
+    }
+    weft__free(collector);
+}
+
+int weft_collector_start(weft_collector *collector)
+{
+    weft__lock(&collector->lock);
+    int err = collector->started ? -EBUSY : 0;
+    if (!err) {
+        collector->short_of_memory = false;
+        err = weft_perf_install(&collector->callback);
+    }
+    if (!err && collector->short_of_memory) {
+        weft_perf_remove(&collector->callback);
+        err = -ENOMEM;
+    } else if (!err) {
+        collector->started = true;
+    }
+    weft__unlock(&collector->lock);
+    return err;
+}
+
+void weft_collector_stop(weft_collector *collector)
+{
+    weft__lock(&collector->lock);
+    if (collector->started) {
+        weft_perf_remove(&collector->callback);
+        collector->started = false;
+    }
+    weft__unlock(&collector->lock);
+}
+
+static void zero(_Atomic(uint64_t) *counter)
+{
+    atomic_store_explicit(counter, 0, memory_order_relaxed);
+}
+
+void weft_collector_reset(weft_collector *collector)
+{
+    for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
+        struct share *shares =
+            atomic_load_explicit(&collector->records[type], memory_order_acquire);
+        for (unsigned i = 0; shares && i < WEFT__PERF_SHARDS; i++) {
+            zero(&shares[i].calls);
+            zero(&shares[i].total);
+            zero(&shares[i].max);
+            zero(&shares[i].count);
+            zero(&shares[i].sum);
+            for (unsigned k = 0; k < BUCKETS; k++) {
+                zero(&shares[i].buckets[k]);
+            }
+        }
+    }
+}
+
+/* --- reading -------------------------------------------------------------------------- */
+
+static uint64_t get(const _Atomic(uint64_t) *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* The least cost that `part` of a thousand of all events do not exceed, as far as buckets tell. */
+static int64_t percentile(const uint64_t *buckets, uint64_t events, unsigned part, int64_t max)
+{
+    uint64_t wanted = (events * part + 999) / 1000, seen = 0;
+    for (unsigned k = 0; k < BUCKETS; k++) {
+        seen += buckets[k];
+        if (seen >= wanted && seen > 0) {
+            uint64_t most = bucket_most(k);
+            return most < (uint64_t)max ? (int64_t)most : max;
+        }
+    }
+    return 0;
+}
+
+int weft_collector_read(weft_collector *collector, unsigned type, struct weft_perf_stats *out)
+{
+    const struct share *shares =
+        type < WEFT_PERF_TYPES ? atomic_load_explicit(&collector->records[type],
+                                                      memory_order_acquire) /* pairs: accept */
+                               : NULL;
+    if (!shares) {
+        return -ENOENT;
+    }
+    uint64_t buckets[BUCKETS] = {0}, events = 0, max = 0;
+    *out = (struct weft_perf_stats){0};
+    for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
+        out->calls += get(&shares[i].calls);
+        out->total_ns += (int64_t)get(&shares[i].total);
+        out->count += get(&shares[i].count);
+        out->sum += get(&shares[i].sum);
+        max = get(&shares[i].max) > max ? get(&shares[i].max) : max;
+        for (unsigned k = 0; k < BUCKETS; k++) {
+            uint64_t n = get(&shares[i].buckets[k]);
+            buckets[k] += n;
+            events += n;
+        }
+    }
+    out->max_ns = (int64_t)max;
+    out->mean_ns = out->calls ? out->total_ns / (int64_t)out->calls : 0;
+    out->p50_ns = percentile(buckets, events, 500, out->max_ns);
+    out->p90_ns = percentile(buckets, events, 900, out->max_ns);
+    out->p99_ns = percentile(buckets, events, 990, out->max_ns);
+    out->p999_ns = percentile(buckets, events, 999, out->max_ns);
+    return 0;
+}
+
+void weft_collector_print(weft_collector *collector, FILE *out)
+{
+    for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
+        struct weft_perf_stats s;
+        if (weft_collector_read(collector, type, &s) == 0 && s.calls) {
+            fprintf(out,
+                    "%s %s calls=%" PRIu64 " total_us=%.1f mean_us=%.2f max_us=%.2f p50_us=%.2f"
+                    " p90_us=%.2f p99_us=%.2f p999_us=%.2f count=%" PRIu64 " sum=%" PRIu64 "\n",
+                    collector->prefix, weft_perf_name(type), s.calls, (double)s.total_ns / 1e3,
+                    (double)s.mean_ns / 1e3, (double)s.max_ns / 1e3, (double)s.p50_ns / 1e3,
+                    (double)s.p90_ns / 1e3, (double)s.p99_ns / 1e3, (double)s.p999_ns / 1e3,
+                    s.count, s.sum);
+        }
+    }
+}
