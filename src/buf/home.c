@@ -16,17 +16,6 @@ static struct weft__lock homes_lock;
 static _Atomic(struct weft__home *) homes; /* all of them; grows under the lock */
 static _Atomic(uint32_t) trims;            /* calls for a trim so far */
 
-static inline uint64_t count_of(const _Atomic(uint64_t) *counter)
-{
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
-/* By the owner, who alone writes it. */
-static inline void count(_Atomic(uint64_t) *counter, int64_t n)
-{
-    atomic_store_explicit(counter, count_of(counter) + (uint64_t)n, memory_order_relaxed);
-}
-
 /* --- life ---------------------------------------------------------------------- */
 
 static struct weft__home *find_closed_locked(void)
@@ -68,7 +57,7 @@ void weft__home_shut(struct weft__home *home)
     weft_buf *block = weft__returns_close(&home->returns);
     while (block) {
         weft_buf *next = block->weft_next;
-        count(&home->counts[block->weft_class].taken_in, 1);
+        weft__home_count(&home->foreign[block->weft_class].taken_in, 1);
         weft__block_destroy(block);
         block = next;
     }
@@ -87,85 +76,46 @@ void weft__home_close(struct weft__home *home)
 
 /* --- the free lists ------------------------------------------------------------- */
 
-static void keep(struct weft__home *home, weft_buf *block)
-{
-    unsigned class = block->weft_class;
-    block->weft_next = home->free[class];
-    home->free[class] = block;
-    home->kept_bytes += weft__class_total(class);
-    count(&home->counts[class].kept, 1);
-}
-
-static weft_buf *unkeep(struct weft__home *home, unsigned class)
-{
-    weft_buf *block = home->free[class];
-    if (block) {
-        home->free[class] = block->weft_next;
-        home->kept_bytes -= weft__class_total(class);
-        count(&home->counts[class].kept, -1);
-    }
-    return block;
-}
-
-/* Is there more of the class, or of all, than `times` the limits? */
-static bool exceeds(const struct weft__home *home, unsigned class, unsigned times)
-{
-    size_t of_class = count_of(&home->counts[class].kept) * weft__class_total(class);
-    return of_class > times * weft__limit(&weft__buf_limits.worker_class) ||
-           (of_class && home->kept_bytes > times * weft__limit(&weft__buf_limits.worker));
-}
-
 static void drain(struct weft__home *home)
 {
     weft_buf *block = weft__returns_drain_local(&home->returns);
     while (block) {
         weft_buf *next = block->weft_next;
-        count(&home->counts[block->weft_class].taken_in, 1);
-        keep(home, block);
+        weft__home_count(&home->foreign[block->weft_class].taken_in, 1);
+        weft__home_keep(home, block);
         block = next;
     }
 }
 
-weft_buf *weft__home_take(struct weft__home *home, unsigned class)
+weft_buf *weft__home_take_slow(struct weft__home *home, unsigned class)
 {
     struct weft__home_counts *counts = &home->counts[class];
-    if (!home->free[class]) {
-        drain(home);
-    }
-    weft_buf *block = unkeep(home, class);
+    drain(home);
+    weft_buf *block = weft__home_unkeep(home, class);
     if (block) {
-        count(&counts->hits, 1);
+        weft__home_count(&counts->hits, 1);
         return block;
     }
     block = weft__block_make(class, 0, home);
     if (block) {
-        count(&counts->misses, 1);
+        weft__home_count(&counts->misses, 1);
     }
     return block;
 }
 
-void weft__home_give_local(struct weft__home *home, weft_buf *block)
-{
-    unsigned class = block->weft_class;
-    count(&home->counts[class].put, 1);
-    if (__builtin_expect(exceeds(home, class, 2), 0)) {
-        weft__block_destroy(block);
-    } else {
-        keep(home, block);
-    }
-}
-
-/* Counted first, so that what is on its way is never more than the count says; it may be less for a moment, and
- * then a block goes to the system that need not. */
+/* Counted first: never is more on its way than the counts say. If for a moment it is less, a block may go to the
+ * system that need not. */
 void weft__home_give_remote(struct weft__home *home, weft_buf *block)
 {
     unsigned class = block->weft_class;
-    uint64_t n = atomic_fetch_add_explicit(&home->foreign[class], 1, memory_order_relaxed) + 1;
+    struct weft__home_foreign *foreign = &home->foreign[class];
+    uint64_t n = atomic_fetch_add_explicit(&foreign->freed, 1, memory_order_relaxed) + 1;
     int64_t on_the_way =
-        (int64_t)(n - count_of(&home->counts[class].taken_in) - count_of(&home->strays[class]));
-    size_t most = weft__limit(&weft__buf_limits.worker_class) / weft__class_total(class) + 1;
-    if (on_the_way > (int64_t)most || !weft__returns_push_remote(&home->returns, block)) {
-        atomic_fetch_add_explicit(&home->strays[class], 1, memory_order_relaxed);
+        (int64_t)(n - weft__home_get(&foreign->taken_in) - weft__home_get(&foreign->strays));
+    int64_t total = (int64_t)weft__class_total(class);
+    int64_t most = (int64_t)weft__limit(&weft__buf_limits.worker_class) + total;
+    if (on_the_way * total > most || !weft__returns_push_remote(&home->returns, block)) {
+        atomic_fetch_add_explicit(&foreign->strays, 1, memory_order_relaxed);
         weft__block_destroy(block);
     }
 }
@@ -177,7 +127,7 @@ size_t weft__home_trim(struct weft__home *home)
     size_t before = home->kept_bytes;
     for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
         weft_buf *block;
-        while ((block = unkeep(home, class))) {
+        while ((block = weft__home_unkeep(home, class))) {
             weft__block_destroy(block);
         }
     }
@@ -203,11 +153,11 @@ bool weft__home_settle(struct weft__home *home, unsigned most)
 {
     weft__home_tick(home);
     for (unsigned class = WEFT__BLOCK_SMALL; class -- > 0;) {
-        while (exceeds(home, class, 1)) {
+        while (weft__home_exceeds(home, class, 1)) {
             if (most-- == 0) {
                 return true;
             }
-            weft__block_destroy(unkeep(home, class));
+            weft__block_destroy(weft__home_unkeep(home, class));
         }
     }
     return false;
@@ -221,13 +171,14 @@ void weft__home_add_stats(unsigned class, struct weft_buf_class_stats *out)
         atomic_load_explicit(&homes, memory_order_acquire); /* pairs: weft__home_open */
     for (; home; home = home->next) {
         const struct weft__home_counts *counts = &home->counts[class];
-        uint64_t hits = count_of(&counts->hits), misses = count_of(&counts->misses);
-        uint64_t foreign = count_of(&home->foreign[class]);
+        const struct weft__home_foreign *foreign = &home->foreign[class];
+        uint64_t hits = weft__home_get(&counts->hits), misses = weft__home_get(&counts->misses);
+        uint64_t freed = weft__home_get(&foreign->freed);
         out->hits += hits;
         out->misses += misses;
-        out->foreign += foreign;
-        out->live += hits + misses - count_of(&counts->put) - foreign;
-        out->kept += count_of(&counts->kept) + foreign - count_of(&counts->taken_in) -
-                     count_of(&home->strays[class]);
+        out->foreign += freed;
+        out->live += hits + misses - weft__home_get(&counts->put) - freed;
+        out->kept += weft__home_get(&counts->kept) + freed - weft__home_get(&foreign->taken_in) -
+                     weft__home_get(&foreign->strays);
     }
 }

@@ -20,7 +20,14 @@
 
 /* Of one class: written by the owner alone, read by anybody. */
 struct weft__home_counts {
-    _Atomic(uint64_t) hits, misses, put, taken_in, kept;
+    _Atomic(uint64_t) hits, misses, put, kept;
+};
+
+/* Of one class, what others freed: apart from the former, which change at every use. */
+struct weft__home_foreign {
+    _Atomic(uint64_t) freed;    /* any thread */
+    _Atomic(uint64_t) strays;   /* any thread: ... and not handed over */
+    _Atomic(uint64_t) taken_in; /* written by the owner */
 };
 
 struct weft__home {
@@ -34,8 +41,7 @@ struct weft__home {
 
     /* any thread */
     alignas(WEFT__CACHE_LINE) struct weft__returns returns;
-    _Atomic(uint64_t) foreign[WEFT__BLOCK_SMALL]; /* freed by others */
-    _Atomic(uint64_t) strays[WEFT__BLOCK_SMALL];  /* ... and not handed over */
+    struct weft__home_foreign foreign[WEFT__BLOCK_SMALL];
 
     /* under the lock of the homes */
     bool used;
@@ -54,10 +60,9 @@ void weft__home_close(struct weft__home *home);
 /* The first half of it: no return gets in any more, and all that is here goes to the system. */
 void weft__home_shut(struct weft__home *home);
 
-/* Owner only. NULL: no memory. */
-weft_buf *weft__home_take(struct weft__home *home, unsigned class);
-void weft__home_give_local(struct weft__home *home, weft_buf *block);
-/* Any other thread. */
+/* Owner only: when the list is empty. NULL: no memory. */
+weft_buf *weft__home_take_slow(struct weft__home *home, unsigned class);
+/* Any thread but the owner's. */
 void weft__home_give_remote(struct weft__home *home, weft_buf *block);
 
 /* Owner only: takes in what came back, and follows a call for a trim. */
@@ -87,6 +92,69 @@ extern struct weft__limits weft__buf_limits;
 static inline size_t weft__limit(const _Atomic(size_t) *limit)
 {
     return atomic_load_explicit(limit, memory_order_relaxed);
+}
+
+/* --- the owner's fast path ------------------------------------------------------ */
+
+static inline uint64_t weft__home_get(const _Atomic(uint64_t) *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* By the owner, who alone writes it. */
+static inline void weft__home_count(_Atomic(uint64_t) *counter, int64_t n)
+{
+    atomic_store_explicit(counter, weft__home_get(counter) + (uint64_t)n, memory_order_relaxed);
+}
+
+static inline void weft__home_keep(struct weft__home *home, weft_buf *block)
+{
+    unsigned class = block->weft_class;
+    block->weft_next = home->free[class];
+    home->free[class] = block;
+    home->kept_bytes += weft__class_total(class);
+    weft__home_count(&home->counts[class].kept, 1);
+}
+
+static inline weft_buf *weft__home_unkeep(struct weft__home *home, unsigned class)
+{
+    weft_buf *block = home->free[class];
+    if (block) {
+        home->free[class] = block->weft_next;
+        home->kept_bytes -= weft__class_total(class);
+        weft__home_count(&home->counts[class].kept, -1);
+    }
+    return block;
+}
+
+/* Is there more of the class, or of all, than `times` the limits? */
+static inline bool weft__home_exceeds(const struct weft__home *home, unsigned class, unsigned times)
+{
+    size_t of_class = weft__home_get(&home->counts[class].kept) * weft__class_total(class);
+    return of_class > times * weft__limit(&weft__buf_limits.worker_class) ||
+           (of_class && home->kept_bytes > times * weft__limit(&weft__buf_limits.worker));
+}
+
+/* Owner only. NULL: no memory. */
+static inline weft_buf *weft__home_take(struct weft__home *home, unsigned class)
+{
+    weft_buf *block = weft__home_unkeep(home, class);
+    if (__builtin_expect(!block, 0)) {
+        return weft__home_take_slow(home, class);
+    }
+    weft__home_count(&home->counts[class].hits, 1);
+    return block;
+}
+
+/* Owner only. */
+static inline void weft__home_give_local(struct weft__home *home, weft_buf *block)
+{
+    weft__home_count(&home->counts[block->weft_class].put, 1);
+    if (__builtin_expect(weft__home_exceeds(home, block->weft_class, 2), 0)) {
+        weft__block_destroy(block);
+    } else {
+        weft__home_keep(home, block);
+    }
 }
 
 #endif

@@ -635,5 +635,6 @@ uint64_t weft__worker_drain(struct weft__worker *w)
         weft__worker_run(w, task);
     }
     gauge_end(w);
+    weft__home_settle(w->bufs, TRIM_SLICE);
     return atomic_load_explicit(&w->counters.executed, memory_order_relaxed) - before;
 }

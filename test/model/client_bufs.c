@@ -67,14 +67,15 @@ static void rest(void)
     }
     for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
         const struct weft__home_counts *c = &home.counts[class];
-        X_ASSERT(c->hits + c->misses == c->put + home.foreign[class]);
+        X_ASSERT(c->hits + c->misses == c->put + home.foreign[class].freed);
     }
     if (!is_shut) {
         weft__home_shut(&home);
     }
     for (unsigned class = 0; class < WEFT__BLOCK_SMALL; class ++) {
         const struct weft__home_counts *c = &home.counts[class];
-        X_ASSERT(home.foreign[class] == c->taken_in + home.strays[class]);
+        const struct weft__home_foreign *f = &home.foreign[class];
+        X_ASSERT(f->freed == f->taken_in + f->strays);
         X_ASSERT(c->kept == 0);
     }
 }

@@ -37,8 +37,8 @@ _of("bufs", "src/buf/home.c",
     "    weft_buf *block = weft__returns_drain_local(&home->returns);\n",
     "a home that ends stays open")
 _of("bufs", "src/buf/home.c",
-    "        atomic_fetch_add_explicit(&home->strays[class], 1, memory_order_relaxed);\n        weft__block_destroy(block);",
-    "        atomic_fetch_add_explicit(&home->strays[class], 1, memory_order_relaxed);",
+    "        atomic_fetch_add_explicit(&foreign->strays, 1, memory_order_relaxed);\n        weft__block_destroy(block);",
+    "        atomic_fetch_add_explicit(&foreign->strays, 1, memory_order_relaxed);",
     "what is not handed over is not freed")
 _of("bufs", "src/buf/block.c",
     "} else if (home == weft__home_self()) {",
