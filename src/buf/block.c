@@ -24,6 +24,15 @@
 #define POISON 0xdb
 #define POISONED_MOST 4096u /* of each block, in debug builds */
 
+#define TOTAL(class) (WEFT__BLOCK_HEAD + (64u << ((class) - 1)))
+
+const uint32_t weft__class_totals[WEFT__BLOCK_CLASSES] = {
+    WEFT__BLOCK_VIEW, WEFT__BLOCK_HEAD, TOTAL(2),  TOTAL(3),         TOTAL(4),
+    TOTAL(5),         TOTAL(6),         TOTAL(7),  TOTAL(8),         TOTAL(9),
+    TOTAL(10),        TOTAL(11),        TOTAL(12), TOTAL(13),        TOTAL(14),
+    TOTAL(15),        TOTAL(16),        TOTAL(17), WEFT__BLOCK_HEAD,
+};
+
 unsigned weft__class_of(size_t bytes)
 {
     if (bytes <= 128) {

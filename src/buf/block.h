@@ -20,6 +20,7 @@
 
 #include <weft/buf.h>
 
+#include "base/assert.h"
 #include "base/atomic.h"
 
 enum {
@@ -67,11 +68,12 @@ static inline size_t weft__class_bytes(unsigned class)
     return class >= WEFT__BLOCK_FIRST && class < WEFT__BLOCK_LARGER ? (size_t)64 << (class - 1) : 0;
 }
 
+extern const uint32_t weft__class_totals[WEFT__BLOCK_CLASSES];
+
 /* What one block of it takes, but for the last class. */
 static inline size_t weft__class_total(unsigned class)
 {
-    return class == WEFT__BLOCK_SLICE ? WEFT__BLOCK_VIEW
-                                      : WEFT__BLOCK_HEAD + weft__class_bytes(class);
+    return weft__class_totals[class];
 }
 
 /* The smallest class that has so many. */
@@ -93,5 +95,13 @@ void weft__block_unpoison(weft_buf *block);
 void weft__block_note(weft_buf *view, const void *at);
 /* Stops the program: the view is not LIVE. */
 void weft__block_wrong(const weft_buf *view, const char *what) __attribute__((cold, noreturn));
+
+/* Using a view that was freed is a caller's bug; debug builds look at every call. */
+static inline void weft__block_check(const weft_buf *view)
+{
+    if (WEFT_DEBUG && __builtin_expect(view->weft_state != WEFT__BLOCK_LIVE, 0)) {
+        weft__block_wrong(view, "was used after it had been freed");
+    }
+}
 
 #endif

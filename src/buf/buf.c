@@ -8,14 +8,6 @@
 #include "buf/depot.h"
 #include "buf/home.h"
 
-/* Reading a block that was freed is a caller's bug; debug builds look at every call. */
-static inline void check(const weft_buf *buf)
-{
-    if (WEFT_DEBUG && __builtin_expect(buf->weft_state != WEFT__BLOCK_LIVE, 0)) {
-        weft__block_wrong(buf, "was used after it had been freed");
-    }
-}
-
 /* --- storage ------------------------------------------------------------------- */
 
 /* A view and a store in one block, with one reference. */
@@ -118,7 +110,7 @@ void weft_buf_free(weft_buf *buf)
 
 weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
 {
-    check(buf);
+    weft__block_check(buf);
     WEFT__REQUIRE(from <= buf->len && len <= buf->len - from,
                   "a slice of %zu bytes from %zu of a buffer of %zu", len, from, buf->len);
     weft_buf *view = weft__block_take(WEFT__BLOCK_SLICE, 0);
@@ -141,7 +133,7 @@ weft_buf *weft_buf_share(const weft_buf *buf)
 
 bool weft_buf_writable(const weft_buf *buf)
 {
-    check(buf);
+    weft__block_check(buf);
     return !buf->weft_store->release && alone(buf->weft_store);
 }
 
@@ -189,7 +181,7 @@ unsigned char *weft_buf_put(weft_buf *buf, size_t n)
 
 void weft_buf_pull(weft_buf *buf, size_t n)
 {
-    check(buf);
+    weft__block_check(buf);
     WEFT__REQUIRE(n <= buf->len, "weft_buf_pull of %zu from %zu bytes", n, buf->len);
     buf->data += n;
     buf->len -= n;
@@ -197,7 +189,7 @@ void weft_buf_pull(weft_buf *buf, size_t n)
 
 void weft_buf_trim(weft_buf *buf, size_t n)
 {
-    check(buf);
+    weft__block_check(buf);
     WEFT__REQUIRE(n <= buf->len, "weft_buf_trim of %zu from %zu bytes", n, buf->len);
     buf->len -= n;
 }

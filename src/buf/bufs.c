@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "buf/block.h"
 
 void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 {
+    weft__block_check(buf);
     buf->weft_next = NULL;
     *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = buf;
     chain->weft_last = buf;
@@ -17,6 +19,7 @@ void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 
 void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 {
+    weft__block_check(buf);
     buf->weft_next = chain->first;
     chain->first = buf;
     if (!chain->weft_last) {

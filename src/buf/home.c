@@ -152,6 +152,10 @@ void weft__home_tick(struct weft__home *home)
 bool weft__home_settle(struct weft__home *home, unsigned most)
 {
     weft__home_tick(home);
+    if (home->kept_bytes <= weft__limit(&weft__buf_limits.worker_class) &&
+        home->kept_bytes <= weft__limit(&weft__buf_limits.worker)) {
+        return false;
+    }
     for (unsigned class = WEFT__BLOCK_SMALL; class -- > 0;) {
         while (weft__home_exceeds(home, class, 1)) {
             if (most-- == 0) {

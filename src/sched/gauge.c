@@ -115,7 +115,8 @@ void weft__gauge_stamp(uint64_t fiber)
          now - atomic_load_explicit(&stamps[i].at, memory_order_relaxed) < STALE_NS)) {
         return;
     }
-    if (atomic_compare_exchange_strong_explicit(&stamps[i].who, &who, BUSY, memory_order_relaxed,
+    if (atomic_compare_exchange_strong_explicit(&stamps[i].who, &who, BUSY,
+                                                memory_order_acquire, /* pairs: ran */
                                                 memory_order_relaxed)) {
         atomic_store_explicit(&stamps[i].at, now, memory_order_relaxed);
         atomic_store_explicit(&stamps[i].who, fiber, memory_order_release); /* pairs: ran */
@@ -130,8 +131,9 @@ void weft__gauge_ran(struct weft__worker *w, uint64_t fiber)
     }
     int64_t at = atomic_load_explicit(&stamps[i].at, memory_order_relaxed);
     uint64_t who = fiber;
-    if (atomic_compare_exchange_strong_explicit(&stamps[i].who, &who, 0, memory_order_relaxed,
-                                                memory_order_relaxed) &&
+    if (atomic_compare_exchange_strong_explicit(
+            &stamps[i].who, &who, 0, memory_order_release, /* `at` was read before. pairs: stamp */
+            memory_order_relaxed) &&
         w->gauge.delays < WEFT__GAUGE_DELAYS) {
         w->gauge.delay[w->gauge.delays++] = weft__clock_ns() - at;
     }

@@ -1,6 +1,7 @@
 /* The pools of buffers: what is kept, where what is freed goes, and bugs that they find. */
 #include <weft/buf.h>
 
+#include "base/assert.h"
 #include "buf/block.h"
 #include "buf/home.h"
 #include "sched/fixture.h"
