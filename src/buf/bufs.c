@@ -153,8 +153,11 @@ int weft_bufs_linearise(weft_bufs *chain, size_t n)
     while (first && first->len == 0) {
         first = first->weft_next;
     }
-    if (n == 0 || first->len >= n) {
-        while (n && chain->first != first) {
+    if (n == 0 || !first) {
+        return 0;
+    }
+    if (first->len >= n) {
+        while (chain->first != first) {
             weft_buf_free(weft_bufs_shift(chain)); /* empty ones before it */
         }
         return 0;

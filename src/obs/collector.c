@@ -120,7 +120,7 @@ int weft_collector_create(weft_collector **out, const struct weft_collector_opts
     }
     collector->callback =
         (struct weft_perf){.accept = accept, .on_event = on_event, .arg = collector};
-    strcpy(collector->prefix, prefix);
+    snprintf(collector->prefix, sizeof collector->prefix, "%s", prefix);
     collector->types = opts && opts->types ? opts->types : UINT64_MAX;
     *out = collector;
     return 0;

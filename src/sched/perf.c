@@ -46,7 +46,7 @@ static int register_locked(const char *name)
     if (n == WEFT_PERF_TYPES) {
         return -ENOSPC;
     }
-    strcpy(names[n], name);
+    memcpy(names[n], name, strlen(name) + 1);
     atomic_store_explicit(&types, n + 1, memory_order_release); /* pairs: weft_perf_name */
     if (accepts(atomic_load_explicit(&weft__perf.installed, memory_order_relaxed), n)) {
         atomic_fetch_or_explicit(&weft__perf.mask, UINT64_C(1) << n, memory_order_relaxed);
