@@ -123,6 +123,11 @@ WEFT_API int weft_bufs_linearise(weft_bufs *chain, size_t n);
 WEFT_API size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, size_t n);
 /* For writev: fills up to `max` entries with what is not empty. Returns how many. They are borrowed from the chain. */
 WEFT_API int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max);
+/* For readv: fills up to `max` entries with the room behind the last byte: the tailroom of the last buffer that is not
+ * empty, then that of the empty ones behind it. Returns how many. */
+WEFT_API int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max);
+/* n bytes were written into that room, from its beginning. More than there is is a caller's bug. */
+WEFT_API void weft_bufs_fill(weft_bufs *chain, size_t n);
 /* Frees everything in it. */
 WEFT_API void weft_bufs_free(weft_bufs *chain);
 

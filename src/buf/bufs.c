@@ -198,3 +198,37 @@ int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
     }
     return n;
 }
+
+/* Where bytes can be added without going before others: the last buffer that has any, or the first of all. */
+static weft_buf *room_begins(const weft_bufs *chain)
+{
+    weft_buf *last = chain->first;
+    for (weft_buf *buf = last; buf; buf = buf->weft_next) {
+        last = buf->len ? buf : last;
+    }
+    return last;
+}
+
+int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max)
+{
+    int n = 0;
+    for (const weft_buf *buf = room_begins(chain); buf && n < max; buf = buf->weft_next) {
+        size_t room = weft_buf_tailroom(buf);
+        if (room) {
+            iov[n++] = (struct iovec){.iov_base = buf->data + buf->len, .iov_len = room};
+        }
+    }
+    return n;
+}
+
+void weft_bufs_fill(weft_bufs *chain, size_t n)
+{
+    chain->bytes += n;
+    for (weft_buf *buf = room_begins(chain); buf && n; buf = buf->weft_next) {
+        size_t room = weft_buf_tailroom(buf);
+        size_t part = room < n ? room : n;
+        weft_buf_put(buf, part);
+        n -= part;
+    }
+    WEFT__REQUIRE(n == 0, "weft_bufs_fill of %zu bytes more than there is room for", n);
+}

@@ -147,6 +147,56 @@ TEST(a_chain_is_written_by_one_writev)
     weft_bufs_free(&chain);
 }
 
+TEST(a_chain_is_read_into_by_one_readv)
+{
+    int ends[2];
+    struct iovec iov[8];
+    weft_bufs chain = {0};
+    char text[301] = "";
+    memset(text, 'x', 300);
+    CHECK_EQ(weft_bufs_room(&chain, iov, 8), 0);
+    append(&chain, "head:");
+    for (int i = 0; i < 2; i++) {
+        weft_bufs_append(&chain, weft_buf_alloc(100, 28)); /* 128 less the headroom */
+    }
+    CHECK_EQ(weft_bufs_room(&chain, iov, 2), 2);
+    int n = weft_bufs_room(&chain, iov, 8);
+    CHECK_EQ(n, 3);
+    CHECK_EQ(iov[0].iov_len, 123);
+    CHECK_EQ(iov[2].iov_len, 100);
+    CHECK(pipe(ends) == 0);
+    CHECK_EQ(write(ends[1], text, 200), 200);
+    CHECK_EQ(readv(ends[0], iov, n), 200);
+    weft_bufs_fill(&chain, 200);
+    CHECK_EQ(chain.bytes, 205);
+    CHECK_EQ(weft_bufs_room(&chain, iov, 8), 2); /* 23 in the second one, and the third */
+    CHECK_EQ(iov[0].iov_len, 23);
+    weft_bufs_fill(&chain, 0);
+    weft_bufs_trim(&chain, 190);
+    check_text(&chain, "head:xxxxxxxxxx");
+    weft_buf *view = weft_buf_share(chain.first);
+    CHECK_EQ(weft_bufs_room(&chain, iov, 8), 0); /* not writable */
+    weft_buf_free(view);
+    close(ends[0]);
+    close(ends[1]);
+    weft_bufs_free(&chain);
+}
+
+static void fill_too_much(void *arg)
+{
+    weft_bufs chain = {0};
+    append(&chain, "text");
+    weft_bufs_fill(&chain, 125);
+    (void)arg;
+}
+
+TEST(filling_more_than_the_room_stops_the_program)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(fill_too_much, NULL, err, sizeof err)));
+    CHECK(strstr(err, "weft_bufs_fill of 1 bytes more than there is room for"));
+}
+
 TEST(one_frame_fans_out_to_many_each_with_its_own_position)
 {
     enum { MANY = 100 };
