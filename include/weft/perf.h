@@ -10,15 +10,16 @@
  *   queue    from being woken or spawned to running. Sampled: of the fibers     1        0
  *            that are ready at one moment at most 64, each 64 per tick and
  *            worker; not after a yield
- *   acquire  a wait of any kind (a lock, a channel, a join, a sleep, park), of  1        0
- *            a fiber or a plain thread, however it ended; nothing that was
- *            there at once
+ *   acquire  being suspended in a wait of any kind (a lock, a channel, a join,  1        0
+ *            a sleep, park), fiber or plain thread, however it ended; nothing
+ *            that was there at once
  *
  * Users register further types by name and tell of their own spans (weft_perf_begin and weft_perf_end).
  *
- * A type that nobody accepts costs one load and one branch that is never taken: for the runtime types at each sleep,
- * wait and tick, and nothing at a yield, whose machine code is the same as without them; for a span, two calls that
- * return at once (about 3 ns for both: perf_off of bench/weft/perf.c). The clock is read for accepted types only.
+ * A type that nobody accepts costs one load and one branch that is never taken: for the runtime types at each sleep and
+ * tick of a worker and at wakes from outside; a yield and a wait of a fiber pay nothing, they have one flag for this and
+ * the trace ring. A span costs two calls that return at once (about 3 ns for both: perf_off of bench/weft/perf.c). The
+ * clock is read for accepted types only.
  */
 #ifndef WEFT_PERF_H
 #define WEFT_PERF_H

@@ -264,7 +264,7 @@ TEST(a_callback_that_was_removed_is_not_called)
         CHECK_EQ(weft_pool_spawn(pool, NULL, do_a_bit_of_all, &stop, NULL), 0);
     }
     pthread_t thread = thread_open(do_a_bit_of_all, &stop);
-    for (long i = check_scale(300); i > 0; i--) {
+    for (long i = check_scale(100); i > 0; i--) {
         begin(i % 3 ? UINT64_MAX : BIT(WEFT_PERF_QUEUE)); /* on_event checks what was accepted */
         weft_yield();
         end();
