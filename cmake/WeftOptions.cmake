@@ -8,6 +8,7 @@ option(WEFT_EXPLORER "Build the interleaving explorer's models (test/model)" OFF
 option(WEFT_WERROR "Warnings are errors" OFF)
 option(WEFT_CHAOS "Widen races: delays, by a seed, between the steps of the lock-free code" OFF)
 option(WEFT_DEBUG "Costly assertions" OFF)
+option(WEFT_LIBUNWIND "Backtraces in dumps, by libunwind" ON)
 option(WEFT_FORTIFY "Compile with _FORTIFY_SOURCE" OFF)
 set(WEFT_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them")
 set(WEFT_C_STANDARD 17 CACHE STRING "C standard of the library: 11 or 17")
@@ -57,4 +58,19 @@ if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE}
     $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+endif()
+
+# Without it dumps have no backtraces. The generic library, because the unwinder reads copies of stacks and not
+# the stacks; there is none for a cross build.
+set(weft_unwind)
+if(WEFT_LIBUNWIND AND NOT CMAKE_CROSSCOMPILING)
+  find_package(PkgConfig QUIET)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(weft_unwind_generic QUIET libunwind-generic)
+  endif()
+  if(weft_unwind_generic_FOUND)
+    set(weft_unwind unwind-${WEFT_ARCH})
+  else()
+    message(STATUS "No libunwind (Debian: libunwind-dev): dumps will have no backtraces")
+  endif()
 endif()

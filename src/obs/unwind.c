@@ -1,0 +1,370 @@
+#include "obs/unwind.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef WEFT_LIBUNWIND
+#define WEFT_LIBUNWIND 0
+#endif
+#if WEFT_LIBUNWIND
+#include <libunwind.h>
+#endif
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "fiber/sanitizer.h"
+#include "obs/sample.h"
+#include "sched/worker.h"
+
+/* --- the copy ---------------------------------------------------------------------------- */
+
+#define RED_ZONE 128 /* bytes below the stack pointer that a leaf function may use */
+
+/* Word by word and volatile, so that no checker's memcpy is called: parts of a stack are poisoned to it. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void
+copy_words(uint64_t *to, uint64_t from, size_t bytes)
+{
+    const volatile uint64_t *words = (const volatile uint64_t *)from;
+    for (size_t i = 0; i < bytes / sizeof *to; i++) {
+        to[i] = words[i];
+    }
+#if WEFT__VALGRIND
+    (void)VALGRIND_MAKE_MEM_DEFINED(to, bytes);
+#endif
+}
+
+void weft__shot_take(struct weft__shot *shot, const char *bottom, const char *top)
+{
+    uint64_t low = (uint64_t)bottom, high = (uint64_t)top;
+    uint64_t sp = shot->regs[WEFT__REG_SP] & ~(uint64_t)7;
+    shot->first = shot->bytes = 0;
+    if (sp < low || sp >= high) {
+        return; /* it is on another stack, of a signal handler say */
+    }
+    shot->first = sp - low < RED_ZONE ? low : sp - RED_ZONE;
+    shot->bytes = high - shot->first < WEFT__SHOT_BYTES ? high - shot->first : WEFT__SHOT_BYTES;
+    copy_words(shot->stack, shot->first, shot->bytes);
+}
+
+void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task)
+{
+    memset(shot->regs, 0, sizeof shot->regs);
+    shot->regs[WEFT__REG_PC] = (uint64_t)task->ctx.pc;
+    shot->regs[WEFT__REG_SP] = (uint64_t)task->ctx.sp;
+    shot->regs[WEFT__REG_FP] = (uint64_t)task->ctx.fp;
+    weft__shot_take(shot, weft__stack_bottom(task->stack, task->stack_class), task->stack->top);
+}
+
+/* --- loaded objects ------------------------------------------------------------------------- */
+
+#if defined(DLFO_EH_SEGMENT_TYPE) /* glibc 2.35 */
+
+/* The object that holds this address. Takes no lock, so that one who is stuck in dlopen does no harm. */
+static bool object_at(uint64_t address, struct dl_find_object *out)
+{
+    return _dl_find_object((void *)address, out) == 0;
+}
+
+/* The loaded segment that holds the address and may be read. False: there is none. */
+static bool segment_at(uint64_t address, uint64_t *first, uint64_t *end)
+{
+    struct dl_find_object object;
+    if (!object_at(address, &object)) {
+        return false;
+    }
+    const ElfW(Ehdr) *head = object.dlfo_map_start;
+    if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) {
+        return false; /* its first segment does not begin with the file */
+    }
+    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)((const char *)head + head->e_phoff);
+    for (int i = 0; i < head->e_phnum; i++, segment++) {
+        *first = object.dlfo_link_map->l_addr + segment->p_vaddr;
+        *end = *first + segment->p_filesz;
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_R) && address >= *first &&
+            address < *end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_code(uint64_t pc)
+{
+    struct dl_find_object object;
+    return object_at(pc, &object);
+}
+
+static void symbol_of_object(uint64_t pc, char *buf, size_t size)
+{
+    struct dl_find_object object;
+    if (object_at(pc, &object)) {
+        const char *path = object.dlfo_link_map->l_name;
+        const char *slash = strrchr(path, '/');
+        snprintf(buf, size, "%s+0x%llx", slash ? slash + 1 : *path ? path : "program",
+                 (unsigned long long)(pc - object.dlfo_link_map->l_addr));
+    } else {
+        snprintf(buf, size, "0x%llx", (unsigned long long)pc);
+    }
+}
+
+#else
+
+static void symbol_of_object(uint64_t pc, char *buf, size_t size)
+{
+    snprintf(buf, size, "0x%llx", (unsigned long long)pc);
+}
+
+#endif
+
+/* --- libunwind, given the copy to read -------------------------------------------------------- */
+
+#if WEFT_LIBUNWIND && defined(DLFO_EH_SEGMENT_TYPE)
+
+int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip, unw_dyn_info_t *table,
+                                       unw_proc_info_t *out, int need_unwind_info, void *arg);
+
+struct walk {
+    struct weft__shot *shot;
+    uint64_t first, end; /* the segment that was read last */
+};
+
+static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
+                      void *arg)
+{
+    struct walk *walk = arg;
+    const struct weft__shot *shot = walk->shot;
+    (void)space;
+    if (write) {
+        return -UNW_EINVAL;
+    }
+    if (address - shot->first < shot->bytes && shot->bytes >= sizeof *value &&
+        address - shot->first <= shot->bytes - sizeof *value) {
+        memcpy(value, (const char *)shot->stack + (address - shot->first), sizeof *value);
+        return 0;
+    }
+    if ((address < walk->first || address >= walk->end) &&
+        !segment_at(address, &walk->first, &walk->end)) {
+        walk->first = walk->end = 0;
+        return -UNW_EINVAL;
+    }
+    /* The last word of a segment may be a part of one. */
+    size_t there = walk->end - address < sizeof *value ? walk->end - address : sizeof *value;
+    *value = 0;
+    memcpy(value, (const void *)address, there);
+    return 0;
+}
+
+static int access_reg(unw_addr_space_t space, unw_regnum_t reg, unw_word_t *value, int write,
+                      void *arg)
+{
+    const struct walk *walk = arg;
+    (void)space;
+    if (write || reg < 0 || reg >= WEFT__REGS) {
+        return -UNW_EBADREG;
+    }
+    *value = walk->shot->regs[reg];
+    return 0;
+}
+
+static int access_fpreg(unw_addr_space_t space, unw_regnum_t reg, unw_fpreg_t *value, int write,
+                        void *arg)
+{
+    (void)space, (void)reg, (void)value, (void)write, (void)arg;
+    return -UNW_EBADREG;
+}
+
+/* What precedes the sorted table of an object, as every linker writes it. */
+struct eh_frame_hdr {
+    uint8_t version, frame_encoding, count_encoding, table_encoding;
+    int32_t frame;
+    uint32_t count;
+};
+
+static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *out,
+                          int need_unwind_info, void *arg)
+{
+    struct dl_find_object object;
+    if (!object_at(ip, &object) || !object.dlfo_eh_frame) {
+        return -UNW_ENOINFO;
+    }
+    const struct eh_frame_hdr *head = object.dlfo_eh_frame;
+    /* Signed offsets of 4 bytes to here, a count of 4 bytes. */
+    if (head->version != 1 || head->frame_encoding != 0x1b || head->count_encoding != 0x03 ||
+        head->table_encoding != 0x3b) {
+        return -UNW_ENOINFO;
+    }
+    unw_dyn_info_t table = {
+        .start_ip = (unw_word_t)object.dlfo_map_start,
+        .end_ip = (unw_word_t)object.dlfo_map_end,
+        .format = UNW_INFO_FORMAT_REMOTE_TABLE,
+        .u.rti = {.segbase = (unw_word_t)head,
+                  .table_len = (unw_word_t)head->count * 8 / sizeof(unw_word_t),
+                  .table_data = (unw_word_t)(head + 1)},
+    };
+    return UNW_OBJ(dwarf_search_unwind_table)(space, ip, &table, out, need_unwind_info, arg);
+}
+
+static void put_unwind_info(unw_addr_space_t space, unw_proc_info_t *info, void *arg)
+{
+    unw_get_accessors(unw_local_addr_space)->put_unwind_info(space, info, arg);
+}
+
+static int no_dyn_info(unw_addr_space_t space, unw_word_t *list, void *arg)
+{
+    (void)space, (void)list, (void)arg;
+    return -UNW_ENOINFO;
+}
+
+static int no_resume(unw_addr_space_t space, unw_cursor_t *cursor, void *arg)
+{
+    (void)space, (void)cursor, (void)arg;
+    return -UNW_EINVAL;
+}
+
+static int no_name(unw_addr_space_t space, unw_word_t ip, char *buf, size_t size, unw_word_t *offset,
+                   void *arg)
+{
+    (void)space, (void)ip, (void)buf, (void)size, (void)offset, (void)arg;
+    return -UNW_ENOINFO;
+}
+
+/* Made once, never freed. */
+static unw_addr_space_t the_space(void)
+{
+    static _Atomic(unw_addr_space_t) made;
+    static unw_accessors_t accessors = {
+        .find_proc_info = find_proc_info,
+        .put_unwind_info = put_unwind_info,
+        .get_dyn_info_list_addr = no_dyn_info,
+        .access_mem = access_mem,
+        .access_reg = access_reg,
+        .access_fpreg = access_fpreg,
+        .resume = no_resume,
+        .get_proc_name = no_name,
+    };
+    unw_addr_space_t space = atomic_load_explicit(&made, memory_order_acquire); /* pairs: below */
+    if (!space) {
+        unw_addr_space_t fresh = unw_create_addr_space(&accessors, 0);
+        if (!fresh) {
+            return NULL;
+        }
+        unw_set_caching_policy(fresh, UNW_CACHE_NONE); /* objects come and go */
+        if (atomic_compare_exchange_strong_explicit(&made, &space, fresh,
+                                                    memory_order_acq_rel, /* pairs: above */
+                                                    memory_order_acquire)) {
+            space = fresh;
+        } else {
+            unw_destroy_addr_space(fresh);
+        }
+    }
+    return space;
+}
+
+bool weft__unwind_works(void)
+{
+    return true;
+}
+
+int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
+{
+    unw_cursor_t cursor;
+    struct walk walk = {.shot = shot};
+    unw_addr_space_t space = the_space();
+    int n = 0;
+    if (!space || unw_init_remote(&cursor, space, &walk) != 0) {
+        return 0;
+    }
+    uint64_t below = 0;
+    while (n < max) {
+        unw_word_t pc, sp;
+        if (unw_get_reg(&cursor, UNW_REG_IP, &pc) != 0 ||
+            unw_get_reg(&cursor, UNW_REG_SP, &sp) != 0 || !is_code(pc) || sp < below) {
+            break;
+        }
+        pcs[n++] = (void *)pc;
+        below = sp;
+        if (unw_step(&cursor) <= 0) {
+            break;
+        }
+    }
+    return n;
+}
+
+void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
+{
+    char name[128];
+    unw_word_t offset, at = (unw_word_t)pc - returns;
+    unw_accessors_t *local = unw_get_accessors(unw_local_addr_space);
+    int err = local->get_proc_name(unw_local_addr_space, at, name, sizeof name, &offset, NULL);
+    if (err == 0 || err == -UNW_ENOMEM) { /* the latter: cut to size */
+        snprintf(buf, size, "%s+0x%llx", name, (unsigned long long)(offset + returns));
+    } else {
+        symbol_of_object((uint64_t)pc, buf, size);
+    }
+}
+
+#else
+
+bool weft__unwind_works(void)
+{
+    return false;
+}
+
+int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
+{
+    (void)shot, (void)pcs, (void)max;
+    return 0;
+}
+
+void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
+{
+    (void)returns;
+    symbol_of_object((uint64_t)pc, buf, size);
+}
+
+#endif
+
+/* --- in one step ------------------------------------------------------------------------------- */
+
+#define ANSWER_NS 20000000
+
+int weft__unwind_waiting(struct weft__task *task, void **pcs, int max)
+{
+    struct weft__shot *shot = weft__alloc(sizeof *shot);
+    if (!shot) {
+        return -ENOMEM;
+    }
+    int n = -EAGAIN;
+    if (weft__task_hold(task)) {
+        weft__shot_take_held(shot, task);
+        if (weft__task_unhold(task)) {
+            weft__place(task);
+        }
+        n = weft__shot_unwind(shot, pcs, max);
+    }
+    weft__free(shot);
+    return n;
+}
+
+int weft__unwind_running(struct weft__worker *worker, void **pcs, int max)
+{
+    struct weft__shot *shot = weft__alloc(sizeof *shot);
+    if (!shot) {
+        return -ENOMEM;
+    }
+    int tid = atomic_load_explicit(&worker->tid, memory_order_relaxed);
+    int n = weft__sample_begin(0);
+    if (n == 0) {
+        n = weft__sample(tid, WEFT_NO_FIBER, weft__clock_ns() + ANSWER_NS, shot);
+        weft__sample_end();
+    }
+    if (n == 0) {
+        n = weft__shot_unwind(shot, pcs, max);
+    }
+    weft__free(shot);
+    return n;
+}

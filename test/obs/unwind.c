@@ -1,0 +1,222 @@
+/* Backtraces of fibers that wait, taken from a copy of their stacks, and of fibers that run, taken by a signal. */
+#include <signal.h>
+
+#include "fiber/sanitizer.h"
+#include "obs/sample.h"
+#include "obs/unwind.h"
+#include "sched/fixture.h"
+#include "sched/pool.h"
+#include "sched/slab.h"
+
+#define DEPTH 10
+#define MOST 64
+
+static atomic_int hogging;
+static atomic_bool release;
+
+__attribute__((noinline)) static long park_here(void)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    long result = 1;
+    __asm__ volatile("" : "+r"(result)); /* no tail call */
+    return result;
+}
+
+__attribute__((noinline)) static long hog_here(void)
+{
+    atomic_fetch_add(&hogging, 1);
+    long turns = 0;
+    while (!atomic_load_explicit(&release, memory_order_relaxed)) {
+        turns++;
+    }
+    __asm__ volatile("" : "+r"(turns));
+    return turns;
+}
+
+__attribute__((noinline)) static long deeper(int depth, long (*innermost)(void))
+{
+    long result = depth > 1 ? deeper(depth - 1, innermost) : innermost();
+    __asm__ volatile("" : "+r"(result));
+    return result;
+}
+
+__attribute__((noinline)) static void *call_deep(void *innermost)
+{
+    long result = deeper(DEPTH, *(long (**)(void))innermost);
+    __asm__ volatile("" : "+r"(result));
+    return (void *)result;
+}
+
+struct names {
+    int count;
+    char names[MOST][96];
+};
+
+static void name_all(struct names *out, void *const *pcs, int count)
+{
+    out->count = count;
+    for (int i = 0; i < count; i++) {
+        weft__symbol(pcs[i], i > 0, out->names[i], sizeof out->names[i]);
+    }
+}
+
+static int named(const struct names *names, const char *name)
+{
+    int found = 0;
+    size_t length = strlen(name);
+    for (int i = 0; i < names->count; i++) {
+        found += strncmp(names->names[i], name, length) == 0 && names->names[i][length] == '+';
+    }
+    return found;
+}
+
+static void check_names(const struct names *names, const char *innermost)
+{
+    bool right = names->count > DEPTH && named(names, innermost) == 1 &&
+                 named(names, "deeper") == DEPTH && named(names, "call_deep") == 1 &&
+                 named(names, "weft__fiber_main") == 1 &&
+                 strncmp(names->names[names->count - 1], "weft__context_entry+", 20) == 0;
+    for (int i = 0; i < names->count && !right; i++) {
+        printf("#%d %s\n", i, names->names[i]);
+    }
+    fflush(stdout);
+    CHECK(right);
+}
+
+static void end_all(weft_pool *pool)
+{
+    atomic_store(&release, true);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+    atomic_store(&release, false);
+    atomic_store(&hogging, 0);
+}
+
+TEST(a_waiting_fiber_unwinds_to_its_entry)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    long (*innermost)(void) = park_here;
+    weft_fiber fiber;
+    void *pcs[MOST];
+    struct names names;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, call_deep, &innermost, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    int n = weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, MOST);
+    if (weft__unwind_works()) {
+        name_all(&names, pcs, n);
+        check_names(&names, "park_here");
+        CHECK_EQ(named(&names, "weft_park"), 1);
+        CHECK_EQ(weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, 3), 3);
+    } else {
+        CHECK_EQ(n, 0);
+    }
+    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, MOST), -EAGAIN);
+    end_all(pool);
+}
+
+TEST(a_running_fiber_is_sampled_by_a_signal)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    long (*innermost)(void) = hog_here;
+    void *pcs[MOST];
+    struct names names;
+    CHECK_EQ(weft_pool_spawn(pool, NULL, call_deep, &innermost, NULL), 0);
+    await_count(&hogging, 1);
+    int n;
+    do { /* a loaded machine may not give it the CPU in time */
+        n = weft__unwind_running(&pool->workers[0], pcs, MOST);
+    } while (n == -ETIMEDOUT && !WEFT__TSAN); /* which keeps signals back until the next call */
+    if (n >= 0 && weft__unwind_works()) {
+        name_all(&names, pcs, n);
+        check_names(&names, "hog_here");
+    }
+    struct sigaction action;
+    CHECK_EQ(sigaction(SIGURG, NULL, &action), 0);
+    CHECK(action.sa_handler == SIG_DFL);
+    end_all(pool);
+}
+
+__attribute__((noinline)) static long hog_deaf(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    long turns = hog_here();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return turns;
+}
+
+TEST(a_worker_that_does_not_answer_costs_the_deadline_only)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    long (*innermost)(void) = hog_deaf;
+    void *pcs[MOST];
+    CHECK_EQ(weft_pool_spawn(pool, NULL, call_deep, &innermost, NULL), 0);
+    await_count(&hogging, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft__unwind_running(&pool->workers[0], pcs, MOST), -ETIMEDOUT);
+    }
+    end_all(pool); /* the signals arrive now, to nobody */
+}
+
+TEST(a_worker_without_a_fiber_is_not_sampled)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    await_idle(pool);
+    void *pcs[MOST];
+    int n;
+    do {
+        n = weft__unwind_running(&pool->workers[0], pcs, MOST);
+    } while (n == -ETIMEDOUT && !WEFT__TSAN);
+    CHECK(n == -EAGAIN || n == -ETIMEDOUT);
+    end_all(pool);
+}
+
+static void ignore_signal(int signal)
+{
+    (void)signal;
+}
+
+TEST(a_signal_that_the_program_uses_is_left_alone)
+{
+    struct sigaction used = {.sa_handler = ignore_signal}, before, after;
+    CHECK_EQ(sigaction(SIGURG, &used, &before), 0);
+    CHECK_EQ(weft__sample_begin(0), -EBUSY);
+    CHECK_EQ(sigaction(SIGURG, &before, &after), 0);
+    CHECK(after.sa_handler == ignore_signal);
+    CHECK_EQ(weft__sample_begin(SIGKILL), -EINVAL);
+    CHECK_EQ(weft__sample_begin(-1), -EINVAL);
+    CHECK_EQ(weft__sample_begin(SIGRTMIN), 0);
+    CHECK_EQ(weft__sample(getpid(), WEFT_NO_FIBER, 0, NULL), -ETIMEDOUT); /* no worker: silence */
+    weft__sample_end();
+    CHECK_EQ(sigaction(SIGRTMIN, NULL, &after), 0);
+    CHECK(after.sa_handler != SIG_DFL); /* it may still come */
+}
+
+/* Stacks of zeros, of ones, of pointers to nowhere and to themselves. */
+TEST(garbage_ends_a_backtrace_and_does_no_harm)
+{
+    static struct weft__shot shot;
+    void *pcs[MOST];
+    uint64_t seed = check_seed();
+    for (int round = 0; round < 200; round++) {
+        for (size_t i = 0; i < sizeof shot.stack / sizeof *shot.stack; i++) {
+            uint32_t kind = dice(&seed) % 5;
+            shot.stack[i] = kind == 0   ? 0
+                            : kind == 1 ? UINT64_MAX
+                            : kind == 2 ? (uint64_t)park_here + dice(&seed) % 4096
+                            : kind == 3 ? (uint64_t)&shot.stack[dice(&seed) % 8192]
+                                        : (uint64_t)dice(&seed) << 32 | dice(&seed);
+        }
+        for (int i = 0; i < WEFT__REGS; i++) {
+            shot.regs[i] = shot.stack[dice(&seed) % 8192];
+        }
+        shot.regs[WEFT__REG_PC] = (uint64_t)hog_here + dice(&seed) % 64;
+        shot.regs[WEFT__REG_SP] = (uint64_t)&shot.stack[dice(&seed) % 8192];
+        shot.first = (uint64_t)shot.stack;
+        shot.bytes = sizeof shot.stack;
+        CHECK(weft__shot_unwind(&shot, pcs, MOST) <= MOST);
+    }
+}
