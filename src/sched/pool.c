@@ -222,7 +222,8 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* A thread of ours takes no signals but those it causes: the program's own threads handle the rest. */
+/* A thread of ours takes no signals but those it causes, a profiler's, and the one by which a dump samples what
+ * runs (SIGURG, which is ignored unless somebody handles it): the program's own threads handle the rest. */
 static int thread_create(struct weft__worker *w)
 {
     pthread_attr_t attr;
@@ -242,6 +243,7 @@ static int thread_create(struct weft__worker *w)
     sigdelset(&all, SIGABRT);
     sigdelset(&all, SIGTRAP);
     sigdelset(&all, SIGPROF);
+    sigdelset(&all, SIGURG);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int err = pthread_create(&w->thread, &attr, thread_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
