@@ -13,6 +13,7 @@
 
 #include <weft/buf.h>
 #include <weft/compute.h>
+#include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/hop.h>

@@ -1,128 +1,134 @@
-/* The text dump: what a person reads first when a program hangs. */
-#include <inttypes.h>
-#include <stdio.h>
+/* The dump of every fiber: walk over all slots, look at each fiber (obs/view.h), put those with the same stack together
+ * (obs/fold.h), and when no fiber is touched any more find the symbols and write it. */
+#include "obs/dump.h"
 
-#include <weft/buf.h>
-#include <weft/stats.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
 
-#include "sched/pool.h"
+#include "base/alloc.h"
+#include "obs/sample.h"
+#include "sched/slab.h"
 
-static const char *state_name(enum weft_worker_state state)
+#define SHOWN 8
+#define FRAMES 32
+#define SAMPLE_NS 20000000
+#define SAMPLES 10 /* that may go unanswered in one dump */
+
+int weft__dump_check(const struct weft_dump_opts *opts)
 {
-    static const char *const names[] = {"absent", "running", "searching", "parked"};
-    return names[state];
+    return opts && (opts->max_frames > WEFT__VIEW_FRAMES || opts->sample_ns < 0 ||
+                    (opts->format != WEFT_DUMP_TEXT && opts->format != WEFT_DUMP_JSON) ||
+                    opts->sample_signal > SIGRTMAX)
+               ? -EINVAL
+               : 0;
 }
 
-static void dump_worker(weft_pool *pool, unsigned i, FILE *out)
+struct weft__dump *weft__dump_create(const struct weft_dump_opts *opts)
 {
-    struct weft_worker_stats w;
-    char current[32] = "-";
-    weft_worker_stats(pool, i, &w);
-    if (w.current) {
-        weft_fiber_text(w.current, current, sizeof current);
+    struct weft__dump *dump = weft__map(sizeof *dump);
+    if (dump) {
+        struct weft_dump_opts *o = &dump->opts;
+        *o = opts ? *opts : (struct weft_dump_opts){0};
+        o->max_fibers = o->max_fibers ? o->max_fibers : SIZE_MAX;
+        o->max_shown = o->max_shown ? o->max_shown : SHOWN;
+        o->max_frames = o->max_frames ? o->max_frames : FRAMES;
+        o->sample_ns = o->sample_ns ? o->sample_ns : SAMPLE_NS;
     }
-    fprintf(out,
-            "  worker %u: %s tid=%d current=%s executed=%" PRIu64 " spawned=%" PRIu64
-            " finished=%" PRIu64 " steals=%" PRIu64 " stolen=%" PRIu64 " parks=%" PRIu64
-            " wakes=%" PRIu64 " overflows=%" PRIu64 " stacks=%" PRIu64
-            " ring=%zu fresh=%zu bound=%zu inbox=%zu\n",
-            i, state_name(w.state), w.tid, current, w.executed, w.spawned, w.finished, w.steals,
-            w.stolen, w.parks, w.wakes, w.overflows, w.stacks, w.ring, w.fresh, w.bound, w.inbox);
+    return dump;
 }
 
-struct fiber_list {
-    FILE *out;
-    size_t left, more;
-};
-
-static bool dump_fiber(const struct weft_fiber_info *info, void *arg)
+void weft__dump_destroy(struct weft__dump *dump)
 {
-    struct fiber_list *list = arg;
-    if (list->left == 0) {
-        list->more++;
-        return true;
-    }
-    list->left--;
-    char text[32], on[32];
-    weft_fiber_text(info->fiber, text, sizeof text);
-    fprintf(list->out, "  fiber %s %s %s age=%.3fs", text, info->name[0] ? info->name : "-",
-            weft_fiber_state_name(info->state), (double)info->age_ns / 1e9);
-    if (info->worker >= 0) {
-        fprintf(list->out, " worker=%d", info->worker);
-    }
-    if (info->bound >= 0) {
-        fprintf(list->out, " bound=%d", info->bound);
-    }
-    if (info->waits) {
-        fprintf(list->out, " waits=%s", info->waits);
-    }
-    if (info->on) {
-        weft_fiber_text(info->on, on, sizeof on);
-        fprintf(list->out, " on=%s", on);
-    }
-    fputc('\n', list->out);
-    return true;
+    weft__unmap(dump, sizeof *dump);
 }
 
-static void dump_buffers(FILE *out)
+static void look_at_all(struct weft__dump *dump)
 {
-    struct weft_buf_stats b;
-    weft_buf_stats(&b);
-    fprintf(out,
-            "  buffers: live=%" PRIu64 " live_bytes=%zu kept=%" PRIu64
-            " kept_bytes=%zu hits=%" PRIu64 " misses=%" PRIu64 " foreign=%" PRIu64 "\n",
-            b.live, b.live_bytes, b.kept, b.kept_bytes, b.hits, b.misses, b.foreign);
-}
-
-void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
-{
-    struct weft_pool_stats p;
-    struct weft_memory_stats m;
-    weft_pool_stats(pool, &p);
-    weft_memory_stats(&m);
-    fprintf(out,
-            "pool %s: workers=%u active=%u idle=%u started=%s stopping=%s live=%" PRIu64
-            " global=%zu submitted=%" PRIu64 "%s\n",
-            p.name, p.workers, p.active, p.idle, p.started ? "yes" : "no",
-            p.stopping ? "yes" : "no", p.live, p.global, p.submitted, p.compute ? " compute" : "");
-    fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n",
-            m.blocks, m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
-    dump_buffers(out);
-    for (unsigned i = 0; i < p.workers; i++) {
-        dump_worker(pool, i, out);
-    }
-    if (max_fibers) {
-        struct fiber_list list = {.out = out, .left = max_fibers};
-        weft_each_fiber(pool, dump_fiber, &list);
-        if (list.more) {
-            fprintf(out, "  ... and %zu more fibers\n", list.more);
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        if (dump->seen >= dump->opts.max_fibers) {
+            dump->viewer.max_frames = 0; /* from here on they are counted */
+        }
+        if (!weft__view_slot(&dump->viewer, slot, &dump->view)) {
+            continue;
+        }
+        if (dump->seen < dump->opts.max_fibers) {
+            dump->seen++;
+            weft__fold_add(&dump->fold, &dump->view);
+        } else {
+            dump->cut++;
         }
     }
 }
 
-void weft_pool_trace_dump(weft_pool *pool, FILE *out)
+static void begin_sampling(struct weft__dump *dump)
 {
-    static const char *const kinds[] = {"",    "spawn", "run",  "wait",   "wake",
-                                        "end", "steal", "park", "unpark", "hop"};
-    for (unsigned i = 0; i < pool->worker_count; i++) {
-        const struct weft__trace *trace = &pool->workers[i].trace;
-        uint64_t end = atomic_load_explicit(&trace->written, memory_order_acquire);
-        uint64_t n = end < WEFT__TRACE_EVENTS ? 0 : end - WEFT__TRACE_EVENTS;
-        for (; n < end; n++) {
-            unsigned at = n % WEFT__TRACE_EVENTS;
-            uint64_t what = atomic_load_explicit(&trace->events[at].what, memory_order_relaxed);
-            int64_t ns = atomic_load_explicit(&trace->events[at].at, memory_order_relaxed);
-            unsigned kind = (unsigned)(what >> 56);
-            uint64_t who = what & (UINT64_MAX >> 8);
-            fprintf(out, "%" PRId64 " worker=%u %s ", ns, i,
-                    kind < sizeof kinds / sizeof *kinds ? kinds[kind] : "?");
-            if (kind == WEFT__TRACE_STEAL) {
-                fprintf(out, "from=%u n=%u\n", (unsigned)(who >> 32), (unsigned)who);
-            } else {
-                char text[32];
-                weft_fiber_text(who, text, sizeof text);
-                fprintf(out, "%s\n", who ? text : "-");
-            }
-        }
+    const struct weft_dump_opts *o = &dump->opts;
+    dump->no_sampling = NULL;
+    if (!dump->viewer.max_frames || o->sample_signal < 0) {
+        return;
     }
+    int err = weft__sample_begin(o->sample_signal);
+    dump->viewer.sampling = err == 0;
+    if (err) {
+        dump->no_sampling = err == -EBUSY ? "the signal for it is in use" : "no such signal";
+    }
+}
+
+int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
+{
+    const struct weft_dump_opts *o = &dump->opts;
+    dump->out.file = file;
+    dump->out.fd = fd;
+    dump->out.err = 0;
+    dump->seen = dump->cut = 0;
+    memset(&dump->fold, 0, sizeof dump->fold);
+    dump->fold.max_shown = o->max_shown;
+    dump->viewer = (struct weft__viewer){
+        .pool = o->pool,
+        .max_frames = o->no_frames || !weft__unwind_works() ? 0 : (int)o->max_frames,
+        .sample_ns = o->sample_ns,
+        .sample_budget = o->sample_ns < INT64_MAX / SAMPLES ? o->sample_ns * SAMPLES : INT64_MAX,
+        .shot = &dump->shot,
+    };
+    begin_sampling(dump);
+    look_at_all(dump);
+    if (dump->viewer.sampling) {
+        weft__sample_end();
+    }
+    if (o->format == WEFT_DUMP_JSON) {
+        weft__dump_json(dump);
+    } else {
+        weft__dump_text(dump);
+    }
+    weft__fold_deinit(&dump->fold);
+    return weft__out_flush(&dump->out);
+}
+
+const char *weft__dump_symbol(struct weft__dump *dump, const void *pc, bool returns)
+{
+    const char *inside = (const char *)pc - returns;
+    size_t at = ((uintptr_t)inside * 0x9e3779b97f4a7c15u >> 48) %
+                (sizeof dump->symbols / sizeof *dump->symbols);
+    if (dump->symbols[at].inside != inside) {
+        dump->symbols[at].inside = inside;
+        weft__symbol(pc, returns, dump->symbols[at].text, sizeof dump->symbols[at].text);
+    }
+    return dump->symbols[at].text;
+}
+
+int weft_dump(FILE *out, const struct weft_dump_opts *opts)
+{
+    int err = weft__dump_check(opts);
+    if (err) {
+        return err;
+    }
+    struct weft__dump *dump = weft__dump_create(opts);
+    if (!dump) {
+        return -ENOMEM;
+    }
+    err = weft__dump_run(dump, out, -1);
+    weft__dump_destroy(dump);
+    return err;
 }

@@ -54,9 +54,9 @@ static bool move(int tid, enum step from, enum step to)
 static void take_registers(const ucontext_t *context)
 {
 #if defined(__x86_64__)
-    static const uint8_t order[WEFT__REGS] = {
-        REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
-        REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+    static const uint8_t order[WEFT__REGS] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                              REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                              REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
     for (int i = 0; i < WEFT__REGS; i++) {
         shot.regs[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
     }

@@ -104,7 +104,10 @@ static void symbol_of_object(uint64_t pc, char *buf, size_t size)
     if (object_at(pc, &object)) {
         const char *path = object.dlfo_link_map->l_name;
         const char *slash = strrchr(path, '/');
-        snprintf(buf, size, "%s+0x%llx", slash ? slash + 1 : *path ? path : "program",
+        snprintf(buf, size, "%s+0x%llx",
+                 slash   ? slash + 1
+                 : *path ? path
+                         : "program",
                  (unsigned long long)(pc - object.dlfo_link_map->l_addr));
     } else {
         snprintf(buf, size, "0x%llx", (unsigned long long)pc);
@@ -225,8 +228,8 @@ static int no_resume(unw_addr_space_t space, unw_cursor_t *cursor, void *arg)
     return -UNW_EINVAL;
 }
 
-static int no_name(unw_addr_space_t space, unw_word_t ip, char *buf, size_t size, unw_word_t *offset,
-                   void *arg)
+static int no_name(unw_addr_space_t space, unw_word_t ip, char *buf, size_t size,
+                   unw_word_t *offset, void *arg)
 {
     (void)space, (void)ip, (void)buf, (void)size, (void)offset, (void)arg;
     return -UNW_ENOINFO;
@@ -267,6 +270,11 @@ static unw_addr_space_t the_space(void)
 bool weft__unwind_works(void)
 {
     return true;
+}
+
+bool weft__unwind_prepare(void)
+{
+    return the_space() != NULL;
 }
 
 int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
@@ -312,6 +320,11 @@ void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
 bool weft__unwind_works(void)
 {
     return false;
+}
+
+bool weft__unwind_prepare(void)
+{
+    return true;
 }
 
 int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)

@@ -41,6 +41,8 @@ struct weft__shot {
 
 /* Is there an unwinder in this build? */
 bool weft__unwind_works(void);
+/* Allocates what unwinding needs once and for all, so that it needs nothing later. False: no memory. */
+bool weft__unwind_prepare(void);
 
 /* Copies the used part of a stack; regs are set already. Copies nothing if the stack pointer is not in it.
  * Async-signal-safe. */

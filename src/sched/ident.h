@@ -9,6 +9,7 @@
 #ifndef WEFT_SCHED_IDENT_H
 #define WEFT_SCHED_IDENT_H
 
+#include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,6 +85,29 @@ static inline bool weft__ident_lock(struct weft__task *task, uint64_t generation
             return true;
         }
     }
+}
+
+/* The same without flags for one who must not wait for ever: 1 locked, 0 the fiber is gone, -EBUSY. */
+static inline int weft__ident_lock_soon(struct weft__task *task, uint64_t generation,
+                                        uint64_t *ident)
+{
+    uint64_t word = atomic_load_explicit(&task->ident, memory_order_relaxed);
+    for (unsigned spins = 0; spins < 2000; spins++) {
+        if (weft__ident_generation(word) != generation || !(word & WEFT__IDENT_LIVE)) {
+            return 0;
+        }
+        if (word & WEFT__IDENT_LOCK) {
+            weft__ident_spin(spins);
+            word = atomic_load_explicit(&task->ident, memory_order_relaxed);
+        } else if (atomic_compare_exchange_weak_explicit(
+                       &task->ident, &word, word | WEFT__IDENT_LOCK,
+                       memory_order_acquire, /* pairs: weft__ident_unlock */
+                       memory_order_relaxed)) {
+            *ident = word;
+            return 1;
+        }
+    }
+    return -EBUSY;
 }
 
 /* Stores the new word and unlocks. */

@@ -1,0 +1,40 @@
+/* The dump without a stream. The public contract is <weft/dump.h>. */
+#ifndef WEFT_OBS_DUMP_H
+#define WEFT_OBS_DUMP_H
+
+#include <weft/dump.h>
+
+#include "obs/fold.h"
+#include "obs/out.h"
+
+/* What a dump needs besides the stack of its caller. Mapped, not allocated. */
+struct weft__dump {
+    struct weft_dump_opts opts; /* with the defaults filled in */
+    struct weft__out out;
+    struct weft__viewer viewer;
+    struct weft__view view;
+    struct weft__shot shot;
+    struct weft__fold fold;
+    size_t seen,
+        cut; /* fibers that were looked at, and that were not because there were too many */
+    const char *no_sampling; /* why running fibers are not asked; NULL: they are */
+    struct {
+        const char *inside; /* the instruction */
+        char text[144];
+    } symbols[256]; /* the last ones that were looked up */
+};
+
+/* 0 or -EINVAL. */
+int weft__dump_check(const struct weft_dump_opts *opts);
+/* NULL: no memory. */
+struct weft__dump *weft__dump_create(const struct weft_dump_opts *opts);
+void weft__dump_destroy(struct weft__dump *dump);
+/* Looks at all fibers and writes what it saw, to a stream or to a descriptor. */
+int weft__dump_run(struct weft__dump *dump, FILE *file, int fd);
+
+/* Of a frame of a group, cached. */
+const char *weft__dump_symbol(struct weft__dump *dump, const void *pc, bool returns);
+void weft__dump_text(struct weft__dump *dump);
+void weft__dump_json(struct weft__dump *dump);
+
+#endif

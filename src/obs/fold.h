@@ -1,0 +1,44 @@
+/* Fibers whose stacks are the same, put together: same state, same kind of wait, same frames. In memory of its own
+ * that comes from the kernel page by page and goes back at once, because a dump may be of a program that is stuck in
+ * its allocator. */
+#ifndef WEFT_OBS_FOLD_H
+#define WEFT_OBS_FOLD_H
+
+#include "obs/view.h"
+
+#define WEFT__FOLD_STATES 6 /* those of weft_fiber_state, and unreadable */
+
+/* One fiber of a group: a view without its frames. */
+struct weft__folded {
+    struct weft__folded *next;
+    struct weft__view view; /* up to `no_frames` */
+};
+
+struct weft__fold_group {
+    struct weft__fold_group *next, *next_hashed;
+    uint64_t hash;
+    size_t count;                      /* fibers in it */
+    unsigned shown;                    /* of them listed */
+    struct weft__folded *first, *last; /* in the order in which they were seen */
+    enum weft_fiber_state state;
+    bool unreadable;
+    const char *waits, *no_frames;
+    int frames;
+    void *pcs[];
+};
+
+/* Zeroed: empty. */
+struct weft__fold {
+    struct weft__fold_group *first[WEFT__FOLD_STATES], *last[WEFT__FOLD_STATES];
+    size_t fibers[WEFT__FOLD_STATES]; /* by state */
+    size_t groups;
+    size_t lost; /* fibers that are counted, but in no group, for lack of memory */
+    unsigned max_shown;
+    struct weft__fold_group *hashed[1024];
+    struct weft__fold_chunk *chunks;
+};
+
+void weft__fold_add(struct weft__fold *fold, const struct weft__view *view);
+void weft__fold_deinit(struct weft__fold *fold);
+
+#endif

@@ -1,0 +1,129 @@
+/* A dump when a signal comes. The handler counts and rings a futex; a thread that was made before does the rest, so
+ * that nothing is needed of a program that may be stuck. All its memory is mapped before. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/futex.h"
+#include "obs/dump.h"
+
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+/* under `changing` */
+static bool on;
+static int used_signal;
+static struct sigaction before;
+static pthread_t thread;
+
+/* immutable while the thread runs */
+static struct weft__dump *dump;
+static int dump_fd;
+
+static _Atomic(uint32_t) asked; /* how often; the lowest bit: leave */
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    atomic_fetch_add_explicit(&asked, 2, memory_order_relaxed);
+    weft__futex_wake(&asked, 1);
+}
+
+static void *serve(void *arg)
+{
+    uint32_t served = 0;
+    (void)arg;
+    for (;;) {
+        uint32_t now = atomic_load_explicit(&asked, memory_order_relaxed);
+        if (now >> 1 != served >> 1) {
+            served = now;
+            weft__dump_run(dump, NULL, dump_fd);
+        } else if (now & 1) {
+            return NULL;
+        } else {
+            weft__futex_wait(&asked, now, WEFT_FOREVER);
+        }
+    }
+}
+
+static int start_thread(void)
+{
+    sigset_t all, mask;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask); /* it takes no signals */
+    int err = pthread_create(&thread, NULL, serve, NULL);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    if (!err) {
+        pthread_setname_np(thread, "weft_dump");
+    }
+    return err ? -EAGAIN : 0;
+}
+
+static void stop_thread(void)
+{
+    atomic_fetch_or_explicit(&asked, 1, memory_order_relaxed);
+    weft__futex_wake(&asked, 1);
+    pthread_join(thread, NULL);
+}
+
+static int begin_locked(int signal, int fd, const struct weft_dump_opts *opts)
+{
+    if (on) {
+        return -EBUSY;
+    }
+    if (sigaction(signal, NULL, &before) != 0) {
+        return -EINVAL;
+    }
+    if ((before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL) {
+        return -EBUSY;
+    }
+    if (!(dump = weft__dump_create(opts))) {
+        return -ENOMEM;
+    }
+    dump_fd = fd;
+    used_signal = signal;
+    atomic_store_explicit(&asked, 0, memory_order_relaxed);
+    int err = start_thread();
+    if (!err) {
+        struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+        sigfillset(&ours.sa_mask);
+        if (sigaction(signal, &ours, NULL) != 0) {
+            stop_thread();
+            err = -EINVAL;
+        }
+    }
+    if (err) {
+        weft__dump_destroy(dump);
+    }
+    on = err == 0;
+    return err;
+}
+
+int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts)
+{
+    int err = weft__dump_check(opts);
+    if (err || fd < 0) {
+        return -EINVAL;
+    }
+    if (!weft__unwind_prepare()) {
+        return -ENOMEM;
+    }
+    pthread_mutex_lock(&changing);
+    err = begin_locked(signal, fd, opts);
+    pthread_mutex_unlock(&changing);
+    return err;
+}
+
+void weft_dump_off_signal(void)
+{
+    pthread_mutex_lock(&changing);
+    if (on) {
+        struct sigaction present;
+        if (sigaction(used_signal, NULL, &present) == 0 && !(present.sa_flags & SA_SIGINFO) &&
+            present.sa_handler == on_signal) {
+            sigaction(used_signal, &before, NULL);
+        }
+        stop_thread();
+        weft__dump_destroy(dump);
+        on = false;
+    }
+    pthread_mutex_unlock(&changing);
+}

@@ -1,0 +1,208 @@
+/* The two faces of a dump: for people and for programs. docs/dump.md says what each line and member means. */
+#include <inttypes.h>
+
+#include "obs/dump.h"
+#include "sched/pool.h"
+
+/* In the order in which a person wants them. */
+static const unsigned order[WEFT__FOLD_STATES] = {WEFT_FIBER_RUNNING, WEFT_FIBER_WAITING,
+                                                  WEFT_FIBER_READY,   WEFT_FIBER_CREATED,
+                                                  WEFT_FIBER_DONE,    WEFT__FOLD_STATES - 1};
+
+static const char *state_name(unsigned state)
+{
+    return state < WEFT__FOLD_STATES - 1 ? weft_fiber_state_name((enum weft_fiber_state)state)
+                                         : "unreadable";
+}
+
+/* --- text ---------------------------------------------------------------------------------- */
+
+static void text_fiber(struct weft__out *out, const struct weft__view *view)
+{
+    char id[32];
+    weft_fiber_text(view->fiber, id, sizeof id);
+    weft__out(out, "  %s %s", id, view->name[0] ? view->name : "-");
+    if (view->unreadable) {
+        weft__out(out, "\n");
+        return;
+    }
+    weft__out(out, " pool=%s age=%.3fs", view->pool[0] ? view->pool : "-",
+              (double)view->age_ns / 1e9);
+    if (view->worker >= 0) {
+        weft__out(out, " worker=%d%s", view->worker, view->bound >= 0 ? " bound" : "");
+    }
+    if (view->since_ns >= 0) {
+        weft__out(out, " since=%.3fs", (double)view->since_ns / 1e9);
+    }
+    if (view->on_fiber && view->on) {
+        weft_fiber_text(view->on, id, sizeof id);
+        weft__out(out, " on=%s %s", id, view->label[0] ? view->label : "-");
+    } else if (view->on) {
+        weft__out(out, " on=0x%" PRIx64 " %s", view->on, view->label[0] ? view->label : "-");
+    }
+    if (view->holder && !view->on_fiber) {
+        weft_fiber_text(view->holder, id, sizeof id);
+        weft__out(out, " held-by=%s %s", id, view->holder_name[0] ? view->holder_name : "-");
+    }
+    weft__out(out, "\n");
+}
+
+static void text_group(struct weft__dump *dump, const struct weft__fold_group *group,
+                       unsigned state)
+{
+    struct weft__out *out = &dump->out;
+    weft__out(out, "\n%zu fiber%s %s%s%s\n", group->count, group->count == 1 ? "" : "s",
+              state_name(state), group->waits ? ": " : "", group->waits ? group->waits : "");
+    for (const struct weft__folded *one = group->first; one; one = one->next) {
+        text_fiber(out, &one->view);
+    }
+    if (group->count > group->shown) {
+        weft__out(out, "  ... and %zu more\n", group->count - group->shown);
+    }
+    for (int i = 0; i < group->frames; i++) {
+        weft__out(out, "    at %s\n", weft__dump_symbol(dump, group->pcs[i], i > 0));
+    }
+    if (group->no_frames) {
+        weft__out(out, "    no backtrace: %s\n", group->no_frames);
+    }
+}
+
+void weft__dump_text(struct weft__dump *dump)
+{
+    struct weft__out *out = &dump->out;
+    const struct weft__fold *fold = &dump->fold;
+    const weft_pool *pool = dump->opts.pool;
+    weft__out(out, "weft dump of %s%s: %zu fibers", pool ? "pool " : "all pools",
+              pool ? pool->name : "", dump->seen);
+    for (unsigned i = 0; i < WEFT__FOLD_STATES; i++) {
+        if (fold->fibers[order[i]]) {
+            weft__out(out, ", %zu %s", fold->fibers[order[i]], state_name(order[i]));
+        }
+    }
+    weft__out(out, ", %zu stacks\n", fold->groups);
+    if (dump->cut) {
+        weft__out(out, "cut: %zu more fibers were not looked at\n", dump->cut);
+    }
+    if (fold->lost) {
+        weft__out(out, "cut: %zu fibers are not shown, for lack of memory\n", fold->lost);
+    }
+    if (!weft__unwind_works()) {
+        weft__out(out, "no backtraces: built without libunwind\n");
+    } else if (dump->no_sampling) {
+        weft__out(out, "no backtraces of running fibers: %s\n", dump->no_sampling);
+    }
+    for (unsigned i = 0; i < WEFT__FOLD_STATES; i++) {
+        for (struct weft__fold_group *g = fold->first[order[i]]; g; g = g->next) {
+            text_group(dump, g, order[i]);
+        }
+    }
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static void json_string(struct weft__out *out, const char *key, const char *value)
+{
+    weft__out(out, "\"%s\":", key);
+    if (value) {
+        weft__out_json(out, value);
+    } else {
+        weft__out(out, "null");
+    }
+}
+
+static void json_number(struct weft__out *out, const char *key, int64_t value)
+{
+    if (value >= 0) {
+        weft__out(out, ",\"%s\":%" PRId64, key, value);
+    } else {
+        weft__out(out, ",\"%s\":null", key);
+    }
+}
+
+static void json_fiber_name(struct weft__out *out, const char *key, weft_fiber fiber,
+                            const char *name)
+{
+    char id[32];
+    weft_fiber_text(fiber, id, sizeof id);
+    weft__out(out, ",\"%s\":{", key);
+    json_string(out, "id", id);
+    weft__out(out, ",");
+    json_string(out, "name", name);
+    weft__out(out, "}");
+}
+
+static void json_fiber(struct weft__out *out, const struct weft__view *view)
+{
+    char id[32];
+    weft_fiber_text(view->fiber, id, sizeof id);
+    weft__out(out, "{");
+    json_string(out, "id", id);
+    weft__out(out, ",");
+    json_string(out, "name", view->name);
+    weft__out(out, ",");
+    json_string(out, "pool", view->pool[0] ? view->pool : NULL);
+    json_number(out, "age_ns", view->age_ns);
+    json_number(out, "worker", view->worker);
+    json_number(out, "bound", view->bound);
+    json_number(out, "since_ns", view->since_ns);
+    if (view->on_fiber && view->on) {
+        json_fiber_name(out, "on_fiber", view->on, view->label);
+    } else if (view->on) {
+        weft__out(out, ",\"on\":{\"address\":\"0x%" PRIx64 "\",", view->on);
+        json_string(out, "name", view->label[0] ? view->label : NULL);
+        weft__out(out, "}");
+    }
+    if (view->holder) {
+        json_fiber_name(out, "holder", view->holder, view->holder_name);
+    }
+    weft__out(out, "}");
+}
+
+static void json_group(struct weft__dump *dump, const struct weft__fold_group *group,
+                       unsigned state)
+{
+    struct weft__out *out = &dump->out;
+    weft__out(out, "{\"count\":%zu,", group->count);
+    json_string(out, "state", state_name(state));
+    weft__out(out, ",");
+    json_string(out, "waits", group->waits);
+    weft__out(out, ",\"fibers\":[");
+    for (const struct weft__folded *one = group->first; one; one = one->next) {
+        json_fiber(out, &one->view);
+        weft__out(out, "%s", one->next ? ",\n" : "");
+    }
+    weft__out(out, "],\"frames\":[");
+    for (int i = 0; i < group->frames; i++) {
+        weft__out(out, "%s{\"pc\":\"0x%" PRIxPTR "\",", i ? "," : "", (uintptr_t)group->pcs[i]);
+        json_string(out, "symbol", weft__dump_symbol(dump, group->pcs[i], i > 0));
+        weft__out(out, "}");
+    }
+    weft__out(out, "],");
+    json_string(out, "no_frames", group->no_frames);
+    weft__out(out, "}");
+}
+
+void weft__dump_json(struct weft__dump *dump)
+{
+    struct weft__out *out = &dump->out;
+    const struct weft__fold *fold = &dump->fold;
+    weft__out(out, "{\"weft_dump\":1,");
+    json_string(out, "pool", dump->opts.pool ? dump->opts.pool->name : NULL);
+    weft__out(out, ",\"fibers\":%zu,\"cut\":%zu,\"lost\":%zu,\"states\":{", dump->seen, dump->cut,
+              fold->lost);
+    for (unsigned i = 0; i < WEFT__FOLD_STATES; i++) {
+        weft__out(out, "%s\"%s\":%zu", i ? "," : "", state_name(order[i]), fold->fibers[order[i]]);
+    }
+    weft__out(out, "},\"backtraces\":%s,", weft__unwind_works() ? "true" : "false");
+    json_string(out, "no_sampling", dump->no_sampling);
+    weft__out(out, ",\"stacks\":[");
+    bool first = true;
+    for (unsigned i = 0; i < WEFT__FOLD_STATES; i++) {
+        for (struct weft__fold_group *g = fold->first[order[i]]; g; g = g->next) {
+            weft__out(out, "%s\n", first ? "" : ",");
+            json_group(dump, g, order[i]);
+            first = false;
+        }
+    }
+    weft__out(out, "]}\n");
+}

@@ -1,0 +1,157 @@
+#include "obs/view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "obs/sample.h"
+#include "sched/ident.h"
+#include "sched/pool.h"
+#include "sched/slab.h"
+#include "sched/waiter.h"
+
+/* While the fiber is held: what `on` points to is there. */
+static void look_at_wait(struct weft__view *out, const struct weft__task *task, int64_t now)
+{
+    const struct weft__rare *rare = weft__task_rare(task);
+    const struct weft__wait_kind *kind = atomic_load_explicit(&rare->waits, memory_order_relaxed);
+    int64_t since = atomic_load_explicit(&rare->waits_since, memory_order_relaxed);
+    out->since_ns = now > since ? now - since : 0;
+    if (!kind) {
+        return;
+    }
+    out->waits = kind->name;
+    out->on_fiber = kind->fiber;
+    out->on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+    if (kind->label && out->on) {
+        const char *label = kind->label(out->on);
+        snprintf(out->label, sizeof out->label, "%s", label ? label : "");
+    }
+    out->holder = kind->fiber ? out->on : WEFT_NO_FIBER;
+    if (kind->holder && out->on) {
+        out->holder = kind->holder(out->on);
+    }
+}
+
+/* Held by the caller, who has given the ident lock back; lets it go. */
+static void look_at_held(const struct weft__viewer *viewer, struct weft__task *task,
+                         struct weft__view *out)
+{
+    look_at_wait(out, task, weft__clock_ns());
+    if (viewer->max_frames) {
+        weft__shot_take_held(viewer->shot, task);
+    }
+    if (weft__task_unhold(task)) {
+        weft__place(task);
+    }
+    if (viewer->max_frames) {
+        out->frames = weft__shot_unwind(viewer->shot, out->pcs, viewer->max_frames);
+        out->no_frames = out->frames ? NULL : "cannot be unwound";
+    }
+}
+
+static void look_at_running(struct weft__viewer *viewer, int tid, struct weft__view *out)
+{
+    if (!viewer->max_frames) {
+        return;
+    }
+    if (!viewer->sampling || viewer->sample_budget <= 0) {
+        out->no_frames = viewer->sampling ? "not asked: others did not answer" : "not asked";
+        return;
+    }
+    int64_t now = weft__clock_ns();
+    int64_t most =
+        viewer->sample_ns < viewer->sample_budget ? viewer->sample_ns : viewer->sample_budget;
+    int err = weft__sample(tid, out->fiber, now + most, viewer->shot);
+    viewer->sample_budget -= weft__clock_ns() - now;
+    if (err) {
+        out->no_frames = err == -ETIMEDOUT ? "did not answer in time" : "went on meanwhile";
+        return;
+    }
+    out->frames = weft__shot_unwind(viewer->shot, out->pcs, viewer->max_frames);
+    out->no_frames = out->frames ? NULL : "cannot be unwound";
+}
+
+/* Under the ident lock, of a fiber that has not ended. The thread it runs on; 0: nobody knows, as in the middle of
+ * a hop, when its home is not yet where it runs. */
+static int thread_of_locked(const struct weft__task *task)
+{
+    int ran_on = atomic_load_explicit(&task->ran_on, memory_order_relaxed);
+    const weft_pool *home = task->home;
+    if (!home || ran_on < 0 || (unsigned)ran_on >= home->worker_count) {
+        return 0;
+    }
+    return atomic_load_explicit(&home->workers[ran_on].tid, memory_order_relaxed);
+}
+
+static void snapshot_locked(const struct weft__task *task, uint64_t ident, struct weft__view *out)
+{
+    int64_t now = weft__clock_ns();
+    out->worker = atomic_load_explicit(&task->ran_on, memory_order_relaxed);
+    out->bound = task->pin;
+    out->age_ns = now > task->born ? now - task->born : 0;
+    memcpy(out->name, task->name, sizeof out->name);
+    if (task->home &&
+        !(ident & WEFT__IDENT_DONE)) { /* of one that has ended the pool may be gone */
+        memcpy(out->pool, task->home->name, sizeof out->pool);
+    }
+}
+
+/* The name of another fiber, if it can be had. */
+static void name_of(weft_fiber fiber, char *name, size_t size)
+{
+    struct weft__task *task = weft__slab_find((uint32_t)fiber);
+    uint64_t ident;
+    if (task && weft__ident_lock_soon(task, fiber >> 32, &ident) == 1) {
+        snprintf(name, size, "%s", task->name);
+        weft__ident_unlock(task, ident);
+    }
+}
+
+static bool view(struct weft__viewer *viewer, struct weft__task *task, uint64_t generation,
+                 struct weft__view *out)
+{
+    uint64_t ident;
+    *out = (struct weft__view){
+        .fiber = generation << 32 | task->slot, .worker = -1, .bound = -1, .since_ns = -1};
+    int locked = weft__ident_lock_soon(task, generation, &ident);
+    if (locked != 1) {
+        out->unreadable = locked != 0;
+        return out->unreadable;
+    }
+    if (viewer->pool && task->home != viewer->pool) {
+        weft__ident_unlock(task, ident);
+        return false;
+    }
+    snapshot_locked(task, ident, out);
+    bool held = weft__task_hold(task);
+    out->state = held ? WEFT_FIBER_WAITING : weft__fiber_state_of(weft__task_state(task));
+    int tid = out->state == WEFT_FIBER_RUNNING ? thread_of_locked(task) : 0;
+    weft__ident_unlock(task, ident);
+    if (held) {
+        look_at_held(viewer, task, out);
+    } else if (out->state == WEFT_FIBER_RUNNING) {
+        look_at_running(viewer, tid, out);
+    }
+    if (out->holder) {
+        name_of(out->holder, out->holder_name, sizeof out->holder_name);
+    }
+    if (out->on_fiber) {
+        name_of(out->on, out->label, sizeof out->label);
+    }
+    return true;
+}
+
+bool weft__view_slot(struct weft__viewer *viewer, uint32_t slot, struct weft__view *out)
+{
+    struct weft__task *task = weft__slab_find(slot);
+    uint64_t ident = task ? atomic_load_explicit(&task->ident, memory_order_relaxed) : 0;
+    return (ident & WEFT__IDENT_LIVE) && view(viewer, task, weft__ident_generation(ident), out);
+}
+
+bool weft__view_fiber(struct weft__viewer *viewer, weft_fiber fiber, struct weft__view *out)
+{
+    struct weft__task *task = weft__slab_find((uint32_t)fiber);
+    return task && view(viewer, task, fiber >> 32, out);
+}
