@@ -12,6 +12,7 @@
 
 #include "machine.h"
 #include "screen.h"
+#include "waiting.h"
 
 enum {
     MILLION = 1000000,
@@ -374,6 +375,7 @@ static void *walk(void *arg)
     walk->failed |= show_skynet(tree_leaves(parked));
     show_workers();
     walk->failed |= show_dump();
+    walk->failed |= show_waiting(6);
     return NULL;
 }
 

@@ -35,8 +35,8 @@ static void *host(void *arg)
 {
     weft_fiber second;
     CHECK_EQ(weft_spawn(&first, guest, NULL, &(struct weft_fiber_opts){.name = "guest"}), 0);
-    CHECK_EQ(weft_spawn(&second, friend_of_guest, NULL, &(struct weft_fiber_opts){.name = "friend"}),
-             0);
+    CHECK_EQ(
+        weft_spawn(&second, friend_of_guest, NULL, &(struct weft_fiber_opts){.name = "friend"}), 0);
     await_state(first, WEFT_FIBER_WAITING);
     await_state(second, WEFT_FIBER_WAITING);
     look_now();

@@ -1,0 +1,94 @@
+#include "waiting.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "screen.h"
+
+#define GUESTS 5
+
+struct kitchen {
+    weft_event table; /* set when the meal is served */
+    weft_fiber cook, waiter;
+};
+
+static __attribute__((noinline)) void wait_for_delivery(void)
+{
+    weft_park(WEFT_FOREVER);
+    __asm__ volatile("" ::: "memory"); /* stays on the stack: no tail call */
+}
+
+static void *cook(void *arg)
+{
+    wait_for_delivery();
+    return arg;
+}
+
+static void *serve(void *arg)
+{
+    struct kitchen *kitchen = arg;
+    weft_join(kitchen->cook, NULL, WEFT_FOREVER);
+    weft_event_set(&kitchen->table);
+    return NULL;
+}
+
+static void *eat(void *arg)
+{
+    struct kitchen *kitchen = arg;
+    weft_event_wait(&kitchen->table, WEFT_FOREVER);
+    return NULL;
+}
+
+static void await_waiting(weft_fiber fiber)
+{
+    enum weft_fiber_state state;
+    while (weft_fiber_state(fiber, &state) == 0 && state != WEFT_FIBER_WAITING) {
+        weft_yield();
+    }
+}
+
+static int start(weft_fiber *out, weft_fn fn, struct kitchen *kitchen, const char *name)
+{
+    int err = weft_spawn(out, fn, kitchen, &(struct weft_fiber_opts){.name = name});
+    if (err) {
+        screen_warn("weft_spawn: %s", strerror(-err));
+        return err;
+    }
+    await_waiting(*out);
+    return 0;
+}
+
+int show_waiting(int number)
+{
+    struct kitchen kitchen = {.waiter = WEFT_NO_FIBER};
+    weft_fiber guests[GUESTS];
+    int seated = 0;
+    weft_event_init(&kitchen.table, &(struct weft_sync_opts){.name = "table"});
+    screen_heading("%d. Who waits for what: %d guests, a waiter and a cook, in a dump", number,
+                   GUESTS);
+    if (start(&kitchen.cook, cook, &kitchen, "cook") != 0) {
+        return 1;
+    }
+    int err = start(&kitchen.waiter, serve, &kitchen, "waiter");
+    while (!err && seated < GUESTS && !(err = start(&guests[seated], eat, &kitchen, "guest"))) {
+        seated++;
+    }
+    fflush(stdout);
+    int failed =
+        weft_dump(stdout, &(struct weft_dump_opts){.pool = weft_pool_self(), .max_shown = 3});
+    if (failed) {
+        screen_warn("weft_dump: %s", strerror(-failed));
+    }
+    weft_unpark(kitchen.cook);
+    if (weft_join(kitchen.waiter, NULL, WEFT_FOREVER) != 0) { /* it was not there */
+        weft_join(kitchen.cook, NULL, WEFT_FOREVER);
+        weft_event_set(&kitchen.table);
+    }
+    while (seated > 0) {
+        weft_join(guests[--seated], NULL, WEFT_FOREVER);
+    }
+    weft_event_deinit(&kitchen.table);
+    return err || failed ? 1 : 0;
+}
