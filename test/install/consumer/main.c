@@ -16,6 +16,9 @@ static void *first(void *arg)
 {
     weft_fiber fiber;
     void *result = NULL;
+    if (weft_dump(stdout, NULL) != 0) {
+        return NULL;
+    }
     if (weft_spawn(&fiber, twice, arg, NULL) != 0 || weft_join(fiber, &result, WEFT_FOREVER) != 0) {
         return NULL;
     }
