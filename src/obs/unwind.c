@@ -1,9 +1,6 @@
 #include "obs/unwind.h"
 
-#include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "fiber/sanitizer.h"
+#include "obs/object.h"
 #include "obs/sample.h"
 #include "sched/worker.h"
 
@@ -59,73 +57,9 @@ void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task
     weft__shot_take(shot, weft__stack_bottom(task->stack, task->stack_class), task->stack->top);
 }
 
-/* --- loaded objects ------------------------------------------------------------------------- */
-
-#if defined(DLFO_EH_SEGMENT_TYPE) /* glibc 2.35 */
-
-/* The object that holds this address. Takes no lock, so that one who is stuck in dlopen does no harm. */
-static bool object_at(uint64_t address, struct dl_find_object *out)
-{
-    return _dl_find_object((void *)address, out) == 0;
-}
-
-/* The loaded segment that holds the address and may be read. False: there is none. */
-static bool segment_at(uint64_t address, uint64_t *first, uint64_t *end)
-{
-    struct dl_find_object object;
-    if (!object_at(address, &object)) {
-        return false;
-    }
-    const ElfW(Ehdr) *head = object.dlfo_map_start;
-    if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) {
-        return false; /* its first segment does not begin with the file */
-    }
-    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)((const char *)head + head->e_phoff);
-    for (int i = 0; i < head->e_phnum; i++, segment++) {
-        *first = object.dlfo_link_map->l_addr + segment->p_vaddr;
-        *end = *first + segment->p_filesz;
-        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_R) && address >= *first &&
-            address < *end) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_code(uint64_t pc)
-{
-    struct dl_find_object object;
-    return object_at(pc, &object);
-}
-
-static void symbol_of_object(uint64_t pc, char *buf, size_t size)
-{
-    struct dl_find_object object;
-    if (object_at(pc, &object)) {
-        const char *path = object.dlfo_link_map->l_name;
-        const char *slash = strrchr(path, '/');
-        snprintf(buf, size, "%s+0x%llx",
-                 slash   ? slash + 1
-                 : *path ? path
-                         : "program",
-                 (unsigned long long)(pc - object.dlfo_link_map->l_addr));
-    } else {
-        snprintf(buf, size, "0x%llx", (unsigned long long)pc);
-    }
-}
-
-#else
-
-static void symbol_of_object(uint64_t pc, char *buf, size_t size)
-{
-    snprintf(buf, size, "0x%llx", (unsigned long long)pc);
-}
-
-#endif
-
 /* --- libunwind, given the copy to read -------------------------------------------------------- */
 
-#if WEFT_LIBUNWIND && defined(DLFO_EH_SEGMENT_TYPE)
+#if WEFT_LIBUNWIND
 
 int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip, unw_dyn_info_t *table,
                                        unw_proc_info_t *out, int need_unwind_info, void *arg);
@@ -150,7 +84,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
         return 0;
     }
     if ((address < walk->first || address >= walk->end) &&
-        !segment_at(address, &walk->first, &walk->end)) {
+        !weft__object_segment(address, &walk->first, &walk->end)) {
         walk->first = walk->end = 0;
         return -UNW_EINVAL;
     }
@@ -190,19 +124,19 @@ struct eh_frame_hdr {
 static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *out,
                           int need_unwind_info, void *arg)
 {
-    struct dl_find_object object;
-    if (!object_at(ip, &object) || !object.dlfo_eh_frame) {
+    struct weft__object object;
+    if (!weft__object_at(ip, &object) || !object.unwind_tables) {
         return -UNW_ENOINFO;
     }
-    const struct eh_frame_hdr *head = object.dlfo_eh_frame;
+    const struct eh_frame_hdr *head = object.unwind_tables;
     /* Signed offsets of 4 bytes to here, a count of 4 bytes. */
     if (head->version != 1 || head->frame_encoding != 0x1b || head->count_encoding != 0x03 ||
         head->table_encoding != 0x3b) {
         return -UNW_ENOINFO;
     }
     unw_dyn_info_t table = {
-        .start_ip = (unw_word_t)object.dlfo_map_start,
-        .end_ip = (unw_word_t)object.dlfo_map_end,
+        .start_ip = object.first,
+        .end_ip = object.end,
         .format = UNW_INFO_FORMAT_REMOTE_TABLE,
         .u.rti = {.segbase = (unw_word_t)head,
                   .table_len = (unw_word_t)head->count * 8 / sizeof(unw_word_t),
@@ -287,10 +221,12 @@ int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
         return 0;
     }
     uint64_t below = 0;
+    struct weft__object object;
     while (n < max) {
         unw_word_t pc, sp;
         if (unw_get_reg(&cursor, UNW_REG_IP, &pc) != 0 ||
-            unw_get_reg(&cursor, UNW_REG_SP, &sp) != 0 || !is_code(pc) || sp < below) {
+            unw_get_reg(&cursor, UNW_REG_SP, &sp) != 0 || !weft__object_at(pc, &object) ||
+            sp < below) {
             break;
         }
         pcs[n++] = (void *)pc;
@@ -311,7 +247,7 @@ void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
     if (err == 0 || err == -UNW_ENOMEM) { /* the latter: cut to size */
         snprintf(buf, size, "%s+0x%llx", name, (unsigned long long)(offset + returns));
     } else {
-        symbol_of_object((uint64_t)pc, buf, size);
+        weft__object_text((uint64_t)pc, buf, size);
     }
 }
 
@@ -336,7 +272,7 @@ int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
 void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
 {
     (void)returns;
-    symbol_of_object((uint64_t)pc, buf, size);
+    weft__object_text((uint64_t)pc, buf, size);
 }
 
 #endif
