@@ -5,7 +5,7 @@
  * worker could keep: what cannot be read in time is shown as such. What it shows of one fiber is of one moment; different
  * fibers are of different moments.
  *
- * Backtraces need libunwind when Weft is built; without it the rest is the same. They use some 24 KiB of the caller's
+ * Backtraces need libunwind when Weft is built; without it the rest is the same. They use some 16 KiB of the caller's
  * stack. docs/dump.md shows both formats.
  */
 #ifndef WEFT_DUMP_H

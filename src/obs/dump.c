@@ -85,12 +85,15 @@ int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
     dump->seen = dump->cut = 0;
     memset(&dump->fold, 0, sizeof dump->fold);
     dump->fold.max_shown = o->max_shown;
+    memset(&dump->trails, 0, sizeof dump->trails); /* objects come and go between dumps */
+    memset(&dump->symbols, 0, sizeof dump->symbols);
     dump->viewer = (struct weft__viewer){
         .pool = o->pool,
         .max_frames = o->no_frames || !weft__unwind_works() ? 0 : (int)o->max_frames,
         .sample_ns = o->sample_ns,
         .sample_budget = o->sample_ns < INT64_MAX / SAMPLES ? o->sample_ns * SAMPLES : INT64_MAX,
         .shot = &dump->shot,
+        .trails = &dump->trails,
     };
     begin_sampling(dump);
     look_at_all(dump);

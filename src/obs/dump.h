@@ -14,6 +14,7 @@ struct weft__dump {
     struct weft__viewer viewer;
     struct weft__view view;
     struct weft__shot shot;
+    struct weft__trails trails;
     struct weft__fold fold;
     size_t seen,
         cut; /* fibers that were looked at, and that were not because there were too many */

@@ -211,31 +211,75 @@ bool weft__unwind_prepare(void)
     return the_space() != NULL;
 }
 
-int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
+/* The return addresses that led from a waiting fiber's stack pointer to its entry, and where they lay. The registers that
+ * count besides are the two that the switch saved, so that a stack with the same words in the same places has the
+ * same frames, without asking the tables: some twenty times faster, and most fibers of a large program are alike. */
+static bool matches(const struct weft__trail *trail, const struct weft__shot *shot)
+{
+    uint64_t sp = shot->regs[WEFT__REG_SP];
+    if (trail->count == 0 || trail->pcs[0] != (void *)shot->regs[WEFT__REG_PC] ||
+        trail->fp != shot->regs[WEFT__REG_FP] - sp) {
+        return false;
+    }
+    for (int i = 1; i < trail->count; i++) {
+        uint64_t at = sp + trail->at[i] - shot->first;
+        if (at + sizeof(void *) > shot->bytes || at % sizeof(void *) ||
+            shot->stack[at / sizeof(void *)] != (uint64_t)trail->pcs[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int unwind(struct weft__shot *shot, struct weft__trail *trail, int max)
 {
     unw_cursor_t cursor;
     struct walk walk = {.shot = shot};
+    struct weft__object object;
     unw_addr_space_t space = the_space();
+    uint64_t below = 0;
     int n = 0;
     if (!space || unw_init_remote(&cursor, space, &walk) != 0) {
         return 0;
     }
-    uint64_t below = 0;
-    struct weft__object object;
     while (n < max) {
         unw_word_t pc, sp;
+        unw_save_loc_t saved;
         if (unw_get_reg(&cursor, UNW_REG_IP, &pc) != 0 ||
-            unw_get_reg(&cursor, UNW_REG_SP, &sp) != 0 || !weft__object_at(pc, &object) ||
-            sp < below) {
+            unw_get_reg(&cursor, UNW_REG_SP, &sp) != 0 || sp < below ||
+            !weft__object_at(pc, &object)) {
             break;
         }
-        pcs[n++] = (void *)pc;
+        bool in_memory =
+            unw_get_save_loc(&cursor, UNW_REG_IP, &saved) == 0 && saved.type == UNW_SLT_MEMORY;
+        trail->at[n] = in_memory ? saved.u.addr - shot->regs[WEFT__REG_SP] : UINT64_MAX / 2;
+        trail->pcs[n++] = (void *)pc;
         below = sp;
         if (unw_step(&cursor) <= 0) {
             break;
         }
     }
     return n;
+}
+
+int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void **pcs, int max)
+{
+    struct weft__trail own, *trail = &own;
+    int found = 0;
+    max = max < WEFT__TRAIL_FRAMES ? max : WEFT__TRAIL_FRAMES;
+    if (known) {
+        while (found < WEFT__TRAILS && !matches(&known->trails[found], shot)) {
+            found++;
+        }
+        unsigned oldest = found < WEFT__TRAILS ? 0 : known->next++ % WEFT__TRAILS;
+        trail = &known->trails[found < WEFT__TRAILS ? (unsigned)found : oldest];
+    }
+    if (!known || found == WEFT__TRAILS) {
+        trail->fp = shot->regs[WEFT__REG_FP] - shot->regs[WEFT__REG_SP];
+        trail->count = unwind(shot, trail, max);
+    }
+    memcpy(pcs, trail->pcs, (size_t)trail->count * sizeof *pcs);
+    return trail->count;
 }
 
 void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
@@ -263,9 +307,9 @@ bool weft__unwind_prepare(void)
     return true;
 }
 
-int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max)
+int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void **pcs, int max)
 {
-    (void)shot, (void)pcs, (void)max;
+    (void)shot, (void)known, (void)pcs, (void)max;
     return 0;
 }
 
@@ -293,7 +337,7 @@ int weft__unwind_waiting(struct weft__task *task, void **pcs, int max)
         if (weft__task_unhold(task)) {
             weft__place(task);
         }
-        n = weft__shot_unwind(shot, pcs, max);
+        n = weft__shot_unwind(shot, NULL, pcs, max);
     }
     weft__free(shot);
     return n;
@@ -312,7 +356,7 @@ int weft__unwind_running(struct weft__worker *worker, void **pcs, int max)
         weft__sample_end();
     }
     if (n == 0) {
-        n = weft__shot_unwind(shot, pcs, max);
+        n = weft__shot_unwind(shot, NULL, pcs, max);
     }
     weft__free(shot);
     return n;

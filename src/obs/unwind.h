@@ -50,9 +50,23 @@ void weft__shot_take(struct weft__shot *shot, const char *bottom, const char *to
 /* Of a task that is held. */
 void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task);
 
+#define WEFT__TRAILS 64
+#define WEFT__TRAIL_FRAMES 128
+
+/* Backtraces of waiting fibers that were made before. Zeroed: none. Always used with the same limit of frames. */
+struct weft__trails {
+    unsigned next; /* to be overwritten */
+    struct weft__trail {
+        int count;
+        uint64_t fp; /* the frame pointer, from the stack pointer */
+        void *pcs[WEFT__TRAIL_FRAMES];
+        uint64_t at[WEFT__TRAIL_FRAMES]; /* where each was found, from the stack pointer */
+    } trails[WEFT__TRAILS];
+};
+
 /* Program counters of the shot, innermost first; the first is where the fiber is, all others are where calls return
- * to. Returns how many. */
-int weft__shot_unwind(struct weft__shot *shot, void **pcs, int max);
+ * to. Returns how many, at most 128. `known` is for shots of waiting fibers alone; NULL: from the tables. */
+int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void **pcs, int max);
 
 /* The same in one step, for a waiting fiber and for whatever fiber the worker runs. How many; -EAGAIN: it does not
  * wait, there is none, or the worker did not answer within 20 ms; -ENOMEM. The task's slot may be anybody's:

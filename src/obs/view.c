@@ -46,7 +46,7 @@ static void look_at_held(const struct weft__viewer *viewer, struct weft__task *t
         weft__place(task);
     }
     if (viewer->max_frames) {
-        out->frames = weft__shot_unwind(viewer->shot, out->pcs, viewer->max_frames);
+        out->frames = weft__shot_unwind(viewer->shot, viewer->trails, out->pcs, viewer->max_frames);
         out->no_frames = out->frames ? NULL : "cannot be unwound";
     }
 }
@@ -69,7 +69,7 @@ static void look_at_running(struct weft__viewer *viewer, int tid, struct weft__v
         out->no_frames = err == -ETIMEDOUT ? "did not answer in time" : "went on meanwhile";
         return;
     }
-    out->frames = weft__shot_unwind(viewer->shot, out->pcs, viewer->max_frames);
+    out->frames = weft__shot_unwind(viewer->shot, NULL, out->pcs, viewer->max_frames);
     out->no_frames = out->frames ? NULL : "cannot be unwound";
 }
 

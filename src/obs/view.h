@@ -34,12 +34,13 @@ struct weft__view {
 
 /* How to look, and what that needs. */
 struct weft__viewer {
-    const weft_pool *pool;   /* only its fibers; NULL: all */
-    int max_frames;          /* 0: no backtraces */
-    bool sampling;           /* between weft__sample_begin and end */
-    int64_t sample_ns;       /* for one that runs */
-    int64_t sample_budget;   /* for all of them; counted down */
-    struct weft__shot *shot; /* room for one, if there are to be backtraces */
+    const weft_pool *pool;       /* only its fibers; NULL: all */
+    int max_frames;              /* 0: no backtraces */
+    bool sampling;               /* between weft__sample_begin and end */
+    int64_t sample_ns;           /* for one that runs */
+    int64_t sample_budget;       /* for all of them; counted down */
+    struct weft__shot *shot;     /* room for one, if there are to be backtraces */
+    struct weft__trails *trails; /* those that were made before; may be NULL */
 };
 
 /* False: there is no fiber in this slot, or it is of another pool. */

@@ -116,6 +116,55 @@ TEST(a_waiting_fiber_unwinds_to_its_entry)
     end_all(pool);
 }
 
+struct dive {
+    int depth;
+    weft_fiber fiber;
+};
+
+static void *dive(void *arg)
+{
+    long result = deeper(((struct dive *)arg)->depth, park_here);
+    __asm__ volatile("" : "+r"(result));
+    return NULL;
+}
+
+static void take_waiting(weft_fiber fiber, struct weft__shot *shot)
+{
+    struct weft__task *task = weft__slab_find((uint32_t)fiber);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK(weft__task_hold(task));
+    weft__shot_take_held(shot, task);
+    CHECK(!weft__task_unhold(task));
+}
+
+TEST(stacks_that_are_alike_are_recognised_and_others_are_not)
+{
+    static struct weft__trails trails;
+    static struct weft__shot shot;
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    struct dive dives[40];
+    void *pcs[MOST], *again[MOST];
+    for (int i = 0; i < 40; i++) {
+        dives[i].depth = 1 + i % 20;
+        CHECK_EQ(weft_pool_spawn(pool, &dives[i].fiber, dive, &dives[i], NULL), 0);
+    }
+    for (int i = 0; i < 40 && weft__unwind_works(); i++) {
+        struct names names;
+        take_waiting(dives[i].fiber, &shot);
+        int n = weft__shot_unwind(&shot, &trails, pcs, MOST);
+        CHECK_EQ(weft__shot_unwind(&shot, NULL, again, MOST), n);
+        CHECK_EQ(memcmp(pcs, again, (size_t)n * sizeof *pcs), 0);
+        name_all(&names, pcs, n);
+        CHECK_EQ(named(&names, "deeper"), dives[i].depth);
+    }
+    CHECK_EQ(trails.next, weft__unwind_works() ? 20 : 0);
+    for (int i = 0; i < 40; i++) {
+        CHECK_EQ(weft_unpark(dives[i].fiber), 0);
+        CHECK_EQ(weft_join(dives[i].fiber, NULL, WEFT_FOREVER), 0);
+    }
+    end_all(pool);
+}
+
 TEST(a_running_fiber_is_sampled_by_a_signal)
 {
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
@@ -217,6 +266,6 @@ TEST(garbage_ends_a_backtrace_and_does_no_harm)
         shot.regs[WEFT__REG_SP] = (uint64_t)&shot.stack[dice(&seed) % 8192];
         shot.first = (uint64_t)shot.stack;
         shot.bytes = sizeof shot.stack;
-        CHECK(weft__shot_unwind(&shot, pcs, MOST) <= MOST);
+        CHECK(weft__shot_unwind(&shot, NULL, pcs, MOST) <= MOST);
     }
 }
