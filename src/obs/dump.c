@@ -72,7 +72,9 @@ static void begin_sampling(struct weft__dump *dump)
     int err = weft__sample_begin(o->sample_signal);
     dump->viewer.sampling = err == 0;
     if (err) {
-        dump->no_sampling = err == -EBUSY ? "the signal for it is in use" : "no such signal";
+        dump->no_sampling = err == -EBUSY
+                                ? "their signal is in use, by the program or by another dump"
+                                : "no such signal";
     }
 }
 

@@ -9,45 +9,22 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/futex.h"
 #include "base/lock.h"
+#include "obs/request.h"
 #include "sched/ident.h"
 #include "sched/worker.h"
 
 #define PATIENCE_NS 50000000 /* with another sampler, and with a copy that has begun */
 
-/* The request: {tid:32, step:32}. */
-enum step {
-    IDLE,
-    ASKED,   /* by the sampler */
-    COPYING, /* by the thread, which has won the request */
-    TAKEN,   /* the shot is there */
-    OTHER,   /* it runs no such fiber */
-};
-
 static struct weft__lock sampling;
 
-static _Atomic(uint64_t) request;
+static struct weft__request request;
 static _Atomic(uint64_t) wanted; /* the fiber; 0: any */
-static _Atomic(uint32_t) bell;   /* rung when the request is answered */
-static struct weft__shot shot;   /* COPYING: the thread's; else the sampler's */
+static struct weft__shot shot;   /* what is asked for */
 
 /* under `sampling` */
 static int used_signal;
 static bool unanswered; /* since the handler was installed */
-
-static uint64_t word(int tid, enum step step)
-{
-    return (uint64_t)(uint32_t)tid << 32 | step;
-}
-
-static bool move(int tid, enum step from, enum step to)
-{
-    uint64_t expected = word(tid, from);
-    /* Both ways: the shot changes hands. pairs: itself */
-    return atomic_compare_exchange_strong_explicit(&request, &expected, word(tid, to),
-                                                   memory_order_acq_rel, memory_order_acquire);
-}
 
 /* --- in the handler ------------------------------------------------------------------------ */
 
@@ -87,7 +64,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
     (void)signal, (void)info;
     const struct weft__worker *w = weft__worker_self();
     int tid = w ? atomic_load_explicit(&w->tid, memory_order_relaxed) : 0;
-    if (!w || !move(tid, ASKED, COPYING)) {
+    if (!w || !weft__request_take(&request, tid)) {
         return; /* not from the sampler, or too late */
     }
     const struct weft__task *task = weft__current(w);
@@ -97,9 +74,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
         take_registers(context);
         right = take_stack(task);
     }
-    move(tid, COPYING, right ? TAKEN : OTHER);
-    atomic_fetch_add_explicit(&bell, 1, memory_order_relaxed);
-    weft__futex_wake(&bell, 1);
+    weft__request_answer(&request, tid, right ? WEFT__REQUEST_TAKEN : WEFT__REQUEST_OTHER);
 }
 
 /* --- the sampler ----------------------------------------------------------------------------- */
@@ -142,10 +117,6 @@ int weft__sample_begin(int signal)
     } else {
         unanswered = false;
     }
-    uint64_t last = atomic_load_explicit(&request, memory_order_acquire); /* pairs: move */
-    if (!err && (enum step)(uint32_t)last == COPYING) {
-        err = -EBUSY;
-    }
     used_signal = signal;
     if (err) {
         weft__unlock(&sampling);
@@ -164,48 +135,32 @@ void weft__sample_end(void)
     weft__unlock(&sampling);
 }
 
-/* Until the step is none of the two, or the deadline has passed. */
-static enum step await_answer(enum step from, enum step or_from, int64_t deadline)
-{
-    for (;;) {
-        uint32_t rung = atomic_load_explicit(&bell, memory_order_relaxed);
-        uint64_t now = atomic_load_explicit(&request, memory_order_acquire); /* pairs: move */
-        enum step step = (enum step)(uint32_t)now;
-        if ((step != from && step != or_from) || weft__clock_ns() >= deadline) {
-            return step;
-        }
-        weft__futex_wait(&bell, rung, deadline);
-    }
-}
-
 int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot *out)
 {
     if (tid <= 0) {
         return -ESRCH;
     }
-    uint64_t last = atomic_load_explicit(&request, memory_order_acquire); /* pairs: move */
-    if ((enum step)(uint32_t)last == COPYING) {
+    atomic_store_explicit(&wanted, fiber, memory_order_relaxed);
+    if (!weft__request_ask(&request, tid)) {
         return -ETIMEDOUT; /* still the one before */
     }
-    atomic_store_explicit(&wanted, fiber, memory_order_relaxed);
-    atomic_store_explicit(&request, word(tid, ASKED), memory_order_release); /* pairs: move */
     if (syscall(SYS_tgkill, getpid(), tid, used_signal) != 0) {
-        return move(tid, ASKED, IDLE) ? -ESRCH : -EAGAIN;
+        return weft__request_withdraw(&request, tid) ? -ESRCH : -EAGAIN;
     }
-    enum step step = await_answer(ASKED, COPYING, deadline);
-    if (step == ASKED && move(tid, ASKED, IDLE)) {
+    enum weft__request_step step = weft__request_await(&request, deadline);
+    if (step == WEFT__REQUEST_ASKED && weft__request_withdraw(&request, tid)) {
         unanswered = true;
         return -ETIMEDOUT;
     }
-    step = await_answer(COPYING, COPYING, weft__clock_ns() + PATIENCE_NS);
-    if (step == COPYING) {
+    step = weft__request_await(&request, weft__clock_ns() + PATIENCE_NS);
+    if (step == WEFT__REQUEST_COPYING) {
         return -ETIMEDOUT;
     }
-    if (step == TAKEN) {
+    if (step == WEFT__REQUEST_TAKEN) {
         memcpy(out->regs, shot.regs, sizeof out->regs);
         memcpy(out->stack, shot.stack, shot.bytes);
         out->first = shot.first;
         out->bytes = shot.bytes;
     }
-    return step == TAKEN ? 0 : -EAGAIN;
+    return step == WEFT__REQUEST_TAKEN ? 0 : -EAGAIN;
 }

@@ -6,8 +6,7 @@
  * another signal was not answered in time the handler stays, because its default could end the process.
  *
  * A thread that does not answer (it has the signal blocked, or is stuck in the kernel) costs the deadline and no
- * more: the request is one word, taken back by compare-and-swap. A handler that was faster and then sleeps in
- * the middle of its copy writes into a buffer that nobody reads; until it is done no sample can be taken.
+ * more (obs/request.h).
  */
 #ifndef WEFT_OBS_SAMPLE_H
 #define WEFT_OBS_SAMPLE_H

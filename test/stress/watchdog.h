@@ -42,6 +42,7 @@ static void watchdog_bark(int seconds)
             weft_pool_dump(watchdog.pools[i], stderr, 50);
         }
     }
+    weft_dump(stderr, NULL);
     for (int i = 0; i < WATCHDOG_POOLS; i++) {
         if (watchdog.pools[i] != NULL) {
             weft_pool_trace_dump(watchdog.pools[i], stderr);

@@ -1,0 +1,93 @@
+/* Clients of obs/request.h: a sampler, and threads that are asked. A deadline may pass at any moment. */
+#include "model/explore.h"
+#include "obs/request.h"
+
+static struct weft__request request;
+static _Atomic(int) asked_for; /* written by the sampler before it asks */
+static int shot;               /* plain: the thread's while it copies, else the sampler's */
+
+static void setup(void)
+{
+    atomic_init(&request.word, 0);
+    atomic_init(&request.bell, 0);
+    atomic_init(&asked_for, 0);
+    shot = 0;
+    x_name(&request, sizeof request, "request");
+    x_name(&shot, sizeof shot, "shot");
+}
+
+static bool answer(int tid)
+{
+    if (!weft__request_take(&request, tid)) {
+        return false;
+    }
+    int seen = atomic_load_explicit(&asked_for, memory_order_relaxed);
+    X_ASSERT(seen >= tid); /* what was asked, or what will be refused */
+    shot = tid;
+    weft__request_answer(&request, tid, WEFT__REQUEST_TAKEN);
+    return true;
+}
+
+/* What weft__sample does. False: no more can be asked. */
+static bool sample(int tid, int64_t deadline)
+{
+    atomic_store_explicit(&asked_for, tid,
+                          memory_order_relaxed); /* one that copies may look at it */
+    if (!weft__request_ask(&request, tid)) {
+        return false;
+    }
+    enum weft__request_step step = weft__request_await(&request, deadline);
+    if (step == WEFT__REQUEST_ASKED && weft__request_withdraw(&request, tid)) {
+        return true;
+    }
+    step = weft__request_await(&request, deadline);
+    if (step == WEFT__REQUEST_TAKEN) {
+        X_ASSERT(shot == tid);
+        shot = 0;
+    }
+    return true;
+}
+
+/* One that answers sooner or later, and a sampler that has time: no answer is slept over. */
+static void patient(int i)
+{
+    if (i == 0) {
+        sample(1, INT64_MAX);
+        X_ASSERT(weft__request_step(&request) == WEFT__REQUEST_TAKEN);
+    } else {
+        while (!answer(i)) {
+            x_spin();
+        }
+    }
+}
+
+/* The same one twice: the answer to the first may come when the second is asked. */
+static void twice(int i)
+{
+    if (i == 0) {
+        for (int n = 0; n < 2 && sample(1, 1); n++) {
+        }
+    } else {
+        answer(i);
+        answer(i);
+    }
+}
+
+/* Two that are asked in turn. */
+static void in_turn(int i)
+{
+    if (i == 0) {
+        for (int n = 1; n <= 2 && sample(n, 1); n++) {
+        }
+    } else {
+        answer(i);
+    }
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("patient", 2, setup, patient, NULL),
+    X_CLIENT("twice", 2, setup, twice, NULL),
+    X_CLIENT("in_turn", 3, setup, in_turn, NULL, .preemptions = 3, .stale = 1),
+};
+
+X_MAIN(clients)
