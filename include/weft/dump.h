@@ -40,8 +40,8 @@ struct weft_dump_opts {
  * -ENOMEM; -EINVAL: bad options; -EIO or another error of the stream. */
 WEFT_API int weft_dump(FILE *out, const struct weft_dump_opts *opts);
 
-/* From now on the signal makes a thread of the library's own write a dump to `fd`, which is borrowed, as are pool and
- * strings of `opts`, until weft_dump_off_signal. Signals that come while it writes count once.
+/* From now on the signal makes a thread of the library's own write a dump to `fd`, which is borrowed, as is the pool of
+ * `opts`, until weft_dump_off_signal. Signals that come while it writes count once.
  * -EBUSY: it is on already, or the signal does not have its default disposition. -EINVAL, -EAGAIN: no thread. */
 WEFT_API int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts);
 /* Ends that, when a dump that has begun is complete; the signal has its former disposition again. Not on: a no-op. */

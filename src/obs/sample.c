@@ -103,18 +103,12 @@ int weft__sample_begin(int signal)
     if (!lock_in_time()) {
         return -EBUSY;
     }
-    int err = 0;
     ours.sa_sigaction = on_signal;
     sigfillset(&ours.sa_mask);
-    if (sigaction(signal, NULL, &present) != 0) {
-        err = -EINVAL;
-    } else if (is_ours(&present)) {
-        err = 0;
-    } else if ((present.sa_flags & SA_SIGINFO) || present.sa_handler != SIG_DFL) {
-        err = -EBUSY;
-    } else if (sigaction(signal, &ours, NULL) != 0) {
-        err = -EINVAL;
-    } else {
+    int err = sigaction(signal, NULL, &present) != 0 ? -EINVAL : 0;
+    if (!err && !is_ours(&present)) {
+        bool free = !(present.sa_flags & SA_SIGINFO) && present.sa_handler == SIG_DFL;
+        err = !free ? -EBUSY : sigaction(signal, &ours, NULL) != 0 ? -EINVAL : 0;
         unanswered = false;
     }
     used_signal = signal;

@@ -1,6 +1,7 @@
 #include "obs/unwind.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -289,7 +290,7 @@ void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
     unw_accessors_t *local = unw_get_accessors(unw_local_addr_space);
     int err = local->get_proc_name(unw_local_addr_space, at, name, sizeof name, &offset, NULL);
     if (err == 0 || err == -UNW_ENOMEM) { /* the latter: cut to size */
-        snprintf(buf, size, "%s+0x%llx", name, (unsigned long long)(offset + returns));
+        snprintf(buf, size, "%s+0x%" PRIx64, name, offset + returns);
     } else {
         weft__object_text((uint64_t)pc, buf, size);
     }
