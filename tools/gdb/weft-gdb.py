@@ -88,7 +88,7 @@ class Fiber:
 
 
 def all_fibers():
-    slabs, slots = gdb.parse_and_eval("'slab.c'::slabs"), number(gdb.parse_and_eval("'slab.c'::slots"))
+    slabs, slots = gdb.parse_and_eval("'sched/slab.c'::slabs"), number(gdb.parse_and_eval("'sched/slab.c'::slots"))
     size = gdb.lookup_type("struct weft__task").sizeof
     each = 2 * 1024 * 1024 // size
     for index in range(slots):
