@@ -17,6 +17,7 @@
 #include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/hop.h>
+#include <weft/oneshot.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/stats.h>
