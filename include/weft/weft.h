@@ -16,6 +16,7 @@
 #include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
+#include <weft/future.h>
 #include <weft/hop.h>
 #include <weft/oneshot.h>
 #include <weft/perf.h>

@@ -1,0 +1,236 @@
+/* Futures made of futures, and callbacks.
+ *
+ * A derived future and those it is derived from are held together by a *group*, with a member for each of the latter.
+ * Who refers to whom:
+ *
+ *   future --thens--> member --group--> derived future --group--> group     until the future is decided
+ *
+ * Nothing keeps alive the futures that it is derived from: one that is dropped undecided tells its members that it
+ * failed. A member knows its future (`on`) under the derived one's lock, and the future's end, which comes before its
+ * memory is freed, clears that; so under that lock the memory is there, though maybe without a reference left.
+ *
+ * The lock of a derived future may be held while those of its origins are taken, never the other way round.
+ */
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "sync/future.h"
+
+enum kind { MAP, ALL, ANY };
+
+struct member {
+    struct weft__then then; /* first: what is told is the member */
+    struct weft__group *group;
+    weft_future *on; /* under the derived future's lock */
+    size_t index;
+};
+
+struct weft__group {
+    /* immutable */
+    weft_future *to; /* the derived future, with a reference */
+    enum kind kind;
+    weft_future_convert convert;
+    void *arg;
+    size_t n;
+    /* under the lock of `to` */
+    size_t refs; /* one for each member that will be told, one for `to` */
+    size_t left; /* members that were not told yet */
+    bool decided;
+    struct member members[];
+};
+
+/* Under the lock. True: the caller frees it with group_free. */
+static bool group_unref_locked(struct weft__group *group)
+{
+    return --group->refs == 0;
+}
+
+static void group_free(struct weft__group *group, struct weft__work *work)
+{
+    weft__future_unref(group->to, work);
+    weft__free(group);
+}
+
+static void group_unref(struct weft__group *group, struct weft__work *work)
+{
+    weft__source_lock(&group->to->source);
+    bool last = group_unref_locked(group);
+    weft__source_unlock(&group->to->source);
+    if (last) {
+        group_free(group, work);
+    }
+}
+
+/* Under the lock, of one that was told: does it decide? */
+static bool decides_locked(struct weft__group *group, const struct member *member)
+{
+    if (group->decided) {
+        return false;
+    }
+    bool last = --group->left == 0;
+    if (group->kind == ALL && !member->then.err) {
+        group->to->values[member->index] = member->then.value;
+    }
+    /* Of all, a failure; of any, a success. */
+    group->decided = last || (group->kind == ALL) == (member->then.err != 0);
+    return group->decided;
+}
+
+static void decide(struct weft__group *group, const struct member *member, struct weft__work *work)
+{
+    int err = member->then.err, which = (int)member->index;
+    void *value = member->then.value;
+    if (group->kind == MAP) {
+        which = -1;
+        if (!err) {
+            err = group->convert(group->arg, member->then.value, &value);
+            WEFT__REQUIRE(err <= 0, "a conversion gave %d, which is not a negative errno", err);
+        }
+    } else if (group->kind == ALL && !err) {
+        which = -1;
+        value = group->to->values;
+    }
+    weft__future_decide(group->to, err, value, which, work);
+}
+
+static void member_told(struct weft__then *then, struct weft__work *work)
+{
+    struct member *member = (struct member *)(void *)then;
+    struct weft__group *group = member->group;
+    weft__source_lock(&group->to->source);
+    member->on = NULL;
+    bool decides = decides_locked(group, member);
+    weft__source_unlock(&group->to->source);
+    if (decides) {
+        decide(group, member, work);
+    }
+    group_unref(group, work);
+}
+
+/* The member's future, with a reference. NULL: it is let go of already, or will be told. */
+static weft_future *take_origin(struct weft__group *group, struct member *member)
+{
+    weft__source_lock(&group->to->source);
+    weft_future *on = member->on;
+    member->on = NULL;
+    if (on && !weft__future_try_ref(on)) {
+        on = NULL;
+    }
+    weft__source_unlock(&group->to->source);
+    return on;
+}
+
+void weft__group_leave(struct weft__group *group, struct weft__work *work)
+{
+    weft__source_lock(&group->to->source);
+    group->decided = true; /* maybe not by one of its members */
+    weft__source_unlock(&group->to->source);
+    for (size_t i = 0; i < group->n; i++) {
+        weft_future *on = take_origin(group, &group->members[i]);
+        if (on) {
+            if (weft__future_unlink(on, &group->members[i].then)) {
+                group_unref(group, work);
+            }
+            weft__future_unref(on, work);
+        }
+    }
+    group_unref(group, work);
+}
+
+/* With the derived future's lock, so that nobody is told before all are linked. */
+static void link_members(struct weft__group *group, weft_future *const *futures,
+                         struct weft__work *work)
+{
+    weft__source_lock(&group->to->source);
+    for (size_t i = 0; i < group->n; i++) {
+        struct member *member = &group->members[i];
+        *member = (struct member){
+            .then.tell = member_told, .group = group, .on = futures[i], .index = i};
+        weft__future_link(futures[i], &member->then, work);
+    }
+    weft__source_unlock(&group->to->source);
+}
+
+static void check_owners(weft_future *const *futures, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        WEFT__REQUIRE(futures[i]->source.owner == futures[0]->source.owner,
+                      "a future was derived from futures of different owners");
+    }
+}
+
+static int derive(weft_future *const *futures, size_t n, weft_future **out, enum kind kind,
+                  weft_future_convert convert, void *arg)
+{
+    struct weft__work work = {0};
+    check_owners(futures, n);
+    const struct weft_sync_opts opts = {.owner = n ? futures[0]->source.owner : NULL};
+    weft_future *to = weft__future_new(&opts, kind == ALL ? n : 0);
+    struct weft__group *group =
+        to ? weft__alloc(sizeof *group + n * sizeof *group->members) : NULL;
+    if (!group) {
+        weft_future_unref(to);
+        return -ENOMEM;
+    }
+    group->to = weft_future_ref(to);
+    group->kind = kind;
+    group->convert = convert;
+    group->arg = arg;
+    group->n = group->left = n;
+    group->refs = n + 1;
+    to->group = group;
+    link_members(group, futures, &work);
+    if (n == 0) {
+        weft__future_decide(to, 0, to->values, -1, &work);
+    }
+    weft__work_do(&work);
+    *out = to;
+    return 0;
+}
+
+int weft_future_map(weft_future *future, weft_future **out, weft_future_convert fn, void *arg)
+{
+    return derive(&future, 1, out, MAP, fn, arg);
+}
+
+int weft_future_all(weft_future *const *futures, size_t n, weft_future **out)
+{
+    return derive(futures, n, out, ALL, NULL, NULL);
+}
+
+int weft_future_any(weft_future *const *futures, size_t n, weft_future **out)
+{
+    return n ? derive(futures, n, out, ANY, NULL, NULL) : -EINVAL;
+}
+
+/* --- callbacks ------------------------------------------------------------------------- */
+
+struct callback {
+    struct weft__then then; /* first: what is told is the callback */
+    weft_future_fn fn;
+    void *arg;
+};
+
+static void call_back(struct weft__then *then, struct weft__work *work)
+{
+    struct callback *callback = (struct callback *)(void *)then;
+    weft_future_fn fn = callback->fn;
+    void *arg = callback->arg, *value = then->value;
+    int err = then->err;
+    (void)work;
+    weft__free(callback);
+    fn(arg, err, value);
+}
+
+int weft_future_then(weft_future *future, weft_future_fn fn, void *arg)
+{
+    struct callback *callback = weft__alloc(sizeof *callback);
+    if (!callback) {
+        return -ENOMEM;
+    }
+    struct weft__work work = {0};
+    *callback = (struct callback){.then.tell = call_back, .fn = fn, .arg = arg};
+    weft__future_link(future, &callback->then, &work);
+    weft__work_do(&work);
+    return 0;
+}
