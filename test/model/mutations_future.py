@@ -1,0 +1,57 @@
+"""Futures and those derived from them. Read by mutations.py."""
+
+STRUCTURES["future"] = {
+    "client": "client_future.c",
+    "sources": ["src/sync/future.c", "src/sync/derive.c"] + WAIT,
+    "files": ["src/sync/future.c", "src/sync/derive.c"],
+}
+
+_of("future", "src/sync/future.c",
+    "    if (weft_future_is_done(future)) {\n        weft__source_unlock(&future->source);\n        return 0;\n    }\n",
+    "",
+    "a wait does not look again under the lock")
+_of("future", "src/sync/future.c",
+    "memory_order_release); /* pairs: state_of */",
+    "memory_order_relaxed);",
+    "deciding does not release what was written before")
+_of("future", "src/sync/future.c",
+    "memory_order_acquire); /* pairs: weft__future_decide */",
+    "memory_order_relaxed);",
+    "one who finds it decided does not acquire")
+_of("future", "src/sync/future.c",
+    "return atomic_fetch_add_explicit(&future->refs, n, memory_order_acq_rel);",
+    "return atomic_fetch_add_explicit(&future->refs, n, memory_order_relaxed);",
+    "it is freed while another still uses it")
+_of("future", "src/sync/future.c",
+    "        if (refs == 0) {\n            return false;\n        }\n",
+    "",
+    "a future that is being freed is taken for alive")
+_of("future", "src/sync/future.c",
+    "    work->dead = future;\n",
+    "    work->dead = future->dead;\n    weft__free(future);\n",
+    "it is freed before those were told who may look at it")
+_of("future", "src/sync/future.c",
+    "if (atomic_load_explicit(&future->state, memory_order_relaxed) != WEFT__FUTURE_PENDING) {\n"
+    "        give_result(future, then, work);",
+    "if (false) {\n        give_result(future, then, work);",
+    "one who comes late is never told")
+_of("future", "src/sync/future.c",
+    "        take_out(&future->thens, then);\n        then->linked = false;\n        give_result(",
+    "        take_out(&future->thens, then);\n        give_result(",
+    "one who is being told can still be unlinked")
+_of("future", "src/sync/derive.c",
+    "    if (group->decided) {\n        return false;\n    }\n    bool last = --group->left == 0;",
+    "    bool last = --group->left == 0;",
+    "a conversion runs for a future that is decided")
+_of("future", "src/sync/derive.c",
+    "    member->on = NULL;\n    bool decides",
+    "    bool decides",
+    "a member that was told still knows its future")
+_of("future", "src/sync/derive.c",
+    "            if (weft__future_unlink(on, &group->members[i].then)) {\n                group_unref(group, work);\n            }\n",
+    "            weft__future_unlink(on, &group->members[i].then);\n            group_unref(group, work);\n",
+    "a member that will be told does not count")
+_of("future", "src/sync/derive.c",
+    "            weft__future_unref(on, work);\n",
+    "",
+    "letting go keeps the reference")
