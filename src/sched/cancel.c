@@ -10,9 +10,15 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-/* Sets the flags and ends the wait the fiber is in, if it may be ended. If it arms later it sees the flags.
- * pairs: weft__waiter_park */
-static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason)
+static bool may_end(unsigned kind, uint64_t flags)
+{
+    return !(kind & (flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED));
+}
+
+/* Sets the flags and ends the wait the fiber is in, if it may be ended. If it arms later it sees the flags. A fiber that
+ * must be queued goes to `ready` or, if that is NULL, is queued here. pairs: weft__waiter_park */
+static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason,
+                    struct weft__chain *ready)
 {
     uint64_t ident, ticket;
     unsigned kind;
@@ -21,8 +27,7 @@ static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason)
         return -ESRCH;
     }
     enum weft__fire fire = WEFT__FIRE_LOST;
-    if (weft__task_ticket(task, &ticket, &kind) &&
-        (!(kind & WEFT__WAIT_SHIELDED) || (flags & WEFT__IDENT_ABORT))) {
+    if (weft__task_ticket(task, &ticket, &kind) && may_end(kind, flags)) {
         fire = weft__task_fire(task, ticket, reason);
     }
     if (fire != WEFT__FIRE_LOST && reason == WEFT__REASON_INTERRUPT) {
@@ -30,24 +35,28 @@ static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason)
     }
     weft__ident_unlock(task, ident);
     if (fire == WEFT__FIRE_ENQUEUE) {
-        weft__place(task);
+        if (ready) {
+            weft__chain_push(ready, &task->link);
+        } else {
+            weft__place(task);
+        }
     }
     return 0;
 }
 
-int weft__cancel(weft_fiber fiber, uint64_t flags)
+int weft__cancel(weft_fiber fiber, uint64_t flags, struct weft__chain *ready)
 {
-    return end_wait(fiber, flags, WEFT__REASON_CANCEL);
+    return end_wait(fiber, flags, WEFT__REASON_CANCEL, ready);
 }
 
 int weft_cancel(weft_fiber fiber)
 {
-    return weft__cancel(fiber, WEFT__IDENT_CANCEL);
+    return weft__cancel(fiber, WEFT__IDENT_CANCEL, NULL);
 }
 
 int weft_interrupt(weft_fiber fiber)
 {
-    return end_wait(fiber, WEFT__IDENT_INTERRUPT, WEFT__REASON_INTERRUPT);
+    return end_wait(fiber, WEFT__IDENT_INTERRUPT, WEFT__REASON_INTERRUPT, NULL);
 }
 
 static struct weft__task *self(void)

@@ -9,6 +9,7 @@
 #include "sched/cancel.h"
 #include "sched/handle.h"
 #include "sched/local.h"
+#include "sched/parent.h"
 #include "sched/pool.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
@@ -105,7 +106,8 @@ static inline void settle_in(struct weft__task *task, weft_pool *pool, int pin)
  * memory. */
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
-                                      weft_pool *pool, uint64_t flags, int64_t now)
+                                      weft_pool *pool, struct weft__parent *parent, uint64_t flags,
+                                      int64_t now)
 {
     if (__builtin_expect(take_credit(spawner, class) != 0, 0)) {
         return NULL;
@@ -117,12 +119,12 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     }
     task->stack = NULL;
     task->stack_class = (uint8_t) class;
-    task->flags = opts->fp_env ? WEFT__TASK_FP_ENV : 0;
+    task->flags = (opts->fp_env ? WEFT__TASK_FP_ENV : 0) | (parent ? WEFT__TASK_CHILD : 0);
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
     task->value = arg;
     task->shields = 0;
-    task->joiners = NULL;
+    task->joiners = (struct weft__node *)(void *)parent;
     task->born = now;
     task->name[0] = 0;
     if (__builtin_expect(opts->name != NULL, 0)) {
@@ -184,11 +186,11 @@ static inline uint32_t born_cancelled(const weft_pool *pool)
 
 static __attribute__((noinline, cold)) void cancel_newborn(weft_fiber fiber, const weft_pool *pool)
 {
-    weft__cancel(fiber, born_cancelled(pool));
+    weft__cancel(fiber, born_cancelled(pool), NULL);
 }
 
 static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
-                        void *arg, const struct weft_fiber_opts *opts)
+                        void *arg, const struct weft_fiber_opts *opts, struct weft__parent *parent)
 {
     struct weft__worker *inside = inside_of(pool, w);
     opts = opts ? opts : &no_opts;
@@ -204,8 +206,9 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
     if (__builtin_expect(err, 0)) {
         return err;
     }
-    uint64_t flags = out && !opts->detached ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED;
-    struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, flags,
+    bool joinable = out && !opts->detached && !parent;
+    struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, parent,
+                                   joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED,
                                    w ? w->now : weft__clock_coarse_ns());
     if (__builtin_expect(!task, 0)) {
         unadmit(pool, inside, 1);
@@ -229,18 +232,24 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
 int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
-    return spawn(weft__worker_self(), pool, out, fn, arg, opts);
+    return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL);
+}
+
+int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *out, weft_fn fn,
+                      void *arg, const struct weft_fiber_opts *opts)
+{
+    return spawn(weft__worker_self(), pool, out, fn, arg, opts, parent);
 }
 
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? spawn(w, w->pool, out, fn, arg, opts) : -ENXIO;
+    return w && weft__current(w) ? spawn(w, w->pool, out, fn, arg, opts, NULL) : -ENXIO;
 }
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 {
-    return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL);
+    return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL, NULL);
 }
 
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
@@ -265,7 +274,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     int64_t now = w ? w->now : weft__clock_coarse_ns();
     for (size_t i = 0; i < n; i++) {
         struct weft__task *task = make(spawner, jobs[i].fn, jobs[i].arg, &no_opts,
-                                       pool->stack_class, pool, WEFT__IDENT_DETACHED, now);
+                                       pool->stack_class, pool, NULL, WEFT__IDENT_DETACHED, now);
         if (!task) {
             struct weft__link *link;
             while ((link = weft__chain_pop(&made))) {
@@ -296,7 +305,7 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
         return -EINVAL;
     }
     struct weft__task *task =
-        spawner ? make(spawner, fn, arg, opts, (unsigned)class, NULL,
+        spawner ? make(spawner, fn, arg, opts, (unsigned)class, NULL, NULL,
                        opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT, weft__clock_ns())
                 : NULL;
     if (!task) {

@@ -155,7 +155,7 @@ void weft__pool_cancel_walk(weft_pool *pool)
             weft_fiber fiber = weft__ident_generation(ident) << 32 | slot;
             weft__ident_unlock(task, ident);
             if (ours) {
-                weft__cancel(fiber, flags);
+                weft__cancel(fiber, flags, NULL);
             }
         }
     }

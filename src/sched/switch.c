@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "sched/ident.h"
 #include "sched/local.h"
+#include "sched/parent.h"
 #include "sched/pool.h"
 #include "sched/worker.h"
 
@@ -236,6 +237,7 @@ static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft
     atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
     rare->ended = NULL;
     rare->hops = NULL;
+    rare->scope = NULL;
     weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
     weft__san_create(SAN_OF(stack), weft__stack_bottom(stack, task->stack_class),
                      weft__stack_bytes(task->stack_class));
@@ -380,6 +382,13 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
     weft__worker_count_turns(w);
 }
 
+static __attribute__((noinline)) void *run_child(struct weft__task *self)
+{
+    struct weft__parent *parent = (struct weft__parent *)(void *)self->joiners;
+    self->joiners = NULL;
+    return parent->run(parent, self->fn, self->value);
+}
+
 /* The first C function of every fiber, called by weft__context_entry. */
 void weft__fiber_main(void *pass);
 void weft__fiber_main(void *pass)
@@ -389,7 +398,8 @@ void weft__fiber_main(void *pass)
     weft__san_arrive(SAN_OF(self->stack), &w->base_san);
     after_switch(w);
     *w->errno_at = 0;
-    void *result = self->fn(self->value);
+    void *result = __builtin_expect(self->flags & WEFT__TASK_CHILD, 0) ? run_child(self)
+                                                                        : self->fn(self->value);
     if (__builtin_expect(weft__task_rare(self)->cleanups != NULL, 0)) {
         weft__local_check_nodes(self, __builtin_frame_address(0));
     }

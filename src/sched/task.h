@@ -78,11 +78,13 @@ enum weft__wait {
     WEFT__WAIT_OBJECT,       /* by whoever was given the ticket */
     WEFT__WAIT_PARK,         /* also by name: weft_unpark */
     WEFT__WAIT_SHIELDED = 2, /* or-ed to it: not by a cancel or an interrupt */
+    WEFT__WAIT_FIRM = 4,     /* or-ed to it, in a shield: nor by an abort */
 };
 
 /* Flags that never change after creation. */
 enum {
     WEFT__TASK_FP_ENV = 1,
+    WEFT__TASK_CHILD = 2, /* `joiners` is its struct weft__parent until it starts */
 };
 
 struct weft__task {

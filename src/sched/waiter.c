@@ -31,7 +31,6 @@ static void deadline_expire(struct weft__timer *timer, void *arg)
 void weft__waiter_arm_thread(struct weft__waiter *waiter)
 {
     waiter->task = NULL;
-    waiter->shielded = false;
     waiter->parker = NULL;
     waiter->notify = NULL;
     atomic_init(&waiter->word, 0);
@@ -140,15 +139,20 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return reason;
 }
 
-/* What came before the ticket existed. */
-static void look_at_flags(struct weft__task *task, const struct weft__waiter *waiter,
-                          uint64_t flags)
+/* What came before the ticket existed. pairs: weft__cancel and weft_interrupt set, then look */
+static void look_at_flags(struct weft__task *task, uint64_t flags)
 {
-    if ((flags & WEFT__IDENT_ABORT) || ((flags & WEFT__IDENT_CANCEL) && !waiter->shielded)) {
-        weft__task_fire(task, waiter->ticket, WEFT__REASON_CANCEL);
-    } else if ((flags & WEFT__IDENT_INTERRUPT) && !waiter->shielded) {
+    uint64_t ticket;
+    unsigned kind;
+    if (!weft__task_ticket(task, &ticket, &kind)) {
+        return; /* fired */
+    }
+    if (((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM)) ||
+        ((flags & WEFT__IDENT_CANCEL) && !(kind & WEFT__WAIT_SHIELDED))) {
+        weft__task_fire(task, ticket, WEFT__REASON_CANCEL);
+    } else if ((flags & WEFT__IDENT_INTERRUPT) && !(kind & WEFT__WAIT_SHIELDED)) {
         /* Delivered by whoever wins: us, or the one who is just setting it. */
-        if (weft__task_fire(task, waiter->ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {
+        if (weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {
             weft__ident_take(task, WEFT__IDENT_INTERRUPT);
         }
     }
@@ -183,7 +187,7 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     if (!task) {
         return park_thread(waiter, deadline);
     }
-    look_at_flags(task, waiter, weft__ident_flags(task));
+    look_at_flags(task, weft__ident_flags(task));
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }

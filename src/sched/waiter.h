@@ -46,7 +46,6 @@ struct weft__waiter {
     struct weft__task *task; /* NULL: a plain thread, or a body that is told by `notify` */
     uint64_t ticket;
     _Atomic(uint32_t) word;      /* without a task: 0, then the reason */
-    bool shielded;               /* cancel and interrupt leave it alone */
     struct weft__worker *worker; /* with a task: where it runs, from arm to park */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
     _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
@@ -109,8 +108,8 @@ static inline struct weft__node *weft__waitlist_pop(struct weft__waitlist *list)
 
 void weft__waiter_arm_thread(struct weft__waiter *waiter);
 
-/* Arms for the calling fiber or plain thread. */
-static inline void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait kind)
+/* Arms for the calling fiber or plain thread; `kind`: enum weft__wait. */
+static inline void weft__waiter_arm(struct weft__waiter *waiter, unsigned kind)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = w ? weft__current(w) : NULL;
@@ -120,8 +119,7 @@ static inline void weft__waiter_arm(struct weft__waiter *waiter, enum weft__wait
     }
     waiter->task = task;
     waiter->worker = w;
-    waiter->shielded = task->shields > 0;
-    waiter->ticket = weft__task_arm(task, waiter->shielded ? kind | WEFT__WAIT_SHIELDED : kind);
+    waiter->ticket = weft__task_arm(task, task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind);
 }
 
 /* Arms for a worker's thread that goes on running its loop: `parker` is its own. */

@@ -160,6 +160,7 @@ static inline struct weft__task *weft__current(const struct weft__worker *w)
 }
 
 struct weft__wait_kind;
+struct weft__scope;
 
 /* The rarely used parts of a running fiber, at the top of its stack. */
 struct weft__rare {
@@ -174,6 +175,7 @@ struct weft__rare {
     uint64_t ended_on;
     void *locals[16];
     struct weft_hop *hops; /* the scoped hops it is in, innermost first; under the ident lock */
+    struct weft__scope *scope; /* the innermost that it has open, else the one whose child it is */
 };
 
 static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
