@@ -21,6 +21,7 @@
 #include <weft/oneshot.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
+#include <weft/scope.h>
 #include <weft/stats.h>
 #include <weft/version.h>
 

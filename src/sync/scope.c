@@ -1,0 +1,408 @@
+/* A child has a record on its own stack, from its start to its end. Start: it links the record, so that a cancel finds
+ * it, and makes itself known as a joiner of its own. End: first, as the last of its cleanups, it says how it went; then,
+ * where joiners are told, and under its ident lock like them, it unlinks the record and counts itself out. So the
+ * parent goes on when a joiner would.
+ *
+ * Lock order: a fiber's ident lock, then the scope's. Hence a cancel of the children takes one record at a time off the
+ * list `running` under the scope's lock and cancels that fiber, by its handle, without it.
+ *
+ * Whoever counts itself out last fires the parent and then unlocks; the parent takes the lock once more before it
+ * returns, because the scope is gone after that.
+ *
+ * Rejected: a deadline that each wait of a child looks at (every wait would need a timer); a fiber that keeps the
+ * deadline (one more per scope).
+ */
+#include "sync/scope.h"
+
+#include <errno.h>
+
+#include "sched/cancel.h"
+#include "sched/ident.h"
+#include "sched/local.h"
+#include "sched/pool.h"
+
+#define EXPIRE_AT_ONCE 256 /* children that the timer cancels, if the parent can do the others */
+
+struct weft__child {
+    struct weft__waiter waiter; /* first: the waiter is the child */
+    struct weft__node node;     /* its own joiner */
+    struct weft__scope *scope;
+    struct weft__child *next, **at; /* under the scope's lock */
+    weft_fiber fiber;
+    struct weft_cleanup cleanup;
+};
+
+typedef int (*child_fn)(void *arg);
+
+static struct weft__task *current(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? weft__current(w) : NULL;
+}
+
+/* --- cancelling ----------------------------------------------------------------------- */
+
+static void link_child(struct weft__children *list, struct weft__child *child)
+{
+    child->next = list->first;
+    child->at = &list->first;
+    if (child->next) {
+        child->next->at = &child->next;
+    }
+    list->first = child;
+}
+
+static void unlink_child(struct weft__child *child)
+{
+    *child->at = child->next;
+    if (child->next) {
+        child->next->at = child->at;
+    }
+}
+
+/* Cancels up to `max` children that run, but not the caller. True: there may be more. */
+static bool cancel_children(struct weft__scope *s, size_t max, struct weft__chain *ready)
+{
+    weft_fiber self = weft_self();
+    for (size_t i = 0; i < max; i++) {
+        weft__source_lock(&s->source);
+        struct weft__child *child = s->running.first;
+        weft_fiber fiber = child ? child->fiber : WEFT_NO_FIBER;
+        if (child) {
+            unlink_child(child);
+            link_child(&s->told, child);
+        }
+        weft__source_unlock(&s->source);
+        if (!child) {
+            return false;
+        }
+        if (fiber != self) {
+            weft__cancel(fiber, WEFT__IDENT_CANCEL, ready); /* unless it has ended meanwhile */
+        }
+    }
+    return true;
+}
+
+/* Under the lock: something happened that close will answer, unless something did before. */
+static void note_locked(struct weft__scope *s, int err)
+{
+    if (s->result == 0) {
+        s->result = err;
+    }
+}
+
+static void cancel_with(struct weft__scope *s, int err)
+{
+    weft__source_lock(&s->source);
+    note_locked(s, err);
+    s->cancelled = true;
+    weft__source_unlock(&s->source);
+    cancel_children(s, SIZE_MAX, NULL);
+}
+
+void weft_scope_cancel(weft_scope *scope)
+{
+    struct weft__scope *s = weft__scope_of(scope);
+    WEFT__REQUIRE(s->open, "weft_scope_cancel: the scope is not open");
+    cancel_with(s, 0);
+}
+
+bool weft_scope_is_cancelled(weft_scope *scope)
+{
+    struct weft__scope *s = weft__scope_of(scope);
+    weft__source_lock(&s->source);
+    bool cancelled = s->cancelled;
+    weft__source_unlock(&s->source);
+    return cancelled;
+}
+
+/* Under the lock: the deadline has passed. */
+static void expire_locked(struct weft__scope *s)
+{
+    if (!s->cancelled) {
+        note_locked(s, s->live ? -ETIMEDOUT : 0);
+        s->cancelled = s->expired = true;
+    }
+}
+
+/* Under the wheel's lock, which close takes as well. Of very many children the parent cancels the rest, if it
+ * waits. */
+static void deadline_passed(struct weft__timer *timer, void *arg)
+{
+    struct weft__scope *s =
+        (struct weft__scope *)(void *)((char *)timer - offsetof(struct weft__scope, timer));
+    struct weft__chain *ready = arg;
+    weft__source_lock(&s->source);
+    expire_locked(s);
+    weft__source_unlock(&s->source);
+    if (cancel_children(s, EXPIRE_AT_ONCE, ready)) {
+        weft__source_lock(&s->source);
+        struct weft__node *parent = weft__waitlist_pop(&s->source.waiters);
+        bool waits = parent && weft__node_fire(parent, NULL, 0, ready);
+        weft__source_unlock(&s->source);
+        if (!waits) {
+            cancel_children(s, SIZE_MAX, ready);
+        }
+    }
+}
+
+/* --- a child ------------------------------------------------------------------------------ */
+
+/* One fewer is live; fires the parent with the last. */
+static void count_out(struct weft__scope *s, struct weft__child *child)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&s->source);
+    if (child) {
+        unlink_child(child);
+    }
+    if (--s->live == 0) {
+        weft__source_fire_all(&s->source.waiters, 0, &ready);
+    }
+    weft__source_unlock(&s->source);
+    weft__place_chain(&ready); /* the scope may be gone */
+}
+
+/* Where joiners are told. */
+static void child_ended(struct weft__waiter *waiter)
+{
+    struct weft__child *child = (struct weft__child *)(void *)waiter;
+    count_out(child->scope, child);
+}
+
+/* The last of its cleanups: its result is known. */
+static void child_leaves(void *arg)
+{
+    struct weft__child *child = arg;
+    struct weft__scope *s = child->scope;
+    int result = (int)(intptr_t)current()->value;
+    if (result < 0) {
+        weft__source_lock(&s->source);
+        note_locked(s, s->cancelled && result == -ECANCELED ? 0 : result);
+        bool cancels = s->fail_fast && !s->cancelled;
+        s->cancelled = s->cancelled || cancels;
+        weft__source_unlock(&s->source);
+        if (cancels) {
+            cancel_children(s, SIZE_MAX, NULL);
+        }
+    }
+}
+
+static void child_starts(struct weft__child *child, struct weft__scope *s)
+{
+    struct weft__task *task = current();
+    child->scope = s;
+    child->fiber = weft__task_handle(task);
+    weft__waiter_arm_notify(&child->waiter, child_ended);
+    weft__node_init(&child->node, &child->waiter, 0);
+    task->joiners = &child->node; /* it is detached: nobody else looks at them */
+    weft__task_rare(task)->scope = s;
+    weft_cleanup_push(&child->cleanup, child_leaves, child);
+    weft__source_lock(&s->source);
+    bool cancelled = s->cancelled;
+    link_child(cancelled ? &s->told : &s->running, child);
+    weft__source_unlock(&s->source);
+    if (cancelled) {
+        weft_cancel(child->fiber);
+    }
+}
+
+/* Does not return: the record is needed to the end. */
+static void *child_run(struct weft__parent *parent, weft_fn fn, void *arg)
+{
+    struct weft__child child;
+    struct weft__scope *s =
+        (struct weft__scope *)(void *)((char *)parent - offsetof(struct weft__scope, parent));
+    child_starts(&child, s);
+    int result = ((child_fn)(void (*)(void))fn)(arg);
+    struct weft__task *task = current();
+    if (weft__task_rare(task)->cleanups != &child.cleanup) {
+        weft__local_check_nodes(task, &child);
+    }
+    weft_exit((void *)(intptr_t)result);
+}
+
+int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
+                     const struct weft_fiber_opts *opts)
+{
+    struct weft__scope *s = weft__scope_of(scope);
+    WEFT__REQUIRE(s->open, "weft_scope_spawn: the scope is not open");
+    weft__source_lock(&s->source);
+    int err = s->expired ? -ETIMEDOUT : s->cancelled ? -ECANCELED : 0;
+    if (s->expired) {
+        note_locked(s, err);
+    }
+    s->live += !err;
+    weft__source_unlock(&s->source);
+    if (err) {
+        return err;
+    }
+    err = fn ? weft__spawn_child(&s->parent, s->pool, out, (weft_fn)(void (*)(void))fn, arg, opts)
+             : -EINVAL;
+    if (err) {
+        count_out(s, NULL);
+    }
+    return err;
+}
+
+/* --- the parent ------------------------------------------------------------------------------ */
+
+/* A fiber that would have to act first: one of the children. */
+static uint64_t some_child(uint64_t on)
+{
+    struct weft__scope *s = (struct weft__scope *)(uintptr_t)on;
+    weft_fiber fiber = WEFT_NO_FIBER;
+    if (weft__lock_try(&s->source.lock)) {
+        struct weft__child *child = s->running.first ? s->running.first : s->told.first;
+        fiber = child ? child->fiber : WEFT_NO_FIBER;
+        weft__unlock(&s->source.lock);
+    }
+    return fiber;
+}
+
+static const struct weft__wait_kind scope_kind = {
+    .name = "scope", .holder = some_child, .label = weft__source_label};
+
+/* Locked on entry, unlocked on return. `firm`: whatever comes, this wait goes on. */
+static int wait_locked(struct weft__scope *s, bool firm)
+{
+    struct weft__waiter waiter;
+    struct weft__node node;
+    /* A plain thread keeps the deadline itself. */
+    int64_t deadline = s->opener || s->expired ? WEFT_FOREVER : s->deadline;
+    weft__waiter_arm(&waiter, firm ? WEFT__WAIT_OBJECT | WEFT__WAIT_FIRM : WEFT__WAIT_OBJECT);
+    weft__node_init(&node, &waiter, 0);
+    weft__waitlist_push(&s->source.waiters, &node);
+    weft__source_unlock(&s->source);
+    enum weft__reason reason =
+        weft__waiter_park(&waiter, deadline, &scope_kind, (uint64_t)(uintptr_t)s);
+    weft__source_leave(&s->source, &s->source.waiters, &node);
+    return weft__reason_errno(reason);
+}
+
+static void wait_for_children(struct weft__scope *s, bool firm)
+{
+    if (firm) {
+        weft_shield_enter();
+    }
+    weft__source_lock(&s->source);
+    while (s->live > 0) {
+        int err = wait_locked(s, firm);
+        if (err == -ETIMEDOUT) {
+            weft__source_lock(&s->source);
+            expire_locked(s);
+            weft__source_unlock(&s->source);
+        } else if (err) {
+            cancel_with(s, err);
+            firm = true;
+            weft_shield_enter();
+        }
+        if (weft_scope_is_cancelled((weft_scope *)(void *)s)) {
+            cancel_children(s, SIZE_MAX, NULL); /* what the timer has left */
+        }
+        weft__source_lock(&s->source);
+    }
+    weft__source_unlock(&s->source);
+    if (firm) {
+        weft_shield_leave();
+    }
+}
+
+/* Where the timer is, or what the fiber's deadline was read from, may be gone if the fiber has left for good. */
+static bool at_home(const struct weft__scope *s, const struct weft__task *task)
+{
+    return task->home == s->home || weft__hop_returns_to(weft__task_rare(task), s->home);
+}
+
+static void end(struct weft__scope *s)
+{
+    struct weft__task *task = current();
+    if (s->wheel) {
+        WEFT__REQUIRE(at_home(s, task), "a fiber has moved to another pool for good with a scope "
+                                        "open that has a deadline");
+        weft__wheel_cancel(s->wheel, &s->timer);
+    }
+    if (s->opener) {
+        weft__task_rare(task)->scope = s->outer;
+    }
+    s->open = false;
+}
+
+/* The fiber ends with the scope open. */
+static void close_as_cleanup(void *arg)
+{
+    struct weft__scope *s = arg;
+    cancel_with(s, -ECANCELED);
+    wait_for_children(s, true);
+    end(s);
+}
+
+/* In a fiber: what is around it counts as well, and a timer keeps the deadline. */
+static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__rare *rare = weft__task_rare(task);
+    s->opener = weft__task_handle(task);
+    s->home = task->home;
+    s->outer = rare->scope;
+    if (s->outer && s->outer->deadline < s->deadline) {
+        s->deadline = s->outer->deadline;
+    }
+    rare->scope = s;
+    weft_cleanup_push(&s->cleanup, close_as_cleanup, s);
+    if (s->deadline <= weft_now()) {
+        s->expired = s->cancelled = true;
+    } else if (s->deadline != WEFT_FOREVER) {
+        weft__timer_init(&s->timer, deadline_passed);
+        s->wheel = &w->wheel;
+        weft__wheel_add(s->wheel, &s->timer, s->deadline);
+    }
+}
+
+int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
+{
+    static const struct weft_scope_opts defaults;
+    struct weft__scope *s = weft__scope_of(scope);
+    struct weft__task *task = current();
+    opts = opts ? opts : &defaults;
+    if (!opts->pool && !task) {
+        return -EINVAL;
+    }
+    *s = (struct weft__scope){
+        .parent.run = child_run,
+        .open = true,
+        .fail_fast = opts->fail_fast,
+        .deadline = opts->deadline ? opts->deadline : WEFT_FOREVER,
+        .pool = opts->pool ? opts->pool : task->home,
+    };
+    weft__source_init(&s->source, &(struct weft_sync_opts){.name = opts->name});
+    if (task) {
+        open_in_fiber(s, task);
+    }
+    return 0;
+}
+
+int weft_scope_close(weft_scope *scope)
+{
+    struct weft__scope *s = weft__scope_of(scope);
+    struct weft__task *task = current();
+    WEFT__REQUIRE(s->open, "weft_scope_close: the scope is not open");
+    WEFT__REQUIRE(s->opener == (task ? weft__task_handle(task) : WEFT_NO_FIBER),
+                  "weft_scope_close was not called by the one who opened the scope");
+    if (task) {
+        WEFT__REQUIRE(weft__task_rare(task)->scope == s,
+                      "weft_scope_close: a scope inside it is open");
+        weft_cleanup_pop(&s->cleanup, false);
+    }
+    wait_for_children(s, false);
+    end(s);
+    return s->result;
+}
+
+int64_t weft_scope_deadline(void)
+{
+    struct weft__task *task = current();
+    const struct weft__scope *s = task ? weft__task_rare(task)->scope : NULL;
+    return s ? s->deadline : WEFT_FOREVER;
+}
