@@ -1,0 +1,203 @@
+/* Shields: between enter and leave neither cancel nor interrupt ends a wait; they take effect in the next one after. */
+/* labels: valgrind */
+/* timeout: 60 */
+#include "fixture.h"
+
+#define MS INT64_C(1000000)
+
+static weft_event event;
+static atomic_int inside;
+
+/* Waits for the event in as many shields as the argument says, then out of them. */
+static void *waits_shielded(void *arg)
+{
+    int depth = (int)(intptr_t)arg;
+    for (int i = 0; i < depth; i++) {
+        weft_shield_enter();
+    }
+    atomic_fetch_add(&inside, 1);
+    CHECK_EQ(weft_event_wait(&event, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_sleep(MS), 0);
+    for (int i = 0; i < depth; i++) {
+        CHECK_EQ(weft_park(weft_after(1000)), -ETIMEDOUT);
+        weft_shield_leave();
+    }
+    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+}
+
+static void *ends_in_a_shield(void *arg)
+{
+    bool cancel = arg != NULL;
+    for (intptr_t depth = 1; depth <= 3; depth++) {
+        weft_fiber fiber;
+        void *result;
+        atomic_store(&inside, 0);
+        weft_event_reset(&event);
+        CHECK_EQ(weft_spawn(&fiber, waits_shielded, (void *)depth, NULL), 0);
+        await_count(&inside, 1);
+        await_state(fiber, WEFT_FIBER_WAITING);
+        CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+        for (int i = 0; i < 20; i++) {
+            weft_yield();
+        }
+        enum weft_fiber_state state;
+        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
+        CHECK_EQ(state, WEFT_FIBER_WAITING); /* it has not moved */
+        weft_event_set(&event);
+        CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+        CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    }
+    return NULL;
+}
+
+TEST(a_cancel_or_an_interrupt_takes_effect_after_the_last_leave)
+{
+    weft_event_init(&event, NULL);
+    run_in_fiber(1, ends_in_a_shield, NULL);
+    run_in_fiber(2, ends_in_a_shield, &event);
+    weft_event_deinit(&event);
+}
+
+static void *pending_before_enter(void *arg)
+{
+    CHECK_EQ(weft_interrupt(weft_self()), 0);
+    weft_shield_enter();
+    CHECK(weft_interrupted()); /* it can be asked for */
+    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    CHECK(weft_cancelled());
+    CHECK_EQ(weft_sleep(1000), 0);
+    weft_shield_leave();
+    CHECK_EQ(weft_sleep(1000), -ECANCELED);
+    CHECK(weft_interrupted());
+    weft_shield_enter(); /* for the cleanups of one that is cancelled */
+    CHECK_EQ(weft_sleep(1000), 0);
+    weft_shield_leave();
+    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    return arg;
+}
+
+TEST(what_is_pending_waits_outside)
+{
+    run_in_fiber(1, pending_before_enter, NULL);
+}
+
+static void cleans_up(void *arg)
+{
+    weft_shield_enter();
+    CHECK_EQ(weft_sleep(MS), 0);
+    weft_shield_leave();
+    CHECK_EQ(weft_sleep(MS), -ECANCELED);
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void *leaves_when_cancelled(void *arg)
+{
+    struct weft_cleanup node;
+    weft_cleanup_push(&node, cleans_up, arg);
+    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    weft_exit(NULL);
+}
+
+static void *cancels_it(void *arg)
+{
+    weft_fiber fiber;
+    atomic_store(&inside, 0);
+    CHECK_EQ(weft_spawn(&fiber, leaves_when_cancelled, &inside, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(atomic_load(&inside), 1);
+    return arg;
+}
+
+TEST(a_cleanup_of_a_cancelled_fiber_waits_in_a_shield)
+{
+    run_in_fiber(1, cancels_it, NULL);
+}
+
+/* A recycled control block begins without shields. */
+static void *ends_in_a_shield_of_its_own(void *arg)
+{
+    weft_shield_enter();
+    return arg;
+}
+
+static void *is_cancelled(void *arg)
+{
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    CHECK_EQ(weft_park(WEFT_FOREVER), -ECANCELED);
+    return arg;
+}
+
+static void *recycles_slots(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        weft_fiber fiber;
+        CHECK_EQ(weft_spawn(&fiber, i % 2 ? is_cancelled : ends_in_a_shield_of_its_own, NULL, NULL),
+                 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    }
+    return arg;
+}
+
+TEST(a_shield_ends_with_its_fiber)
+{
+    run_in_fiber(1, recycles_slots, NULL);
+}
+
+/* An unpark and an event are no cancels. */
+static void *parks_shielded(void *arg)
+{
+    weft_shield_enter();
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    weft_shield_leave();
+    return arg;
+}
+
+static void *unparks_it(void *arg)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, parks_shielded, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(what_is_waited_for_comes_through)
+{
+    run_in_fiber(1, unparks_it, NULL);
+    run_in_fiber(2, unparks_it, NULL);
+}
+
+/* --- misuse ----------------------------------------------------------------------------------------- */
+
+static void *leaves_twice(void *arg)
+{
+    weft_shield_enter();
+    weft_shield_leave();
+    weft_shield_leave();
+    return arg;
+}
+
+static void one_too_many(void *arg)
+{
+    run_in_fiber(1, leaves_twice, arg);
+}
+
+static void outside(void *arg)
+{
+    (void)arg;
+    weft_shield_enter();
+}
+
+TEST(shields_are_for_fibers_and_come_in_pairs)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(one_too_many, NULL, err, sizeof err)));
+    CHECK(strstr(err, "weft_shield_leave without weft_shield_enter"));
+    CHECK(WIFSIGNALED(check_child(outside, NULL, err, sizeof err)));
+    CHECK(strstr(err, "weft_shield_enter was called outside of a fiber"));
+}
