@@ -258,6 +258,61 @@ static void viewer(int i)
     }
 }
 
+/* ---- held by a viewer ---- */
+
+/* Reads the frame of a task that waits, while it cannot go on. */
+static void hold_and_look(void)
+{
+    if (weft__task_hold(&task)) {
+        X_ASSERT(frame == 10);
+        X_ASSERT(!weft__task_hold(&task)); /* one at a time */
+        if (weft__task_unhold(&task)) {
+            resume();
+        }
+    }
+}
+
+static void hold_against_wake(int i)
+{
+    uint64_t ticket;
+    if (i == 0) {
+        arm_and_hand_over(WEFT__WAIT_OBJECT);
+        switch_away();
+    } else if (i == 1) {
+        if (handed_ticket(&ticket)) {
+            X_ASSERT(fire(ticket, WEFT__REASON_DONE) != WEFT__FIRE_LOST);
+        }
+    } else {
+        hold_and_look();
+    }
+}
+
+/* It waits already: only the viewers, the source and a cancel by name. */
+static void setup_waiting(void)
+{
+    setup();
+    handed = weft__task_arm(&task, WEFT__WAIT_OBJECT) + 1;
+    frame = 10;
+    X_ASSERT(weft__task_settle(&task));
+}
+
+static void two_viewers_and_a_wake(int i)
+{
+    uint64_t ticket;
+    unsigned kind;
+    if (i == 0) {
+        X_ASSERT(handed_ticket(&ticket));
+        X_ASSERT(fire(ticket, WEFT__REASON_DONE) != WEFT__FIRE_LOST);
+    } else if (i == 1) {
+        hold_and_look();
+        if (weft__task_ticket(&task, &ticket, &kind)) { /* held or not, it waits */
+            X_ASSERT(kind == WEFT__WAIT_OBJECT);
+        }
+    } else {
+        hold_and_look();
+    }
+}
+
 /* ---- submit, and the end ---- */
 
 static void setup_created(void)
@@ -317,6 +372,8 @@ static const struct x_client clients[] = {
     X_CLIENT("two_waits", 2, setup, two_waits, running_or_waiting),
     X_CLIENT("flag_against_arm", 2, setup, flag_against_arm, cancelled, .spurious = 1),
     X_CLIENT("viewer", 2, setup_fresh, viewer, NULL),
+    X_CLIENT("hold_against_wake", 3, setup, hold_against_wake, resumed_if_won, .spurious = 1),
+    X_CLIENT("two_viewers_and_a_wake", 3, setup_waiting, two_viewers_and_a_wake, resumed_if_won),
     X_CLIENT("submit_twice", 2, setup_created, submit_twice, submitted_once),
     X_CLIENT("life", 1, setup_created, life, NULL),
 };

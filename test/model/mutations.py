@@ -330,6 +330,42 @@ _of("task", "src/sched/task.h",
     "                          memory_order_relaxed);",
     "a running task is seen before its stack")
 
+_of("task", "src/sched/task.h",
+    "weft__word_with(word, WEFT__TASK_HELD),\n"
+    "                                                  memory_order_acquire,",
+    "weft__word_with(word, WEFT__TASK_HELD),\n"
+    "                                                  memory_order_relaxed,",
+    "hold does not acquire the frame")
+_of("task", "src/sched/task.h",
+    "memory_order_release, /* pairs: fire, hold */",
+    "memory_order_relaxed,",
+    "a viewer still reads the frame when the task goes on")
+_of("task", "src/sched/task.h",
+    "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire on HELD */",
+    "word = atomic_load_explicit(&task->state, memory_order_relaxed);",
+    "unhold does not acquire what the waker wrote")
+_of("task", "src/sched/task.h",
+    "to = WEFT__TASK_WOKEN;",
+    "to = WEFT__TASK_READY;",
+    "a task is queued while it is held")
+_of("task", "src/sched/task.h",
+    "    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_WOKEN);\n"
+    "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),\n"
+    "                          memory_order_relaxed);\n"
+    "    return true;",
+    "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),\n"
+    "                          memory_order_relaxed);\n"
+    "    return false;",
+    "a task that was fired while it was held is queued by nobody")
+_of("task", "src/sched/task.h",
+    "while (weft__word_state(word) == WEFT__TASK_WAITING) {",
+    "while (weft__word_state(word) == WEFT__TASK_WAITING || weft__word_state(word) == WEFT__TASK_ARMED) {",
+    "a task is held while its stack is in use")
+_of("task", "src/sched/task.h",
+    "        } else if (state == WEFT__TASK_HELD) {\n            to = WEFT__TASK_WOKEN;\n",
+    "",
+    "a wake of a task that is held is lost")
+
 # --- parker ------------------------------------------------------------------
 
 _of("parker", "src/sched/parker.c",
