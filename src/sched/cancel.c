@@ -71,10 +71,17 @@ bool weft_cancelled(void)
     return task && (weft__ident_flags(task) & WEFT__IDENT_CANCEL);
 }
 
+/* While somebody holds the lock the flag says nothing: its wait may have been ended, and the flag not yet taken
+ * back. */
 bool weft_interrupted(void)
 {
     struct weft__task *task = self();
-    return task && (weft__ident_flags(task) & WEFT__IDENT_INTERRUPT);
+    uint64_t ident = task ? weft__ident_flags(task) : 0;
+    for (unsigned spins = 0; ident & WEFT__IDENT_LOCK; spins++) {
+        weft__ident_spin(spins);
+        ident = weft__ident_flags(task);
+    }
+    return ident & WEFT__IDENT_INTERRUPT;
 }
 
 bool weft_clear_interrupt(void)

@@ -139,6 +139,19 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return reason;
 }
 
+/* Under the ident lock: else the flag may be what one who has ended the last wait has not taken back yet. */
+static void deliver_interrupt(struct weft__task *task, uint64_t ticket)
+{
+    uint64_t ident;
+    bool live = weft__ident_lock(task, weft__task_handle(task) >> 32, 0, &ident);
+    WEFT__ASSERT(live);
+    if ((ident & WEFT__IDENT_INTERRUPT) &&
+        weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {
+        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT;
+    }
+    weft__ident_unlock(task, ident);
+}
+
 /* What came before the ticket existed. pairs: weft__cancel and weft_interrupt set, then look */
 static void look_at_flags(struct weft__task *task, uint64_t flags)
 {
@@ -151,10 +164,7 @@ static void look_at_flags(struct weft__task *task, uint64_t flags)
         ((flags & WEFT__IDENT_CANCEL) && !(kind & WEFT__WAIT_SHIELDED))) {
         weft__task_fire(task, ticket, WEFT__REASON_CANCEL);
     } else if ((flags & WEFT__IDENT_INTERRUPT) && !(kind & WEFT__WAIT_SHIELDED)) {
-        /* Delivered by whoever wins: us, or the one who is just setting it. */
-        if (weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {
-            weft__ident_take(task, WEFT__IDENT_INTERRUPT);
-        }
+        deliver_interrupt(task, ticket);
     }
 }
 

@@ -1,0 +1,55 @@
+"""Cancel, interrupt, shields and aborts. Read by mutations.py."""
+
+STRUCTURES["cancel"] = {
+    "client": "client_cancel.c",
+    "sources": ["src/sync/event.c"] + WAIT,
+    "files": ["src/sched/cancel.c", "src/sched/waiter.c", "src/sched/ident.h"],
+}
+
+_of("cancel", "src/sched/cancel.c",
+    "(flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED)",
+    "WEFT__WAIT_SHIELDED",
+    "an abort stops at a shield")
+_of("cancel", "src/sched/cancel.c",
+    "(flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED)",
+    "(flags & WEFT__IDENT_ABORT ? 0 : WEFT__WAIT_SHIELDED)",
+    "an abort ends a wait that it must not")
+_of("cancel", "src/sched/waiter.c",
+    "((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM))",
+    "(flags & WEFT__IDENT_ABORT)",
+    "an abort that came first ends a wait that it must not")
+_of("cancel", "src/sched/waiter.c",
+    "((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM)) ||",
+    "",
+    "an abort that came before the wait stops at a shield")
+_of("cancel", "src/sched/waiter.c",
+    "((flags & WEFT__IDENT_CANCEL) && !(kind & WEFT__WAIT_SHIELDED))",
+    "(flags & WEFT__IDENT_CANCEL)",
+    "a cancel that came before the wait goes through a shield")
+_of("cancel", "src/sched/waiter.c",
+    "        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT;\n",
+    "",
+    "an interrupt that came before the wait is delivered twice")
+_of("cancel", "src/sched/waiter.c",
+    "    if ((ident & WEFT__IDENT_INTERRUPT) &&\n        weft__task_fire(",
+    "    if (weft__task_fire(",
+    "an interrupt that was delivered by its setter is delivered again")
+_of("cancel", "src/sched/waiter.c",
+    "weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {",
+    "(weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST || true)) {",
+    "an interrupt that ended nothing is taken for delivered")
+_of("cancel", "src/sched/waiter.c",
+    "kind |= task->shields > 0 ? WEFT__WAIT_SHIELDED : 0;",
+    "(void)task;",
+    "a shield is not looked at")
+_of("cancel", "src/sched/cancel.c",
+    "if (fire != WEFT__FIRE_LOST && reason == WEFT__REASON_INTERRUPT) {",
+    "if (reason == WEFT__REASON_INTERRUPT) {",
+    "an interrupt that ended nothing is forgotten")
+_of("cancel", "src/sched/ident.h",
+    "if (word & WEFT__IDENT_LOCK) {\n"
+    "            weft__ident_spin(spins);\n"
+    "            word = atomic_load_explicit(&task->ident, memory_order_relaxed);\n"
+    "        } else if (!(word & flag)) {",
+    "if (!(word & flag)) {",
+    "a flag is taken while its setter may still take it back")
