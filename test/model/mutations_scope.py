@@ -1,0 +1,48 @@
+"""Scopes. Read by mutations.py."""
+
+STRUCTURES["scope"] = {
+    "client": "client_scope.c",
+    "sources": ["src/sync/scope.c", "src/sync/event.c", "src/sched/local.c"] + WAIT,
+    "files": ["src/sync/scope.c"],
+}
+
+_of("scope", "src/sync/scope.c",
+    "            cancel_with(s, err);\n",
+    "",
+    "a parent that is cancelled waits for children that nobody ends")
+_of("scope", "src/sync/scope.c",
+    "    while (s->live > 0) {",
+    "    if (s->live > 0) {",
+    "close returns when its wait ends, for whatever reason")
+_of("scope", "src/sync/scope.c",
+    "    if (--s->live == 0) {",
+    "    if (s->live-- == 0) {",
+    "the last child does not wake the parent")
+_of("scope", "src/sync/scope.c",
+    "    if (child) {\n        unlink_child(child);\n    }\n    if (--s->live",
+    "    if (--s->live",
+    "a child that has ended is still in the list")
+_of("scope", "src/sync/scope.c",
+    "link_child(cancelled ? &s->told : &s->running, child);",
+    "link_child(&s->running, child);\n    cancelled = false;",
+    "a child that starts in a cancelled scope does not hear of it")
+_of("scope", "src/sync/scope.c",
+    "        weft__wheel_cancel(s->wheel, &s->timer);\n",
+    "",
+    "the timer of a scope that is closed is left behind")
+_of("scope", "src/sync/scope.c",
+    "        if (cancels) {\n            cancel_children(s, SIZE_MAX, NULL);\n        }\n",
+    "",
+    "a failure marks the scope and cancels nobody")
+_of("scope", "src/sync/scope.c",
+    "    s->cancelled = true;\n    weft__source_unlock(&s->source);\n    cancel_children(s, SIZE_MAX, NULL);",
+    "    weft__source_unlock(&s->source);\n    cancel_children(s, SIZE_MAX, NULL);",
+    "a cancel reaches only those who have started")
+_of("scope", "src/sync/scope.c",
+    "firm ? WEFT__WAIT_OBJECT | WEFT__WAIT_FIRM : WEFT__WAIT_OBJECT",
+    "WEFT__WAIT_OBJECT",
+    "an abort ends the wait for the last child again and again")
+_of("scope", "src/sync/scope.c",
+    "s->cancelled = s->expired = true;\n    }\n}",
+    "s->expired = true;\n    }\n}",
+    "a deadline reaches only those who have started")
