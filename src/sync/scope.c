@@ -196,6 +196,7 @@ static void child_starts(struct weft__child *child, struct weft__scope *s)
     child->fiber = weft__task_handle(task);
     weft__waiter_arm_notify(&child->waiter, child_ended);
     weft__node_init(&child->node, &child->waiter, 0);
+    child->node.next = NULL;
     task->joiners = &child->node; /* it is detached: nobody else looks at them */
     weft__task_rare(task)->scope = s;
     weft_cleanup_push(&child->cleanup, child_leaves, child);

@@ -38,9 +38,9 @@ _of("cancel", "src/sched/waiter.c",
     "weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {",
     "(weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST || true)) {",
     "an interrupt that ended nothing is taken for delivered")
-_of("cancel", "src/sched/waiter.c",
-    "kind |= task->shields > 0 ? WEFT__WAIT_SHIELDED : 0;",
-    "(void)task;",
+_of("cancel", "src/sched/waiter.h",
+    "task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind",
+    "kind",
     "a shield is not looked at")
 _of("cancel", "src/sched/cancel.c",
     "if (fire != WEFT__FIRE_LOST && reason == WEFT__REASON_INTERRUPT) {",
