@@ -24,7 +24,10 @@ typedef struct weft_oneshot {
 
 #define WEFT_ONESHOT_INIT                                                                          \
     {                                                                                              \
-        {{0}}, {0}                                                                                 \
+        {{0}},                                                                                     \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 WEFT_API void weft_oneshot_init(weft_oneshot *oneshot, const struct weft_sync_opts *opts);

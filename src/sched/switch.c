@@ -399,7 +399,7 @@ void weft__fiber_main(void *pass)
     after_switch(w);
     *w->errno_at = 0;
     void *result = __builtin_expect(self->flags & WEFT__TASK_CHILD, 0) ? run_child(self)
-                                                                        : self->fn(self->value);
+                                                                       : self->fn(self->value);
     if (__builtin_expect(weft__task_rare(self)->cleanups != NULL, 0)) {
         weft__local_check_nodes(self, __builtin_frame_address(0));
     }

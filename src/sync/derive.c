@@ -144,8 +144,8 @@ static void link_members(struct weft__group *group, weft_future *const *futures,
     weft__source_lock(&group->to->source);
     for (size_t i = 0; i < group->n; i++) {
         struct member *member = &group->members[i];
-        *member = (struct member){
-            .then.tell = member_told, .group = group, .on = futures[i], .index = i};
+        *member =
+            (struct member){.then.tell = member_told, .group = group, .on = futures[i], .index = i};
         weft__future_link(futures[i], &member->then, work);
     }
     weft__source_unlock(&group->to->source);
@@ -166,8 +166,7 @@ static int derive(weft_future *const *futures, size_t n, weft_future **out, enum
     check_owners(futures, n);
     const struct weft_sync_opts opts = {.owner = n ? futures[0]->source.owner : NULL};
     weft_future *to = weft__future_new(&opts, kind == ALL ? n : 0);
-    struct weft__group *group =
-        to ? weft__alloc(sizeof *group + n * sizeof *group->members) : NULL;
+    struct weft__group *group = to ? weft__alloc(sizeof *group + n * sizeof *group->members) : NULL;
     if (!group) {
         weft_future_unref(to);
         return -ENOMEM;

@@ -71,7 +71,8 @@ void weft__future_unref(weft_future *future, struct weft__work *work)
     }
     weft__source_deinit(&future->source, "future");
     weft__future_decide(future, -EPIPE, NULL, -1, work);
-    future->dead = work->dead; /* not before those were told who may still look at it: weft__group_leave */
+    future->dead =
+        work->dead; /* not before those were told who may still look at it: weft__group_leave */
     work->dead = future;
 }
 

@@ -18,7 +18,7 @@ struct weft__group;
 struct weft__then {
     struct weft__then *next, *prev; /* of the future's list, under its lock; then of the work's */
     bool linked;                    /* in the future's list; under its lock */
-    int err; /* the result, once it is known */
+    int err;                        /* the result, once it is known */
     void *value;
     void (*tell)(struct weft__then *then, struct weft__work *work); /* takes it */
 };
@@ -40,10 +40,10 @@ struct weft__future {
     int err;                 /* these three: immutable once it is decided */
     int which;
     void *value;
-    struct weft__thens thens;   /* under the lock */
-    struct weft__group *group;  /* under the lock: what it is derived from, until it is decided */
-    struct weft__future *dead;  /* the next in a list of work */
-    void *values[];             /* of weft_future_all */
+    struct weft__thens thens;  /* under the lock */
+    struct weft__group *group; /* under the lock: what it is derived from, until it is decided */
+    struct weft__future *dead; /* the next in a list of work */
+    void *values[];            /* of weft_future_all */
 };
 
 /* What is still to be done once no lock is held. */

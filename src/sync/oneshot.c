@@ -39,8 +39,7 @@ int weft_oneshot_notify(weft_oneshot *oneshot, void *value)
         return err;
     }
     o->value = value;
-    o->state =
-        hand_over_locked(o, value, 0, &ready) ? WEFT__ONESHOT_TAKEN : WEFT__ONESHOT_FULL;
+    o->state = hand_over_locked(o, value, 0, &ready) ? WEFT__ONESHOT_TAKEN : WEFT__ONESHOT_FULL;
     weft__source_unlock(&o->source);
     weft__place_chain(&ready);
     return 0;
@@ -87,8 +86,8 @@ int weft_oneshot_wait(weft_oneshot *oneshot, void **value, int64_t deadline)
     weft__node_init(&node, NULL, 0);
     weft__source_lock(&o->source);
     if (must_wait_locked(o, &node)) {
-        int err =
-            weft__source_wait_locked(&o->source, &o->source.waiters, &node, deadline, &oneshot_kind);
+        int err = weft__source_wait_locked(&o->source, &o->source.waiters, &node, deadline,
+                                           &oneshot_kind);
         weft__source_lock(&o->source); /* the one who fired has let go of it */
         weft__source_unlock(&o->source);
         if (err) {

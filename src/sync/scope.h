@@ -18,10 +18,10 @@ struct WEFT__OVERLAY weft__scope {
     struct weft__source source; /* its waiter: the parent in close */
     struct weft__parent parent;
     /* under the lock */
-    uint64_t live;                  /* children that were spawned and have not ended */
-    struct weft__children running;  /* that have started, and were not cancelled by the scope */
-    struct weft__children told;     /* that were */
-    int32_t result;                 /* what close will answer */
+    uint64_t live;                 /* children that were spawned and have not ended */
+    struct weft__children running; /* that have started, and were not cancelled by the scope */
+    struct weft__children told;    /* that were */
+    int32_t result;                /* what close will answer */
     bool cancelled, expired;
     /* immutable */
     bool open, fail_fast;

@@ -187,8 +187,7 @@ static const struct x_client clients[] = {
              .preemptions = 2, .stale = 1),
     X_CLIENT("cancel_against_interrupt", 3, setup, cancel_against_interrupt, delivered_or_left,
              .preemptions = 2),
-    X_CLIENT("two_interrupts", 3, setup, two_interrupts, not_doubled, .preemptions = 2,
-             .stale = 1),
+    X_CLIENT("two_interrupts", 3, setup, two_interrupts, not_doubled, .preemptions = 2, .stale = 1),
 };
 
 X_MAIN(clients)

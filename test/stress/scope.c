@@ -193,8 +193,8 @@ static void *grow(void *arg)
         weft_fiber fibers[AT_ONCE];
         for (int k = 0; k < AT_ONCE; k++) {
             number += 16;
-            CHECK_EQ(weft_pool_spawn(pools[roll(&dice) % 2], &fibers[k], tree, (void *)number, NULL),
-                     0);
+            CHECK_EQ(
+                weft_pool_spawn(pools[roll(&dice) % 2], &fibers[k], tree, (void *)number, NULL), 0);
         }
         for (int k = 0; k < AT_ONCE; k++) {
             if (roll(&dice) % 4 == 0) {

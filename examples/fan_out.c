@@ -1,0 +1,79 @@
+/* Cancel the slow ones: several servers are asked at once, the first answer counts, and those that are still busy are
+ * cancelled. The scope sees to it that none of them runs any more when ask_all returns, whatever happened; its
+ * deadline is the longest that anybody waits. */
+#include <errno.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+enum { SERVERS = 5 };
+#define MS INT64_C(1000000)
+
+struct query {
+    weft_future *answer; /* the first server completes it; for the others it is too late */
+    int server;
+    int64_t takes_ns;
+};
+
+/* As a server would: it takes its time, and stops when nobody wants to know any more. */
+static int ask(void *arg)
+{
+    struct query *query = arg;
+    int err = weft_sleep(query->takes_ns);
+    if (err) {
+        printf("server %d was cancelled\n", query->server);
+        return err;
+    }
+    weft_future_complete(query->answer, query);
+    return 0;
+}
+
+static int ask_all(struct query *queries, struct query **first, int64_t deadline)
+{
+    weft_future *answer;
+    weft_scope scope;
+    int err = weft_future_create(&answer, NULL);
+    if (err) {
+        return err;
+    }
+    weft_scope_open(&scope, &(struct weft_scope_opts){.deadline = deadline});
+    for (int i = 0; i < SERVERS && !err; i++) {
+        queries[i].answer = answer;
+        err = weft_scope_spawn(&scope, NULL, ask, &queries[i], NULL);
+    }
+    void *value = NULL;
+    if (!err) {
+        err = weft_future_get(answer, &value, deadline);
+    }
+    weft_scope_cancel(&scope); /* the slow ones */
+    weft_scope_close(&scope);
+    weft_future_unref(answer);
+    *first = value;
+    return err;
+}
+
+static void *run(void *arg)
+{
+    struct query queries[SERVERS], *first;
+    for (int i = 0; i < SERVERS; i++) {
+        /* One is quick, the others would take minutes. */
+        queries[i] = (struct query){.server = i, .takes_ns = i == 3 ? 2 * MS : 600000 * MS};
+    }
+    int err = ask_all(queries, &first, weft_after(60000 * MS));
+    if (!err) {
+        printf("server %d answered\n", first->server);
+    }
+    *(int *)arg = err ? err : first->server;
+
+    queries[3].takes_ns = 600000 * MS; /* nobody answers in time */
+    err = ask_all(queries, &first, weft_after(5 * MS));
+    printf("then: %s\n", err == -ETIMEDOUT ? "no answer in time" : "?");
+    return (void *)(intptr_t)err;
+}
+
+int main(void)
+{
+    int server = -1;
+    void *second = NULL;
+    int err = weft_run(run, &server, &second, NULL);
+    return err == 0 && server == 3 && (intptr_t)second == -ETIMEDOUT ? 0 : 1;
+}
