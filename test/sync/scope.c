@@ -335,6 +335,34 @@ TEST(a_parent_that_is_cancelled_or_interrupted_in_close_ends_its_children_first)
     run(cancels_the_parent);
 }
 
+/* What one who looks from outside is told: held where it waits, the parent names one of its children. */
+static void *looks_at_the_parent(void *arg)
+{
+    weft_fiber parent, child;
+    CHECK_EQ(weft_spawn(&parent, parent_of_three, NULL, NULL), 0);
+    await_count(&started, 3);
+    await_state(parent, WEFT_FIBER_WAITING);
+    struct weft__task *task = weft__slab_find((uint32_t)parent);
+    CHECK(weft__task_hold(task));
+    const struct weft__wait_kind *kind = atomic_load(&weft__task_rare(task)->waits);
+    uint64_t on = atomic_load(&weft__task_rare(task)->waits_on);
+    CHECK_STR(kind->name, "scope");
+    CHECK_STR(kind->label(on), "family");
+    child = kind->holder(on);
+    enum weft_fiber_state state;
+    CHECK_EQ(weft_fiber_state(child, &state), 0);
+    CHECK(child != parent);
+    CHECK(!weft__task_unhold(task));
+    CHECK_EQ(weft_cancel(parent), 0);
+    CHECK_EQ(weft_join(parent, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(a_parent_that_waits_names_a_child)
+{
+    run_in_fiber(1, looks_at_the_parent, NULL);
+}
+
 /* --- deadlines ----------------------------------------------------------------------------------- */
 
 static void *deadline_in_close(void *arg)
