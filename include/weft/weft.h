@@ -12,6 +12,7 @@
 #define WEFT_WEFT_H
 
 #include <weft/buf.h>
+#include <weft/blocking.h>
 #include <weft/compute.h>
 #include <weft/dump.h>
 #include <weft/event.h>

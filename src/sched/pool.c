@@ -2,7 +2,6 @@
 #include "sched/pool.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/thread.h"
 #include "sched/fault.h"
 
 #define MAX_WORKERS 1024u
@@ -222,12 +222,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* A thread of ours takes no signals but those it causes, a profiler's, and the one by which a dump samples what
- * runs (SIGURG, which is ignored unless somebody handles it): the program's own threads handle the rest. */
 static int thread_create(struct weft__worker *w)
 {
     pthread_attr_t attr;
-    sigset_t all, before;
     pthread_attr_init(&attr);
     if (w->cpu >= 0) {
         cpu_set_t set;
@@ -235,21 +232,10 @@ static int thread_create(struct weft__worker *w)
         CPU_SET(w->cpu, &set);
         pthread_attr_setaffinity_np(&attr, sizeof set, &set);
     }
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    sigdelset(&all, SIGABRT);
-    sigdelset(&all, SIGTRAP);
-    sigdelset(&all, SIGPROF);
-    sigdelset(&all, SIGURG);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&w->thread, &attr, thread_main, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int err = weft__thread_create(&w->thread, &attr, thread_main, w);
     pthread_attr_destroy(&attr);
     if (err) {
-        return -EAGAIN;
+        return err;
     }
     char name[16]; /* all the kernel keeps: 10 of the pool's name, and up to 1023 */
     snprintf(name, sizeof name, "%.10s_%u", w->pool->name, (unsigned)w->index % MAX_WORKERS);

@@ -1,0 +1,38 @@
+/* What a fork() does to the runtime: docs/fork.md.
+ *
+ * The child has one thread and a copy of all memory. Before the fork every lock is taken that guards something the
+ * child may need, so that the copy is whole; in the child they are given back, what belonged to the threads that
+ * are not there any more is marked as lost, and the generation goes up. An object that needs such threads
+ * remembers the generation it was made in.
+ */
+#ifndef WEFT_SCHED_FORK_H
+#define WEFT_SCHED_FORK_H
+
+#include <stdint.h>
+
+#include "base/assert.h"
+#include "base/atomic.h"
+
+extern _Atomic(uint32_t) weft__fork_count; /* forks between the first process and this one */
+
+/* Whatever makes threads or shared state calls this first; once per process is enough, more does no harm. */
+void weft__fork_watch(void);
+
+/* For layers above: prepare and child/parent are called around those of the layers below, so that locks nest as they do
+ * elsewhere. Each is called once by its module. */
+void weft__fork_hook(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+static inline uint32_t weft__fork_generation(void)
+{
+    return atomic_load_explicit(&weft__fork_count, memory_order_relaxed);
+}
+
+/* An object that was made in generation `born` is used. */
+static inline void weft__fork_check(uint32_t born, const char *what, const char *name)
+{
+    WEFT__REQUIRE(born == weft__fork_generation(),
+                  "%s %s was made before fork() and is used in the child: make a new one", what,
+                  name);
+}
+
+#endif

@@ -1,0 +1,551 @@
+/* The pool of blocking threads: who is idle, when one more is made, when one ends. What happens to a job is in job.h.
+ *
+ * A submit queues its job and sees that somebody comes for it: an idle thread, the one that was idle last, or a new
+ * one. Such a thread counts as *coming* until it has looked; a submit calls one more only if more jobs are queued
+ * than threads are coming. Whoever comes takes the oldest job, or finds that a thread which had just become
+ * free was faster.
+ *
+ * Threads are detached and each has a reference to the pool, so that nobody has to wait for a function that hangs.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "sched/fork.h"
+#include "sync/job.h"
+
+#define MAX_THREADS 4096u
+#define DEFAULT_THREADS 64u
+#define DEFAULT_QUEUE 65536u
+#define DEFAULT_IDLE_NS INT64_C(10000000000)
+#define DEFAULT_STACK ((size_t)1 << 20)
+
+/* One thread, on its own stack. */
+struct thread {
+    struct thread *below, *above; /* in the stack of idle ones, under the lock */
+    _Atomic(uint32_t) called;     /* set under the lock by who takes it off that stack */
+};
+
+struct weft_blocking_pool {
+    struct weft__jobs jobs; /* first; its source's waiters are those who stop the pool */
+    /* immutable */
+    char name[16];
+    struct weft_blocking_opts opts;
+    uint32_t born; /* sched/fork.h */
+    /* under the lock */
+    struct thread *idle; /* the one that was busy last */
+    unsigned idle_count, coming;
+    unsigned threads; /* places: they run, or are being made */
+    unsigned running, peak;
+    unsigned serial;
+    bool stopping;
+    uint64_t refused, withdrawn, detached, retired, failed;
+    /* any thread */
+    _Atomic(uint32_t) refs;
+};
+
+static void pool_unref(weft_blocking_pool *pool)
+{
+    if (atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) == 1) { /* pairs: itself */
+        weft__free(pool);
+    }
+}
+
+/* --- threads ----------------------------------------------------------------------- */
+
+static void idle_push_locked(weft_blocking_pool *pool, struct thread *self)
+{
+    atomic_store_explicit(&self->called, 0, memory_order_relaxed);
+    self->above = NULL;
+    self->below = pool->idle;
+    if (pool->idle) {
+        pool->idle->above = self;
+    }
+    pool->idle = self;
+    pool->idle_count++;
+}
+
+static void idle_remove_locked(weft_blocking_pool *pool, struct thread *thread)
+{
+    *(thread->above ? &thread->above->below : &pool->idle) = thread->below;
+    if (thread->below) {
+        thread->below->above = thread->above;
+    }
+    pool->idle_count--;
+}
+
+/* Sleeps until it is called, or has been idle for too long. True: it is to end. */
+static bool rest_locked(weft_blocking_pool *pool, struct thread *self)
+{
+    idle_push_locked(pool, self);
+    int64_t until = pool->opts.idle_ns < 0 ? WEFT_FOREVER : weft_after(pool->opts.idle_ns);
+    for (;;) {
+        int64_t deadline = pool->threads > pool->opts.min_threads ? until : WEFT_FOREVER;
+        weft__source_unlock(&pool->jobs.source);
+        int err = weft__futex_wait(&self->called, 0, deadline);
+        weft__source_lock(&pool->jobs.source);
+        if (atomic_load_explicit(&self->called, memory_order_relaxed)) {
+            pool->coming--;
+            return false;
+        }
+        if (err == -ETIMEDOUT && pool->threads > pool->opts.min_threads) {
+            idle_remove_locked(pool, self);
+            pool->retired++;
+            return true;
+        }
+    }
+}
+
+static void work_locked(weft_blocking_pool *pool)
+{
+    struct thread self;
+    pool->coming--; /* it was made because a job was queued, or to be one of the first */
+    for (;;) {
+        struct weft__job *job = weft__jobs_take_locked(&pool->jobs);
+        if (job) {
+            weft__source_unlock(&pool->jobs.source);
+            job->run((struct weft_blocking_job *)(void *)job);
+            weft__jobs_end(&pool->jobs, job);
+            weft__source_lock(&pool->jobs.source);
+        } else if (pool->stopping || rest_locked(pool, &self)) {
+            return;
+        }
+    }
+}
+
+static void set_name(const weft_blocking_pool *pool, unsigned serial)
+{
+    char name[16]; /* all the kernel keeps */
+    snprintf(name, sizeof name, "%.10s_%u", pool->name, serial % 10000);
+    pthread_setname_np(pthread_self(), name);
+}
+
+static void *thread_main(void *arg)
+{
+    weft_blocking_pool *pool = arg;
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&pool->jobs.source);
+    unsigned serial = pool->serial++;
+    pool->running++;
+    pool->peak = pool->running > pool->peak ? pool->running : pool->peak;
+    weft__source_unlock(&pool->jobs.source);
+    set_name(pool, serial);
+    weft__source_lock(&pool->jobs.source);
+    work_locked(pool);
+    pool->running--;
+    pool->threads--;
+    if (pool->threads == 0 && pool->stopping) {
+        weft__source_fire_all(&pool->jobs.source.waiters, 0, &ready);
+    }
+    weft__source_unlock(&pool->jobs.source);
+    weft__place_chain(&ready);
+    pool_unref(pool);
+    return NULL;
+}
+
+/* For a place that was taken under the lock (threads, coming). */
+static int thread_start(weft_blocking_pool *pool)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
+    int err = pthread_attr_setstacksize(&attr, pool->opts.stack_bytes) ? -EINVAL : 0;
+    err = err ? err : weft__thread_create(&thread, &attr, thread_main, pool);
+    pthread_attr_destroy(&attr);
+    if (err) {
+        pool_unref(pool);
+    }
+    return err;
+}
+
+static void take_place_locked(weft_blocking_pool *pool)
+{
+    pool->threads++;
+    pool->coming++;
+}
+
+/* No thread could be made. What is queued is for those that are there; if there are none, its callers are refused. */
+static void start_failed(weft_blocking_pool *pool)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&pool->jobs.source);
+    pool->threads--;
+    pool->coming--;
+    pool->failed++;
+    if (pool->threads == 0) {
+        pool->refused += pool->jobs.queued;
+        weft__jobs_drop_all_locked(&pool->jobs, -EAGAIN, &ready);
+        if (pool->stopping) {
+            weft__source_fire_all(&pool->jobs.source.waiters, 0, &ready);
+        }
+    }
+    weft__source_unlock(&pool->jobs.source);
+    weft__place_chain(&ready);
+}
+
+/* --- life ----------------------------------------------------------------------------- */
+
+static int check_opts(struct weft_blocking_opts *opts)
+{
+    opts->name = opts->name ? opts->name : "blocking";
+    if (!opts->max_threads) {
+        opts->max_threads =
+            opts->min_threads > DEFAULT_THREADS ? opts->min_threads : DEFAULT_THREADS;
+    }
+    opts->idle_ns = opts->idle_ns ? opts->idle_ns : DEFAULT_IDLE_NS;
+    opts->queue_max = opts->queue_max ? opts->queue_max : DEFAULT_QUEUE;
+    opts->stack_bytes = opts->stack_bytes ? opts->stack_bytes : DEFAULT_STACK;
+    bool wrong = strlen(opts->name) > 10 || opts->max_threads > MAX_THREADS ||
+                 opts->min_threads > opts->max_threads ||
+                 opts->stack_bytes < (size_t)PTHREAD_STACK_MIN ||
+                 (opts->policy != WEFT_BLOCKING_WAIT && opts->policy != WEFT_BLOCKING_REFUSE);
+    return wrong ? -EINVAL : 0;
+}
+
+int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_opts *options)
+{
+    struct weft_blocking_opts opts = {0};
+    if (options) {
+        opts = *options;
+    }
+    int err = check_opts(&opts);
+    if (err) {
+        return err;
+    }
+    weft__fork_watch();
+    weft_blocking_pool *pool = weft__alloc(sizeof *pool);
+    if (!pool) {
+        return -ENOMEM;
+    }
+    memcpy(pool->name, opts.name, strlen(opts.name) + 1);
+    opts.name = pool->name;
+    pool->opts = opts;
+    pool->born = weft__fork_generation();
+    weft__source_init(&pool->jobs.source, &(struct weft_sync_opts){.name = pool->name});
+    atomic_init(&pool->refs, 1);
+    for (unsigned i = 0; i < opts.min_threads && !err; i++) {
+        weft__source_lock(&pool->jobs.source);
+        take_place_locked(pool);
+        weft__source_unlock(&pool->jobs.source);
+        err = thread_start(pool);
+        if (err) {
+            start_failed(pool);
+        }
+    }
+    if (err) {
+        weft_blocking_stop(pool, WEFT_FOREVER);
+        weft_blocking_destroy(pool);
+        return err;
+    }
+    *out = pool;
+    return 0;
+}
+
+/* Under the lock: from now on nobody rests. */
+static void call_everybody_locked(weft_blocking_pool *pool)
+{
+    while (pool->idle) {
+        struct thread *thread = pool->idle;
+        idle_remove_locked(pool, thread);
+        pool->coming++;
+        atomic_store_explicit(&thread->called, 1, memory_order_relaxed);
+        weft__futex_wake(&thread->called, 1);
+    }
+}
+
+static const struct weft__wait_kind stop_kind = {.name = "blocking stop",
+                                                 .label = weft__source_label};
+
+int weft_blocking_stop(weft_blocking_pool *pool, int64_t deadline)
+{
+    weft__fork_check(pool->born, "blocking pool", pool->name);
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&pool->jobs.source);
+    pool->stopping = true;
+    call_everybody_locked(pool);
+    if (pool->threads == 0) {
+        weft__source_unlock(&pool->jobs.source);
+        return 0;
+    }
+    struct weft__node node;
+    weft__node_init(&node, NULL, 0);
+    int err = weft__source_wait_locked(&pool->jobs.source, &pool->jobs.source.waiters, &node,
+                                       deadline, &stop_kind);
+    if (err == -ETIMEDOUT) {
+        weft__source_lock(&pool->jobs.source);
+        weft__jobs_drop_all_locked(&pool->jobs, -ESHUTDOWN, &ready);
+        err = pool->threads ? -EBUSY : 0;
+        weft__source_unlock(&pool->jobs.source);
+        weft__place_chain(&ready);
+    }
+    return err;
+}
+
+void weft_blocking_destroy(weft_blocking_pool *pool)
+{
+    if (!pool) {
+        return;
+    }
+    weft__fork_check(pool->born, "blocking pool", pool->name);
+    weft__source_lock(&pool->jobs.source);
+    bool stopped = pool->stopping && !pool->jobs.first;
+    weft__source_unlock(&pool->jobs.source);
+    WEFT__REQUIRE(stopped, "blocking pool %s is destroyed before it was stopped", pool->name);
+    weft__source_deinit(&pool->jobs.source, "blocking pool");
+    pool_unref(pool);
+}
+
+/* --- the pool of the process --------------------------------------------------------------- */
+
+static struct weft__lock default_lock;
+static weft_blocking_pool *default_pool; /* under the lock */
+
+static void fork_prepare(void)
+{
+    weft__lock(&default_lock);
+}
+
+static void fork_parent(void)
+{
+    weft__unlock(&default_lock);
+}
+
+/* Its threads are not here; the next call makes another. */
+static void fork_child(void)
+{
+    default_pool = NULL;
+    weft__unlock(&default_lock);
+}
+
+static void watch_forks(void)
+{
+    weft__fork_hook(fork_prepare, fork_parent, fork_child);
+}
+
+weft_blocking_pool *weft_blocking_default(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    weft__lock(&default_lock);
+    if (!default_pool && weft_blocking_create(&default_pool, NULL) != 0) {
+        default_pool = NULL;
+    }
+    weft_blocking_pool *pool = default_pool;
+    weft__unlock(&default_lock);
+    return pool;
+}
+
+/* --- calls --------------------------------------------------------------------------------- */
+
+/* How many jobs may be queued: one for each thread that could come for it, and the queue's own. */
+static uint64_t room_locked(const weft_blocking_pool *pool)
+{
+    uint64_t free = (uint64_t)pool->idle_count + pool->coming;
+    free += pool->opts.max_threads - pool->threads;
+    return free + (pool->opts.policy == WEFT_BLOCKING_WAIT ? pool->opts.queue_max : 0);
+}
+
+/* Queues the job and sees that somebody comes for it. 0, -EAGAIN, -ESHUTDOWN. */
+static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__node *node)
+{
+    struct thread *call = NULL;
+    bool grow = false;
+    int err = 0;
+    weft__source_lock(&pool->jobs.source);
+    if (pool->stopping) {
+        err = -ESHUTDOWN;
+    } else if (pool->jobs.queued >= room_locked(pool)) {
+        pool->refused++;
+        err = -EAGAIN;
+    } else {
+        weft__jobs_push_locked(&pool->jobs, job, node);
+        if (pool->jobs.queued <= pool->coming) {
+            /* Enough are on their way. */
+        } else if (pool->idle) {
+            call = pool->idle;
+            idle_remove_locked(pool, call);
+            pool->coming++;
+            atomic_store_explicit(&call->called, 1, memory_order_relaxed);
+        } else if (pool->threads < pool->opts.max_threads) {
+            take_place_locked(pool);
+            grow = true;
+        }
+    }
+    weft__source_unlock(&pool->jobs.source);
+    if (call) {
+        weft__futex_wake(&call->called, 1); /* it may be awake and gone */
+    }
+    if (grow && thread_start(pool) != 0) {
+        start_failed(pool);
+    }
+    return err;
+}
+
+/* An interrupt that ended a wait, but not the call: the next wait has it. */
+static void keep_interrupt(enum weft__reason reason)
+{
+    if (reason == WEFT__REASON_INTERRUPT) {
+        weft_interrupt(weft_self());
+    }
+}
+
+static void count_left(weft_blocking_pool *pool, enum weft__job_left left)
+{
+    weft__source_lock(&pool->jobs.source);
+    pool->withdrawn += left == WEFT__JOB_NEVER_RAN;
+    pool->detached += left == WEFT__JOB_RUNS;
+    weft__source_unlock(&pool->jobs.source);
+}
+
+/* 0: it has run. Else it did not, or it runs still: *left says. */
+static int run_job(weft_blocking_pool *pool, struct weft__job *job, int64_t deadline,
+                   enum weft__job_left *left)
+{
+    struct weft__waiter waiter;
+    struct weft__node node;
+    *left = WEFT__JOB_NEVER_RAN;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    weft__node_init(&node, &waiter, 0);
+    int err = submit(pool, job, &node);
+    if (err) {
+        keep_interrupt(weft__waiter_disarm(&waiter));
+        return err;
+    }
+    enum weft__reason reason = weft__jobs_park(&pool->jobs, &waiter, deadline);
+    if (weft__reason_done(reason)) {
+        *left = node.status ? WEFT__JOB_NEVER_RAN : WEFT__JOB_RAN;
+        return node.status;
+    }
+    *left = weft__jobs_leave(&pool->jobs, job);
+    if (*left == WEFT__JOB_RAN) {
+        keep_interrupt(reason);
+        return 0;
+    }
+    return weft__reason_errno(reason);
+}
+
+static weft_blocking_pool *pool_or_default(weft_blocking_pool *pool)
+{
+    if (!pool) {
+        return weft_blocking_default();
+    }
+    weft__fork_check(pool->born, "blocking pool", pool->name);
+    return pool;
+}
+
+void weft_blocking_job_init(struct weft_blocking_job *job, void (*run)(struct weft_blocking_job *),
+                            void (*release)(struct weft_blocking_job *))
+{
+    WEFT__REQUIRE(run && release, "a blocking job needs run and release");
+    weft__job_init(weft__job_of(job), run, release);
+}
+
+int weft_blocking_run(weft_blocking_pool *which, struct weft_blocking_job *public, int64_t deadline)
+{
+    weft_blocking_pool *pool = pool_or_default(which);
+    struct weft__job *job = weft__job_of(public);
+    enum weft__job_left left;
+    if (!pool) {
+        return -ENOMEM;
+    }
+    WEFT__REQUIRE(job->state == WEFT__JOB_IDLE, "a blocking job is run while it is queued or runs");
+    int err = run_job(pool, job, deadline, &left);
+    if (err && err != -EAGAIN && err != -ESHUTDOWN) {
+        count_left(pool, left);
+    }
+    job->started = left != WEFT__JOB_NEVER_RAN;
+    return err;
+}
+
+void weft_blocking_release(struct weft_blocking_job *job)
+{
+    if (weft__job_unref(weft__job_of(job))) {
+        job->release(job);
+    }
+}
+
+/* A call's job, on the caller's stack. */
+struct call {
+    struct weft_blocking_job job; /* first */
+    weft_fn fn;
+    void *value; /* the argument, then the result */
+};
+
+static void call_run(struct weft_blocking_job *job)
+{
+    struct call *call = (struct call *)(void *)job;
+    call->value = call->fn(call->value);
+}
+
+int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **result,
+                       int64_t deadline)
+{
+    weft_blocking_pool *pool = pool_or_default(which);
+    struct call call = {.fn = fn, .value = arg};
+    enum weft__job_left left;
+    if (!pool) {
+        return -ENOMEM;
+    }
+    weft__job_init(weft__job_of(&call.job), call_run, NULL);
+    int err = run_job(pool, weft__job_of(&call.job), deadline, &left);
+    if (left == WEFT__JOB_RUNS) {
+        weft__jobs_await(&pool->jobs, weft__job_of(&call.job));
+        keep_interrupt(err == -EINTR ? WEFT__REASON_INTERRUPT : WEFT__REASON_NONE);
+        err = 0;
+    } else if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
+        count_left(pool, left);
+    }
+    if (!err && result) {
+        *result = call.value;
+    }
+    return err;
+}
+
+/* --- seeing -------------------------------------------------------------------------------- */
+
+void weft_blocking_stats(weft_blocking_pool *which, struct weft_blocking_stats *out)
+{
+    weft_blocking_pool *pool = pool_or_default(which);
+    memset(out, 0, sizeof *out);
+    if (!pool) {
+        return;
+    }
+    weft__source_lock(&pool->jobs.source);
+    *out = (struct weft_blocking_stats){.threads = pool->threads,
+                                        .idle = pool->idle_count,
+                                        .peak = pool->peak,
+                                        .queued = pool->jobs.queued,
+                                        .done = pool->jobs.ended,
+                                        .refused = pool->refused,
+                                        .withdrawn = pool->withdrawn,
+                                        .detached = pool->detached,
+                                        .retired = pool->retired,
+                                        .failed = pool->failed};
+    weft__source_unlock(&pool->jobs.source);
+}
+
+void weft_blocking_dump(weft_blocking_pool *which, FILE *out)
+{
+    weft_blocking_pool *pool = pool_or_default(which);
+    struct weft_blocking_stats s;
+    if (!pool) {
+        return;
+    }
+    weft_blocking_stats(pool, &s);
+    fprintf(out,
+            "blocking pool %s: threads=%u idle=%u peak=%u queued=%u done=%" PRIu64
+            " refused=%" PRIu64 " withdrawn=%" PRIu64 " detached=%" PRIu64 " retired=%" PRIu64
+            " failed=%" PRIu64 "\n",
+            pool->name, s.threads, s.idle, s.peak, s.queued, s.done, s.refused, s.withdrawn,
+            s.detached, s.retired, s.failed);
+}

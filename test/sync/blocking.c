@@ -1,0 +1,565 @@
+/* labels: valgrind */
+#include <weft/blocking.h>
+
+#include <signal.h>
+
+#include "base/thread.h"
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/job.h"
+
+#define MS INT64_C(1000000)
+
+static weft_blocking_pool *open_pool(struct weft_blocking_opts opts)
+{
+    weft_blocking_pool *pool = NULL;
+    CHECK_EQ(weft_blocking_create(&pool, &opts), 0);
+    return pool;
+}
+
+static void close_pool(weft_blocking_pool *pool)
+{
+    CHECK_EQ(weft_blocking_stop(pool, WEFT_FOREVER), 0);
+    weft_blocking_destroy(pool);
+}
+
+static struct weft_blocking_stats stats_of(weft_blocking_pool *pool)
+{
+    struct weft_blocking_stats stats;
+    weft_blocking_stats(pool, &stats);
+    return stats;
+}
+
+/* A function that blocks until it is let go. */
+struct gate {
+    atomic_int entered, open, left;
+};
+
+static void *through(void *arg)
+{
+    struct gate *gate = arg;
+    atomic_fetch_add(&gate->entered, 1);
+    while (!atomic_load(&gate->open)) {
+        usleep(100);
+    }
+    atomic_fetch_add(&gate->left, 1);
+    return (char *)arg + 1;
+}
+
+static void *twice(void *arg)
+{
+    CHECK_EQ(weft_self(), WEFT_NO_FIBER);
+    return (void *)((intptr_t)arg * 2);
+}
+
+/* --- calls ----------------------------------------------------------------------------- */
+
+static weft_blocking_pool *the_pool;
+
+static void *call_twice(void *arg)
+{
+    void *result = NULL;
+    CHECK_EQ(weft_blocking_call(the_pool, twice, arg, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 2 * (intptr_t)arg);
+    return NULL;
+}
+
+TEST(a_function_runs_on_a_thread_of_the_pool_and_its_result_comes_back)
+{
+    the_pool = open_pool((struct weft_blocking_opts){.name = "io", .max_threads = 2});
+    run_in_fiber(1, call_twice, (void *)21);
+    call_twice((void *)4); /* a plain thread */
+    CHECK_EQ(stats_of(the_pool).done, 2);
+    close_pool(the_pool);
+    the_pool = NULL;
+    call_twice((void *)7); /* the pool of the process */
+    CHECK(weft_blocking_default() == weft_blocking_default());
+}
+
+static void *count_ticks(void *arg)
+{
+    struct gate *gate = arg;
+    while (!atomic_load(&gate->entered)) {
+        weft_yield();
+    }
+    atomic_store(&gate->open, 1); /* the worker was free to run this fiber meanwhile */
+    return NULL;
+}
+
+static void *call_and_let_others_run(void *arg)
+{
+    struct gate gate = {0};
+    weft_fiber other;
+    void *result;
+    CHECK_EQ(weft_spawn(&other, count_ticks, &gate, NULL), 0);
+    CHECK_EQ(weft_blocking_call(arg, through, &gate, &result, WEFT_FOREVER), 0);
+    CHECK(result == (char *)&gate + 1);
+    CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+TEST(the_worker_of_a_waiting_fiber_runs_others)
+{
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    run_in_fiber(1, call_and_let_others_run, pool);
+    close_pool(pool);
+}
+
+/* --- growth, retirement, policies ---------------------------------------------------------- */
+
+struct caller {
+    weft_blocking_pool *pool;
+    struct gate *gate;
+};
+
+static void *call_gate(void *arg)
+{
+    struct caller *caller = arg;
+    return (void *)(intptr_t)weft_blocking_call(caller->pool, through, caller->gate, NULL,
+                                                WEFT_FOREVER);
+}
+
+static void await_entered(struct gate *gate, int n)
+{
+    while (atomic_load(&gate->entered) < n) {
+        weft_yield();
+    }
+}
+
+TEST(threads_are_made_when_needed_up_to_the_maximum_and_end_when_idle)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){
+        .name = "grow", .min_threads = 1, .max_threads = 3, .idle_ns = 1 * MS});
+    struct caller caller = {pool, &gate};
+    CHECK_EQ(stats_of(pool).threads, 1);
+    pthread_t threads[5];
+    for (int i = 0; i < 5; i++) {
+        threads[i] = thread_open(call_gate, &caller);
+    }
+    await_entered(&gate, 3);
+    while (stats_of(pool).queued < 2) {
+        weft_yield();
+    }
+    struct weft_blocking_stats stats = stats_of(pool);
+    CHECK_EQ(stats.threads, 3);
+    CHECK_EQ(stats.peak, 3);
+    CHECK_EQ(stats.idle, 0);
+    CHECK_EQ(stats.queued, 2);
+    atomic_store(&gate.open, 1);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ((intptr_t)thread_close(threads[i]), 0);
+    }
+    CHECK_EQ(atomic_load(&gate.left), 5);
+    while (stats_of(pool).threads > 1) {
+        usleep(1000);
+    }
+    stats = stats_of(pool);
+    CHECK_EQ(stats.retired, 2);
+    CHECK_EQ(stats.done, 5);
+    usleep(5000); /* the last one stays, however long it is idle */
+    CHECK_EQ(stats_of(pool).threads, 1);
+    close_pool(pool);
+}
+
+TEST(a_pool_that_refuses_does_so_when_all_threads_are_busy)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool =
+        open_pool((struct weft_blocking_opts){.max_threads = 2, .policy = WEFT_BLOCKING_REFUSE});
+    struct caller caller = {pool, &gate};
+    pthread_t a = thread_open(call_gate, &caller), b = thread_open(call_gate, &caller);
+    await_entered(&gate, 2);
+    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
+    CHECK_EQ(stats_of(pool).refused, 1);
+    atomic_store(&gate.open, 1);
+    thread_close(a);
+    thread_close(b);
+    while (stats_of(pool).idle < 2) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), 0);
+    close_pool(pool);
+}
+
+TEST(a_queue_has_a_bound)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool =
+        open_pool((struct weft_blocking_opts){.max_threads = 1, .queue_max = 1});
+    struct caller caller = {pool, &gate};
+    pthread_t a = thread_open(call_gate, &caller);
+    await_entered(&gate, 1);
+    pthread_t b = thread_open(call_gate, &caller);
+    while (stats_of(pool).queued < 1) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
+    atomic_store(&gate.open, 1);
+    CHECK_EQ((intptr_t)thread_close(a), 0);
+    CHECK_EQ((intptr_t)thread_close(b), 0);
+    close_pool(pool);
+}
+
+/* --- who leaves ------------------------------------------------------------------------------ */
+
+struct heap_job {
+    struct weft_blocking_job job; /* first */
+    struct gate *gate;
+    int value;
+};
+
+static atomic_int released;
+
+static void heap_run(struct weft_blocking_job *job)
+{
+    struct heap_job *self = (struct heap_job *)(void *)job;
+    through(self->gate);
+    self->value = 42; /* after the caller has left, in some tests */
+}
+
+static void heap_release(struct weft_blocking_job *job)
+{
+    atomic_fetch_add(&released, 1);
+    free(job);
+}
+
+static struct heap_job *heap_job(struct gate *gate)
+{
+    struct heap_job *job = calloc(1, sizeof *job);
+    CHECK(job);
+    weft_blocking_job_init(&job->job, heap_run, heap_release);
+    job->gate = gate;
+    atomic_store(&released, 0);
+    return job;
+}
+
+static void *leave_running(void *arg)
+{
+    struct gate gate = {0};
+    struct heap_job *job = heap_job(&gate);
+    /* Not by time alone: a loaded machine may not have begun. */
+    for (;;) {
+        CHECK_EQ(weft_blocking_run(arg, &job->job, weft_after(5 * MS)), -ETIMEDOUT);
+        if (job->job.started) {
+            break;
+        }
+        CHECK_EQ(atomic_load(&gate.entered), 0);
+    }
+    weft_blocking_release(&job->job);
+    CHECK_EQ(atomic_load(&released), 0);
+    CHECK_EQ(stats_of(arg).detached, 1);
+    await_entered(&gate, 1);
+    atomic_store(&gate.open, 1);
+    while (!atomic_load(&released)) { /* by the thread, and only then may the gate go */
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(a_caller_may_leave_a_running_job_whose_memory_goes_with_the_last_user)
+{
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    run_in_fiber(1, leave_running, pool);
+    CHECK_EQ(atomic_load(&released), 1);
+    close_pool(pool);
+    pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    leave_running(pool); /* a plain thread */
+    CHECK_EQ(atomic_load(&released), 1);
+    close_pool(pool);
+}
+
+TEST(a_job_that_has_run_is_released_by_its_caller_and_may_run_again)
+{
+    struct gate gate = {.open = 1};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    struct heap_job *job = heap_job(&gate);
+    CHECK_EQ(weft_blocking_run(pool, &job->job, WEFT_FOREVER), 0);
+    CHECK(job->job.started);
+    CHECK_EQ(job->value, 42);
+    CHECK_EQ(weft_blocking_run(pool, &job->job, WEFT_FOREVER), 0);
+    CHECK_EQ(atomic_load(&gate.left), 2);
+    CHECK_EQ(atomic_load(&released), 0);
+    weft_blocking_release(&job->job);
+    CHECK_EQ(atomic_load(&released), 1);
+    close_pool(pool);
+}
+
+TEST(a_job_whose_caller_left_before_it_began_never_runs)
+{
+    struct gate gate = {0}, other = {.open = 1};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    struct caller caller = {pool, &gate};
+    pthread_t busy = thread_open(call_gate, &caller);
+    await_entered(&gate, 1);
+    struct heap_job *job = heap_job(&other);
+    CHECK_EQ(weft_blocking_run(pool, &job->job, weft_after(1 * MS)), -ETIMEDOUT);
+    CHECK(!job->job.started);
+    CHECK_EQ(weft_blocking_call(pool, through, &other, NULL, 0), -ETIMEDOUT);
+    CHECK_EQ(stats_of(pool).withdrawn, 2);
+    CHECK_EQ(stats_of(pool).queued, 0);
+    weft_blocking_release(&job->job);
+    CHECK_EQ(atomic_load(&released), 1);
+    atomic_store(&gate.open, 1);
+    thread_close(busy);
+    close_pool(pool);
+    CHECK_EQ(atomic_load(&other.entered), 0);
+}
+
+static void *call_and_say(void *arg)
+{
+    struct caller *caller = arg;
+    int err = weft_blocking_call(caller->pool, through, caller->gate, NULL, WEFT_FOREVER);
+    CHECK(err || atomic_load(&caller->gate->left) == 1);
+    int next = weft_sleep(0); /* what came too late ends the next wait */
+    return (void *)(intptr_t)(err ? err : next);
+}
+
+static void *end_started_call(void *arg)
+{
+    bool cancel = *(bool *)arg;
+    struct gate gate = {0};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    struct caller caller = {pool, &gate};
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(weft_spawn(&fiber, call_and_say, &caller, NULL), 0);
+    await_entered(&gate, 1);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    for (int i = 0; i < 20; i++) {
+        weft_yield();
+    }
+    enum weft_fiber_state state;
+    CHECK_EQ(weft_fiber_state(fiber, &state), 0); /* it has not left */
+    atomic_store(&gate.open, 1);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    close_pool(pool);
+    return NULL;
+}
+
+TEST(a_call_that_has_begun_is_left_only_when_the_function_returns)
+{
+    bool cancel = false;
+    run_in_fiber(1, end_started_call, &cancel);
+    cancel = true;
+    run_in_fiber(2, end_started_call, &cancel);
+}
+
+static void *end_queued_call(void *arg)
+{
+    bool cancel = *(bool *)arg;
+    struct gate gate = {0}, other = {.open = 1};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    struct caller busy = {pool, &gate}, caller = {pool, &other};
+    weft_fiber first, fiber;
+    void *result;
+    CHECK_EQ(weft_spawn(&first, call_gate, &busy, NULL), 0);
+    await_entered(&gate, 1);
+    CHECK_EQ(weft_spawn(&fiber, call_gate, &caller, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    atomic_store(&gate.open, 1);
+    CHECK_EQ(weft_join(first, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 0);
+    close_pool(pool);
+    CHECK_EQ(atomic_load(&other.entered), 0);
+    return NULL;
+}
+
+TEST(a_cancel_and_an_interrupt_end_a_call_that_is_queued)
+{
+    bool cancel = false;
+    run_in_fiber(1, end_queued_call, &cancel);
+    cancel = true;
+    run_in_fiber(2, end_queued_call, &cancel);
+}
+
+/* The abort goes through every shield; the function uses the fiber's stack, and the fiber stays. */
+static void *open_later(void *arg)
+{
+    struct gate *gate = arg;
+    await_entered(gate, 1);
+    usleep(3000);
+    atomic_store(&gate->open, 1);
+    return NULL;
+}
+
+TEST(an_aborted_fiber_stays_until_its_function_has_returned)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    weft_pool *fibers = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct caller caller = {pool, &gate};
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(weft_pool_spawn(fibers, &fiber, call_gate, &caller, NULL), 0);
+    await_entered(&gate, 1);
+    pthread_t opener = thread_open(open_later, &gate);
+    CHECK_EQ(weft_pool_stop(fibers, WEFT_STOP_ABORT, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(fiber, &result, 0), 0);
+    CHECK_EQ((intptr_t)result, 0);
+    CHECK_EQ(atomic_load(&gate.left), 1);
+    thread_close(opener);
+    weft_pool_destroy(fibers);
+    close_pool(pool);
+}
+
+/* --- without a stack -------------------------------------------------------------------------- */
+
+TEST(a_body_without_a_stack_waits_for_a_job_as_well)
+{
+    struct gate gate = {.open = 1};
+    struct weft__jobs jobs = {0};
+    struct heap_job *job = heap_job(&gate);
+    struct weft__job *inner = weft__job_of(&job->job);
+    struct body body;
+    body_arm(&body);
+    weft__source_lock(&jobs.source);
+    weft__jobs_push_locked(&jobs, inner, &body.node);
+    CHECK(weft__jobs_take_locked(&jobs) == inner);
+    weft__source_unlock(&jobs.source);
+    CHECK(!body_told(&body));
+    inner->run(&job->job);
+    weft__jobs_end(&jobs, inner);
+    CHECK(body_told(&body));
+    CHECK_EQ(job->value, 42);
+
+    body_arm(&body);
+    weft__source_lock(&jobs.source);
+    weft__jobs_push_locked(&jobs, inner, &body.node);
+    weft__source_unlock(&jobs.source);
+    CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
+    CHECK_EQ(weft__jobs_leave(&jobs, inner), WEFT__JOB_NEVER_RAN);
+    CHECK(!jobs.first);
+    weft_blocking_release(&job->job);
+    CHECK_EQ(atomic_load(&released), 1);
+}
+
+/* --- stopping ------------------------------------------------------------------------------------ */
+
+TEST(a_stop_runs_what_is_queued_and_refuses_what_comes)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    struct caller caller = {pool, &gate};
+    pthread_t a = thread_open(call_gate, &caller);
+    await_entered(&gate, 1);
+    pthread_t b = thread_open(call_gate, &caller);
+    while (stats_of(pool).queued < 1) {
+        weft_yield();
+    }
+    pthread_t opener = thread_open(open_later, &gate);
+    CHECK_EQ(weft_blocking_stop(pool, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -ESHUTDOWN);
+    thread_close(opener);
+    CHECK_EQ((intptr_t)thread_close(a), 0);
+    CHECK_EQ((intptr_t)thread_close(b), 0);
+    CHECK_EQ(atomic_load(&gate.left), 2);
+    weft_blocking_destroy(pool);
+}
+
+TEST(a_stop_that_runs_out_of_time_leaves_what_runs_and_gives_up_what_is_queued)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 1});
+    struct caller caller = {pool, &gate};
+    pthread_t a = thread_open(call_gate, &caller);
+    await_entered(&gate, 1);
+    pthread_t b = thread_open(call_gate, &caller);
+    while (stats_of(pool).queued < 1) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_blocking_stop(pool, weft_after(1 * MS)), -EBUSY);
+    CHECK_EQ((intptr_t)thread_close(b), -ESHUTDOWN);
+    atomic_store(&gate.open, 1);
+    CHECK_EQ((intptr_t)thread_close(a), 0);
+    weft_blocking_destroy(pool);
+    CHECK_EQ(atomic_load(&gate.entered), 1);
+}
+
+static void destroys_running(void *arg)
+{
+    weft_blocking_destroy(open_pool((struct weft_blocking_opts){.name = "busy"}));
+    (void)arg;
+}
+
+TEST(a_pool_is_stopped_before_it_is_destroyed)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(destroys_running, NULL, err, sizeof err)));
+    CHECK(strstr(err, "blocking pool busy is destroyed before it was stopped"));
+    weft_blocking_destroy(NULL);
+}
+
+/* --- threads that cannot be made, options, names -------------------------------------------------- */
+
+TEST(without_any_thread_a_call_is_refused_and_with_one_it_waits)
+{
+    struct gate gate = {0};
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.max_threads = 4});
+    weft__thread_fail(1);
+    CHECK_EQ(weft_blocking_call(pool, twice, NULL, NULL, WEFT_FOREVER), -EAGAIN);
+    CHECK_EQ(stats_of(pool).threads, 0);
+    CHECK_EQ(stats_of(pool).failed, 1);
+    CHECK_EQ(stats_of(pool).refused, 1);
+    struct caller caller = {pool, &gate};
+    pthread_t a = thread_open(call_gate, &caller);
+    await_entered(&gate, 1);
+    weft__thread_fail(1000);
+    pthread_t b = thread_open(call_gate, &caller);
+    while (stats_of(pool).failed < 2) {
+        weft_yield();
+    }
+    CHECK_EQ(stats_of(pool).queued, 1); /* it waits for the one there is */
+    atomic_store(&gate.open, 1);
+    CHECK_EQ((intptr_t)thread_close(a), 0);
+    CHECK_EQ((intptr_t)thread_close(b), 0);
+    weft_blocking_pool *none;
+    CHECK_EQ(weft_blocking_create(&none, &(struct weft_blocking_opts){.min_threads = 2}), -EAGAIN);
+    weft__thread_fail(0);
+    CHECK_EQ(stats_of(pool).peak, 1);
+    close_pool(pool);
+}
+
+TEST(bad_options_are_refused)
+{
+    weft_blocking_pool *pool;
+    CHECK_EQ(weft_blocking_create(&pool, &(struct weft_blocking_opts){.name = "a name of 13"}),
+             -EINVAL);
+    CHECK_EQ(weft_blocking_create(&pool,
+                                  &(struct weft_blocking_opts){.min_threads = 3, .max_threads = 2}),
+             -EINVAL);
+    CHECK_EQ(weft_blocking_create(&pool, &(struct weft_blocking_opts){.stack_bytes = 100}),
+             -EINVAL);
+    CHECK_EQ(weft_blocking_create(&pool, &(struct weft_blocking_opts){.max_threads = 100000}),
+             -EINVAL);
+}
+
+static void *see_thread(void *arg)
+{
+    sigset_t mask;
+    pthread_getname_np(pthread_self(), arg, 16);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+    CHECK(sigismember(&mask, SIGTERM) && sigismember(&mask, SIGCHLD) &&
+          !sigismember(&mask, SIGSEGV));
+    return NULL;
+}
+
+TEST(threads_have_names_and_take_no_signals)
+{
+    char name[16] = "";
+    weft_blocking_pool *pool = open_pool((struct weft_blocking_opts){.name = "disk"});
+    CHECK_EQ(weft_blocking_call(pool, see_thread, name, NULL, WEFT_FOREVER), 0);
+    CHECK_STR(name, "disk_0");
+    char line[300];
+    FILE *out = fmemopen(line, sizeof line, "w");
+    weft_blocking_dump(pool, out);
+    fclose(out);
+    CHECK(strstr(line, "blocking pool disk: threads=1 "));
+    CHECK(strstr(line, " done=1 refused=0"));
+    close_pool(pool);
+}
