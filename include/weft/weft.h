@@ -23,6 +23,7 @@
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/scope.h>
+#include <weft/process.h>
 #include <weft/stats.h>
 #include <weft/version.h>
 

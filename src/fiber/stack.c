@@ -491,3 +491,20 @@ void weft__stack_limit_guard(enum weft__guard best)
 {
     atomic_store_explicit(&guard_limit, (int)best, memory_order_relaxed);
 }
+
+/* --- forks --------------------------------------------------------------- */
+
+void weft__stack_fork_prepare(void)
+{
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        weft__lock(&classes[class].lock);
+    }
+}
+
+/* In the child too: the depots are as whole as they were; the stacks of the parent's fibers stay with nobody. */
+void weft__stack_fork_done(void)
+{
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        weft__unlock(&classes[class].lock);
+    }
+}

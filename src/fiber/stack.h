@@ -125,4 +125,8 @@ void weft__stack_totals(struct weft__stack_totals *out);
 /* Tests: stacks carved from now on get no better guard than this. */
 void weft__stack_limit_guard(enum weft__guard best);
 
+/* Around a fork, in the parent and in the child. For sched/fork.c. */
+void weft__stack_fork_prepare(void);
+void weft__stack_fork_done(void);
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "sched/cancel.h"
+#include "sched/fork.h"
 #include "sched/handle.h"
 #include "sched/local.h"
 #include "sched/parent.h"
@@ -47,6 +48,12 @@ static struct weft__spawner *spawner_of(struct weft__worker *w)
         thread_spawner_used = true;
     }
     return &thread_spawner;
+}
+
+/* Its control blocks were the parent's. */
+void weft__spawner_fork_child(void)
+{
+    thread_spawner.blocks = (struct weft__slab_cache){0};
 }
 
 /* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is short. */
@@ -244,7 +251,11 @@ int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? spawn(w, w->pool, out, fn, arg, opts, NULL) : -ENXIO;
+    if (__builtin_expect(!w || !weft__current(w), 0)) {
+        weft__fork_check_fiber("weft_spawn");
+        return -ENXIO;
+    }
+    return spawn(w, w->pool, out, fn, arg, opts, NULL);
 }
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
@@ -315,6 +326,14 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
     return 0;
 }
 
+static __attribute__((noinline, cold)) int no_such_fiber(weft_fiber fiber)
+{
+    WEFT__REQUIRE(!weft__slab_forgot((uint32_t)fiber),
+                  "fiber #%u.%u was made before fork() and is used in the child",
+                  (unsigned)(uint32_t)fiber, (unsigned)(fiber >> 32));
+    return -ESRCH;
+}
+
 int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 {
     struct weft__worker *inside = inside_of(pool, weft__worker_self());
@@ -324,7 +343,7 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        return -ESRCH;
+        return no_such_fiber(fiber);
     }
     int err = weft__task_submit(task) ? admit(pool, inside, 1) : -EALREADY;
     if (err) {
@@ -366,7 +385,7 @@ int weft_fiber_discard(weft_fiber fiber)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        return -ESRCH;
+        return no_such_fiber(fiber);
     }
     if (weft__task_state(task) != WEFT__TASK_CREATED || !spawner) {
         weft__ident_unlock(task, ident);
@@ -415,7 +434,10 @@ void weft_exit(void *result)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *self = w ? weft__current(w) : NULL;
-    WEFT__REQUIRE(self, "weft_exit was called outside of a fiber");
+    if (__builtin_expect(!self, 0)) {
+        weft__fork_check_fiber("weft_exit");
+        weft__panic(__FILE__, __LINE__, "weft_exit was called outside of a fiber");
+    }
     self->value = result;
     struct weft__rare *rare = weft__task_rare(self);
     if (rare->cleanups || rare->locals_used) {
@@ -511,7 +533,7 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        return -ESRCH;
+        return no_such_fiber(fiber);
     }
     if (ident & WEFT__IDENT_DETACHED) {
         weft__ident_unlock(task, ident);
@@ -569,7 +591,7 @@ int weft_fiber_share(weft_fiber fiber)
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     int err = 0;
     if (!task) {
-        return -ESRCH;
+        return no_such_fiber(fiber);
     }
     if (ident & WEFT__IDENT_DETACHED) {
         err = -EINVAL;
@@ -588,7 +610,7 @@ int weft_fiber_detach(weft_fiber fiber)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task || !spawner) {
-        return task ? -ENOMEM : -ESRCH;
+        return task ? -ENOMEM : no_such_fiber(fiber);
     }
     if (ident & WEFT__IDENT_DETACHED) {
         weft__ident_unlock(task, ident);

@@ -2,15 +2,68 @@
 
 #include <pthread.h>
 
+#include "fiber/stack.h"
+#include "sched/fdwatch.h"
+#include "sched/pool.h"
+#include "sched/slab.h"
+#include "sched/worker.h"
+
 _Atomic(uint32_t) weft__fork_count;
+
+static bool
+    orphan; /* this is a child, and it was a fiber that forked; written while there is one thread */
+
+/* Locks that nest are taken in the order in which they do: the watcher's is held while others are taken. */
+static void prepare(void)
+{
+    weft__fdwatch_fork_prepare();
+    weft__pool_fork_prepare();
+    weft__slab_fork_prepare();
+    weft__stack_fork_prepare();
+}
+
+static void parent(void)
+{
+    weft__stack_fork_done();
+    weft__slab_fork_parent();
+    weft__pool_fork_parent();
+    weft__fdwatch_fork_parent();
+}
+
+static void child(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    orphan = w && weft__current(w);
+    weft__worker_set_self(NULL); /* what goes on here is a plain thread, be it on a fiber's stack */
+    weft__spawner_fork_child();
+    weft__stack_fork_done();
+    weft__slab_fork_child();
+    weft__pool_fork_child();
+    weft__fdwatch_fork_child();
+    atomic_fetch_add_explicit(&weft__fork_count, 1, memory_order_relaxed);
+}
+
+static void watch(void)
+{
+    int err = pthread_atfork(prepare, parent, child);
+    WEFT__REQUIRE(!err, "no memory to watch for forks");
+}
 
 void weft__fork_watch(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch);
 }
 
-void weft__fork_hook(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+void weft__fork_hook(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
 {
     weft__fork_watch();
-    int err = pthread_atfork(prepare, parent, child);
+    int err = pthread_atfork(before, in_parent, in_child);
     WEFT__REQUIRE(!err, "no memory to watch for forks");
+}
+
+void weft__fork_check_fiber(const char *call)
+{
+    WEFT__REQUIRE(
+        !orphan, "%s by a fiber that called fork(), in the child: it may only exec or _exit", call);
 }

@@ -22,6 +22,9 @@ void weft__fork_watch(void);
  * elsewhere. Each is called once by its module. */
 void weft__fork_hook(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
+/* `call` is for fibers and found that its caller is none: maybe because it was, before a fork. */
+void weft__fork_check_fiber(const char *call) __attribute__((cold));
+
 static inline uint32_t weft__fork_generation(void)
 {
     return atomic_load_explicit(&weft__fork_count, memory_order_relaxed);

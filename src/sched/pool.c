@@ -13,40 +13,59 @@
 #include "base/cpu.h"
 #include "base/thread.h"
 #include "sched/fault.h"
+#include "sched/fork.h"
 
 #define MAX_WORKERS 1024u
 #define DEFAULT_SLOTS 4096u
 #define DEFAULT_SPIN_NS 5000
 
-/* Pools whose worker 0 is the thread that made them, whether it is in its loop or not. */
-static struct weft__lock callers_lock;
-static weft_pool *callers; /* under the lock */
+static struct weft__lock pools_lock;
+static weft_pool *pools; /* all there are; under the lock */
 
-/* False: this thread is a worker of another pool already. */
-static bool callers_add(weft_pool *pool)
+/* False: this thread, which shall be worker 0, is that of another pool already, whether it is in its loop or not. */
+static bool pools_add(weft_pool *pool)
 {
-    weft__lock(&callers_lock);
-    const weft_pool *other = callers;
-    while (other && !pthread_equal(other->caller_thread, pthread_self())) {
-        other = other->next_caller;
+    weft__lock(&pools_lock);
+    const weft_pool *other = pool->caller ? pools : NULL;
+    while (other && !(other->caller && pthread_equal(other->caller_thread, pthread_self()))) {
+        other = other->next;
     }
     if (!other) {
-        pool->next_caller = callers;
-        callers = pool;
+        pool->next = pools;
+        pools = pool;
     }
-    weft__unlock(&callers_lock);
+    weft__unlock(&pools_lock);
     return !other;
 }
 
-static void callers_remove(weft_pool *pool)
+static void pools_remove(weft_pool *pool)
 {
-    weft__lock(&callers_lock);
-    weft_pool **at = &callers;
+    weft__lock(&pools_lock);
+    weft_pool **at = &pools;
     while (*at != pool) {
-        at = &(*at)->next_caller;
+        at = &(*at)->next;
     }
-    *at = pool->next_caller;
-    weft__unlock(&callers_lock);
+    *at = pool->next;
+    weft__unlock(&pools_lock);
+}
+
+void weft__pool_fork_prepare(void)
+{
+    weft__lock(&pools_lock);
+}
+
+void weft__pool_fork_parent(void)
+{
+    weft__unlock(&pools_lock);
+}
+
+void weft__pool_fork_child(void)
+{
+    for (weft_pool *pool = pools; pool; pool = pool->next) {
+        atomic_store_explicit(&pool->phase, WEFT__POOL_FORKED, memory_order_relaxed);
+    }
+    pools = NULL;
+    weft__unlock(&pools_lock);
 }
 
 /* --- create ---------------------------------------------------------------- */
@@ -127,6 +146,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     if (opts.caller && weft__worker_self()) {
         return -EBUSY;
     }
+    weft__fork_watch();
     weft_pool *pool = weft__alloc(sizeof *pool + opts.workers * sizeof pool->workers[0]);
     if (!pool) {
         return -ENOMEM;
@@ -150,15 +170,15 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     if (err) {
         goto free_pool;
     }
+    if (!pools_add(pool)) {
+        err = -EBUSY;
+        goto free_global;
+    }
     if (opts.caller) {
-        if (!callers_add(pool)) {
-            err = -EBUSY;
-            goto free_global;
-        }
         pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (pool->host_fd < 0) {
             err = -errno;
-            goto remove_caller;
+            goto remove_pool;
         }
     }
     err = workers_init(pool, &opts);
@@ -173,10 +193,8 @@ close_fd:
     if (pool->host_fd >= 0) {
         close(pool->host_fd);
     }
-remove_caller:
-    if (opts.caller) {
-        callers_remove(pool);
-    }
+remove_pool:
+    pools_remove(pool);
 free_global:
     weft__global_deinit(&pool->global);
 free_pool:
@@ -189,6 +207,7 @@ void weft_pool_destroy(weft_pool *pool)
     if (!pool) {
         return;
     }
+    weft__pool_check_fork(pool);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped", pool->name);
@@ -197,9 +216,7 @@ void weft_pool_destroy(weft_pool *pool)
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */
     }
-    if (pool->caller) {
-        callers_remove(pool);
-    }
+    pools_remove(pool);
     for (unsigned i = 0; i < pool->worker_count; i++) {
         weft__worker_deinit(&pool->workers[i]);
     }
@@ -277,6 +294,7 @@ int weft__pool_create_threads(weft_pool *pool)
 
 int weft_pool_start(weft_pool *pool)
 {
+    weft__pool_check_fork(pool);
     pthread_mutex_lock(&pool->joining);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     int err = phase == WEFT__POOL_STOPPING ? -EBUSY : 0;
@@ -303,7 +321,8 @@ int weft__pool_admit_outside(weft_pool *pool, uint64_t n)
      * in between. */
     atomic_fetch_add_explicit(&pool->entered, n, memory_order_seq_cst);
     int phase = atomic_load_explicit(&pool->phase, memory_order_seq_cst);
-    if (phase == WEFT__POOL_STOPPING || phase == WEFT__POOL_STOPPED) {
+    if (phase >= WEFT__POOL_STOPPING) {
+        weft__pool_check_fork(pool);
         weft__pool_unadmit_outside(pool, n);
         return -ESHUTDOWN;
     }
@@ -344,6 +363,7 @@ uint64_t weft__pool_live(weft_pool *pool)
 
 static int check_caller(const weft_pool *pool)
 {
+    weft__pool_check_fork(pool);
     if (!pool->caller || !pthread_equal(pool->caller_thread, pthread_self())) {
         return -EINVAL;
     }

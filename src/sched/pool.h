@@ -9,6 +9,7 @@
 
 #include <weft/pool.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "queue/global.h"
 #include "sched/idle.h"
@@ -20,6 +21,7 @@ enum weft__pool_phase {
     WEFT__POOL_STARTED,
     WEFT__POOL_STOPPING, /* no submits from outside; fibers run on */
     WEFT__POOL_STOPPED,
+    WEFT__POOL_FORKED, /* the copy of a pool in a forked child, where its threads are not */
 };
 
 struct weft_pool {
@@ -54,7 +56,7 @@ struct weft_pool {
     struct weft__node *stoppers; /* who waits for the drain */
 
     pthread_mutex_t joining; /* phases change, threads begin and end one at a time */
-    weft_pool *next_caller;  /* in the list of pools with a caller */
+    weft_pool *next;         /* in the list of all pools */
 
     struct weft__worker workers[];
 };
@@ -70,6 +72,19 @@ static inline void weft__pool_visit(weft_pool *pool)
 static inline void weft__pool_visit_end(weft_pool *pool)
 {
     atomic_fetch_sub_explicit(&pool->visitors, 1, memory_order_release); /* pairs: destroy */
+}
+
+/* Around a fork; the child has no pools, and no thread of it is a worker. For sched/fork.c. */
+void weft__pool_fork_prepare(void);
+void weft__pool_fork_parent(void);
+void weft__pool_fork_child(void);
+
+/* Every call that is given a pool and is not on a hot path begins with this. */
+static inline void weft__pool_check_fork(const weft_pool *pool)
+{
+    WEFT__REQUIRE(atomic_load_explicit(&pool->phase, memory_order_relaxed) != WEFT__POOL_FORKED,
+                  "pool %s was made before fork() and is used in the child: make a new one",
+                  pool->name);
 }
 
 /* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside

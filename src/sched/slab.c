@@ -18,6 +18,12 @@ static struct weft__task *batches; /* chained by `home` of their first blocks */
 /* written under lock, read by any thread */
 static _Atomic(struct weft__task *) slabs[MAX_SLABS];
 static _Atomic(uint32_t) slots;
+/* under lock: blocks of threads that have ended, until they make a batch */
+static struct weft__slab_cache rest;
+/* In a forked child, what all slabs of the parent are: blocks without a fiber. Only read, so it costs no memory. */
+static struct weft__task nobody[SLAB_TASKS];
+static uint32_t
+    forgotten; /* slots that were made before the last fork; written while there is one thread */
 
 static struct weft__task *batch_next(const struct weft__task *batch)
 {
@@ -130,7 +136,6 @@ void weft__slab_spill(struct weft__slab_cache *cache)
  * that does not reach, kept in a common remainder. */
 void weft__slab_cache_flush(struct weft__slab_cache *cache)
 {
-    static struct weft__slab_cache rest; /* under lock */
     weft__lock(&lock);
     if (cache->spare) {
         depot_give_locked(cache->spare);
@@ -183,4 +188,37 @@ bool weft__slab_holds(const void *block)
 uint32_t weft__slab_slots(void)
 {
     return atomic_load_explicit(&slots, memory_order_acquire);
+}
+
+/* --- forks ------------------------------------------------------------------------ */
+
+void weft__slab_fork_prepare(void)
+{
+    weft__lock(&lock);
+}
+
+void weft__slab_fork_parent(void)
+{
+    weft__unlock(&lock);
+}
+
+/* The fibers of the parent are not here, but their control blocks may be anything, locked too. The child begins with slabs
+ * of its own; every handle of the parent finds nobody. */
+void weft__slab_fork_child(void)
+{
+    uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);
+    uint32_t full = (used + SLAB_TASKS - 1) / SLAB_TASKS;
+    for (uint32_t slab = 0; slab < full; slab++) {
+        atomic_store_explicit(&slabs[slab], nobody, memory_order_relaxed);
+    }
+    forgotten = full * (uint32_t)SLAB_TASKS;
+    atomic_store_explicit(&slots, forgotten, memory_order_release);
+    batches = NULL;
+    rest = (struct weft__slab_cache){0};
+    weft__unlock(&lock);
+}
+
+bool weft__slab_forgot(uint32_t slot)
+{
+    return slot > 0 && slot <= forgotten;
 }

@@ -68,4 +68,11 @@ bool weft__slab_holds(const void *block);
 /* Slots are 1 .. this. */
 uint32_t weft__slab_slots(void);
 
+/* Around a fork; the child has none of the parent's fibers. For sched/fork.c. */
+void weft__slab_fork_prepare(void);
+void weft__slab_fork_parent(void);
+void weft__slab_fork_child(void);
+/* Was this a slot of the process that forked? */
+bool weft__slab_forgot(uint32_t slot);
+
 #endif

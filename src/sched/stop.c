@@ -218,6 +218,7 @@ int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
     if (mode != WEFT_STOP_DRAIN && mode != WEFT_STOP_CANCEL && mode != WEFT_STOP_ABORT) {
         return -EINVAL;
     }
+    weft__pool_check_fork(pool);
     if (atomic_load_explicit(&pool->phase, memory_order_acquire) == WEFT__POOL_STOPPED) {
         return 0;
     }

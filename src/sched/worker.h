@@ -67,6 +67,8 @@ struct weft__counters {
         overflows, stacks;
 };
 
+/* The calling thread's, if it is a plain one. For sched/fork.c. */
+void weft__spawner_fork_child(void);
 /* Gives everything back. */
 void weft__spawner_flush(struct weft__spawner *spawner);
 /* Gives the stack credits back: before a long rest, or others could miss them for ever. */

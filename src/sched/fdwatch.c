@@ -1,0 +1,260 @@
+#include "sched/fdwatch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/lock.h"
+#include "base/thread.h"
+#include "sched/fork.h"
+
+#define LINGER_MS 10 /* a thread costs more than to wait a moment for the next watch */
+#define EVENTS 16
+#define FIRST_SLOTS 16u
+
+/* An event of epoll names a slot and its generation, so that one for a watch that is gone is found out. */
+struct slot {
+    struct weft__fdwatch *watch; /* NULL: free */
+    uint32_t generation;
+    uint32_t next_free; /* index + 1, of a free slot */
+};
+
+/* All under the lock. */
+static struct {
+    struct weft__lock lock;
+    bool running; /* there is a thread, and the two descriptors are its */
+    int epoll;
+    int told; /* eventfd: something has changed that it would not notice */
+    struct slot *slots;
+    uint32_t slot_count, first_free, used;
+} watcher;
+
+#define TOLD_ID UINT64_MAX
+
+/* --- slots ------------------------------------------------------------------------- */
+
+static int slots_grow_locked(void)
+{
+    uint32_t count = watcher.slot_count ? 2 * watcher.slot_count : FIRST_SLOTS;
+    struct slot *slots = weft__alloc(count * sizeof *slots);
+    if (!slots) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < watcher.slot_count; i++) {
+        slots[i] = watcher.slots[i];
+    }
+    for (uint32_t i = count; i-- > watcher.slot_count;) {
+        slots[i].next_free = watcher.first_free;
+        watcher.first_free = i + 1;
+    }
+    weft__free(watcher.slots);
+    watcher.slots = slots;
+    watcher.slot_count = count;
+    return 0;
+}
+
+static int slot_take_locked(struct weft__fdwatch *watch)
+{
+    int err = watcher.first_free ? 0 : slots_grow_locked();
+    if (err) {
+        return err;
+    }
+    uint32_t index = watcher.first_free - 1;
+    struct slot *slot = &watcher.slots[index];
+    watcher.first_free = slot->next_free;
+    watcher.used++;
+    slot->watch = watch;
+    watch->id = (uint64_t)slot->generation << 32 | index;
+    return 0;
+}
+
+static struct slot *slot_of_locked(uint64_t id)
+{
+    uint32_t index = (uint32_t)id;
+    struct slot *slot = index < watcher.slot_count ? &watcher.slots[index] : NULL;
+    return slot && slot->watch && slot->generation == id >> 32 ? slot : NULL;
+}
+
+static void slot_free_locked(struct slot *slot)
+{
+    slot->watch = NULL;
+    slot->generation++;
+    slot->next_free = watcher.first_free;
+    watcher.first_free = (uint32_t)(slot - watcher.slots) + 1;
+    watcher.used--;
+}
+
+static void forget_locked(struct slot *slot)
+{
+    epoll_ctl(watcher.epoll, EPOLL_CTL_DEL, slot->watch->fd, NULL);
+    slot_free_locked(slot);
+}
+
+/* --- the thread ----------------------------------------------------------------------- */
+
+static void tell_locked(void)
+{
+    uint64_t one = 1;
+    if (write(watcher.told, &one, sizeof one) < 0) {
+        /* It is told already. */
+    }
+}
+
+static void serve_locked(uint64_t id)
+{
+    uint64_t count;
+    struct slot *slot;
+    if (id == TOLD_ID) {
+        if (read(watcher.told, &count, sizeof count) < 0) {
+            /* Somebody else's byte. */
+        }
+    } else if ((slot = slot_of_locked(id))) {
+        struct weft__fdwatch *watch = slot->watch;
+        int fd = watch->fd;
+        if (!watch->ready(watch)) { /* the watch may be gone */
+            /* Closing alone is not enough: a copy in a forked child would keep it in the epoll. */
+            epoll_ctl(watcher.epoll, EPOLL_CTL_DEL, fd, NULL);
+            close(fd);
+            slot_free_locked(slot);
+        }
+    }
+}
+
+/* True: nobody wants it any more. */
+static bool end_locked(void)
+{
+    if (watcher.used) {
+        return false;
+    }
+    close(watcher.epoll);
+    close(watcher.told);
+    weft__free(watcher.slots);
+    watcher.slots = NULL;
+    watcher.slot_count = watcher.first_free = 0;
+    watcher.running = false;
+    return true;
+}
+
+static void *watch_main(void *arg)
+{
+    pthread_setname_np(pthread_self(), "weft_watch");
+    int epoll = (int)(intptr_t)arg;
+    bool ended = false;
+    int timeout = -1;
+    while (!ended) {
+        struct epoll_event events[EVENTS];
+        int n = epoll_wait(epoll, events, EVENTS, timeout);
+        weft__lock(&watcher.lock);
+        for (int i = 0; i < n; i++) {
+            serve_locked(events[i].data.u64);
+        }
+        ended = n == 0 && end_locked();
+        timeout = watcher.used ? -1 : LINGER_MS;
+        weft__unlock(&watcher.lock);
+    }
+    return NULL;
+}
+
+static int start_locked(void)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int err;
+    watcher.epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (watcher.epoll < 0) {
+        return -errno;
+    }
+    watcher.told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watcher.told < 0) {
+        err = -errno;
+        goto close_epoll;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = TOLD_ID};
+    if (epoll_ctl(watcher.epoll, EPOLL_CTL_ADD, watcher.told, &event) != 0) {
+        err = -errno;
+        goto close_told;
+    }
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    err = weft__thread_create(&thread, &attr, watch_main, (void *)(intptr_t)watcher.epoll);
+    pthread_attr_destroy(&attr);
+    if (err) {
+        goto close_told;
+    }
+    watcher.running = true;
+    return 0;
+
+close_told:
+    close(watcher.told);
+close_epoll:
+    close(watcher.epoll);
+    return err;
+}
+
+/* --- the seam --------------------------------------------------------------------------- */
+
+int weft__fdwatch_add(struct weft__fdwatch *watch, int fd, bool (*ready)(struct weft__fdwatch *))
+{
+    weft__fork_watch();
+    watch->fd = fd;
+    watch->ready = ready;
+    weft__lock(&watcher.lock);
+    int err = watcher.running ? 0 : start_locked();
+    if (!err) {
+        err = slot_take_locked(watch);
+        if (!err) {
+            struct epoll_event event = {.events = EPOLLIN, .data.u64 = watch->id};
+            if (epoll_ctl(watcher.epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+                err = -errno;
+                slot_free_locked(slot_of_locked(watch->id));
+            }
+        }
+        if (watcher.used == 0) {
+            tell_locked(); /* it started for nothing */
+        }
+    }
+    weft__unlock(&watcher.lock);
+    return err;
+}
+
+void weft__fdwatch_remove(struct weft__fdwatch *watch)
+{
+    weft__lock(&watcher.lock);
+    struct slot *slot = slot_of_locked(watch->id);
+    WEFT__REQUIRE(slot && slot->watch == watch, "a descriptor that is not watched is removed");
+    forget_locked(slot);
+    if (watcher.used == 0) {
+        tell_locked(); /* so that it ends after a moment */
+    }
+    weft__unlock(&watcher.lock);
+}
+
+/* --- forks -------------------------------------------------------------------------------- */
+
+void weft__fdwatch_fork_prepare(void)
+{
+    weft__lock(&watcher.lock);
+}
+
+void weft__fdwatch_fork_parent(void)
+{
+    weft__unlock(&watcher.lock);
+}
+
+/* The thread is not here. The memory of the slots is left alone: no allocator between fork and exec. */
+void weft__fdwatch_fork_child(void)
+{
+    if (watcher.running) {
+        close(watcher.epoll);
+        close(watcher.told);
+        watcher.running = false;
+    }
+    watcher.slots = NULL;
+    watcher.slot_count = watcher.first_free = watcher.used = 0;
+    weft__unlock(&watcher.lock);
+}

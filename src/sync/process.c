@@ -1,0 +1,320 @@
+/* A child process. Three hold it: the handle, the watcher until the child was reaped, and every caller that waits.
+ *
+ * The watcher sees the pidfd become readable, takes the status, and lets everybody go on. As nobody else waits for this
+ * child, it is a zombie until then and its number cannot be used again; after that the pidfd answers ESRCH.
+ */
+#include <weft/process.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "sched/fdwatch.h"
+#include "sched/fork.h"
+#include "sync/source.h"
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+struct weft_process {
+    struct weft__source source;
+    struct weft__fdwatch watch;
+    /* immutable */
+    pid_t pid;
+    uint32_t born; /* sched/fork.h */
+    /* under the lock */
+    int pidfd; /* -1: reaped */
+    bool done;
+    int err; /* -ECHILD: the status is not known */
+    struct weft_process_status status;
+    /* any thread */
+    _Atomic(uint32_t) refs;
+};
+
+static const struct weft__wait_kind process_kind = {.name = "process", .label = weft__source_label};
+
+static void unref(weft_process *process)
+{
+    if (atomic_fetch_sub_explicit(&process->refs, 1, memory_order_acq_rel) ==
+        1) { /* pairs: itself */
+        weft__free(process);
+    }
+}
+
+/* --- its end ------------------------------------------------------------------------- */
+
+/* Takes the status of a child that has ended. False: it has not. */
+static bool reap(int pidfd, struct weft_process_status *status, int *err)
+{
+    siginfo_t info = {0};
+    while (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG) != 0) {
+        if (errno != EINTR) {
+            *err = -ECHILD;
+            return true;
+        }
+    }
+    if (info.si_pid == 0) {
+        return false;
+    }
+    if (info.si_code == CLD_EXITED) {
+        status->code = info.si_status;
+    } else {
+        status->signal = info.si_status;
+        status->dumped = info.si_code == CLD_DUMPED;
+    }
+    return true;
+}
+
+static bool on_readable(struct weft__fdwatch *watch)
+{
+    weft_process *process = (weft_process *)(void *)((char *)watch - offsetof(weft_process, watch));
+    struct weft_process_status status = {0};
+    struct weft__chain ready;
+    int err = 0;
+    if (!reap(watch->fd, &status, &err)) {
+        return true;
+    }
+    weft__chain_init(&ready);
+    weft__source_lock(&process->source);
+    process->done = true;
+    process->status = status;
+    process->err = err;
+    process->pidfd = -1;
+    weft__source_fire_all(&process->source.waiters, err, &ready);
+    weft__source_unlock(&process->source);
+    weft__place_chain(&ready);
+    unref(process);
+    return false;
+}
+
+/* --- its beginning ----------------------------------------------------------------------- */
+
+struct plan {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    int copies[3]; /* of descriptors that the child's 0..2 would overwrite; -1: none */
+};
+
+/* What becomes the child's 0, 1 and 2. They are set one after the other: one that is itself 0, 1 or 2 is copied first, or
+ * it could be overwritten before its turn. */
+static int plan_stdio(struct plan *plan, const struct weft_process_opts *opts)
+{
+    const int wanted[3] = {opts->in, opts->out, opts->err};
+    for (int i = 0; i < 3; i++) {
+        int fd = wanted[i], err = 0;
+        if (fd == WEFT_STDIO_NULL) {
+            err = posix_spawn_file_actions_addopen(&plan->actions, i, "/dev/null",
+                                                   i ? O_WRONLY : O_RDONLY, 0);
+        } else if (fd < 0) {
+            return -EBADF;
+        } else if (fd != 0 && fd != i) {
+            if (fd <= 2) {
+                fd = plan->copies[i] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+            }
+            if (fd < 0 || fcntl(fd, F_GETFD) < 0) {
+                return -errno;
+            }
+            err = posix_spawn_file_actions_adddup2(&plan->actions, fd, i);
+        }
+        if (err) {
+            return -err;
+        }
+    }
+    return 0;
+}
+
+static int plan_attr(struct plan *plan, const struct weft_process_opts *opts)
+{
+    short flags = 0;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    if (!opts->keep_signals) {
+        flags |= POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+        posix_spawnattr_setsigmask(&plan->attr, &none);
+        posix_spawnattr_setsigdefault(&plan->attr, &all);
+    }
+    if (opts->new_group) {
+        flags |= POSIX_SPAWN_SETPGROUP;
+        posix_spawnattr_setpgroup(&plan->attr, 0);
+    }
+    if (opts->new_session) {
+        flags |= POSIX_SPAWN_SETSID;
+    }
+    return -posix_spawnattr_setflags(&plan->attr, flags);
+}
+
+static int plan_init(struct plan *plan, const struct weft_process_opts *opts)
+{
+    plan->copies[0] = plan->copies[1] = plan->copies[2] = -1;
+    posix_spawn_file_actions_init(&plan->actions);
+    posix_spawnattr_init(&plan->attr);
+    int err = plan_stdio(plan, opts);
+    if (!err && opts->cwd) {
+        err = -posix_spawn_file_actions_addchdir_np(&plan->actions, opts->cwd);
+    }
+    return err ? err : plan_attr(plan, opts);
+}
+
+static void plan_deinit(struct plan *plan)
+{
+    for (int i = 0; i < 3; i++) {
+        if (plan->copies[i] >= 0) {
+            close(plan->copies[i]);
+        }
+    }
+    posix_spawnattr_destroy(&plan->attr);
+    posix_spawn_file_actions_destroy(&plan->actions);
+}
+
+/* exec's arguments are not const for the sake of programs of 1978; it does not write to them. */
+static char *const *mutable(const char *const *strings)
+{
+    return (char *const *)(uintptr_t)strings;
+}
+
+static int start(pid_t *pid, const char *const *argv, const struct weft_process_opts *opts)
+{
+    struct plan plan;
+    char *const *args = mutable(argv);
+    char *const *env = opts->env ? mutable(opts->env) : environ;
+    int err = plan_init(&plan, opts);
+    if (!err && opts->path) {
+        err = -posix_spawn(pid, opts->path, &plan.actions, &plan.attr, args, env);
+    } else if (!err) {
+        err = -posix_spawnp(pid, args[0], &plan.actions, &plan.attr, args, env);
+    }
+    plan_deinit(&plan);
+    return err;
+}
+
+/* The child cannot be watched: it must not be left behind. */
+static void abandon(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/* A descriptor for the child. Until somebody waits for it the number is its own, be it dead already; -ESRCH: somebody
+ * has, and the number may be another's. */
+static int open_pidfd(pid_t pid)
+{
+    siginfo_t info;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    if (waitid((idtype_t)P_PIDFD, (id_t)fd, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+        close(fd);
+        return -ESRCH;
+    }
+    return fd;
+}
+
+int weft_process_spawn(weft_process **out, const char *const *argv,
+                       const struct weft_process_opts *opts)
+{
+    static const struct weft_process_opts none;
+    opts = opts ? opts : &none;
+    if (!argv || !argv[0]) {
+        return -EINVAL;
+    }
+    weft_process *process = weft__alloc(sizeof *process);
+    if (!process) {
+        return -ENOMEM;
+    }
+    weft__source_init(&process->source, &(struct weft_sync_opts){.name = opts->name});
+    process->born = weft__fork_generation();
+    atomic_init(&process->refs, 2); /* the handle and the watcher */
+    int err = start(&process->pid, argv, opts);
+    if (err) {
+        goto free_process;
+    }
+    int fd = open_pidfd(process->pid);
+    process->pidfd = fd;
+    if (fd == -ESRCH) {
+        process->done = true;
+        process->err = -ECHILD;
+        unref(process);
+    } else {
+        err = fd < 0 ? fd : weft__fdwatch_add(&process->watch, fd, on_readable);
+        if (err) {
+            goto abandon_child;
+        }
+    }
+    *out = process;
+    return 0;
+
+abandon_child:
+    abandon(process->pid);
+    if (fd >= 0) {
+        close(fd);
+    }
+free_process:
+    weft__free(process);
+    return err;
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+int weft_process_wait(weft_process *process, struct weft_process_status *out, int64_t deadline)
+{
+    weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
+    int err;
+    atomic_fetch_add_explicit(&process->refs, 1, memory_order_relaxed);
+    weft__source_lock(&process->source);
+    if (process->done) {
+        err = process->err;
+        weft__source_unlock(&process->source);
+    } else {
+        struct weft__node node;
+        weft__node_init(&node, NULL, 0);
+        err = weft__source_wait_locked(&process->source, &process->source.waiters, &node, deadline,
+                                       &process_kind);
+    }
+    if (!err && out) {
+        *out = process->status; /* written once, before the fire */
+    }
+    unref(process);
+    return err;
+}
+
+int weft_process_kill(weft_process *process, int signal)
+{
+    weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
+    int err = -ESRCH;
+    weft__source_lock(&process->source);
+    if (process->pidfd >= 0) {
+        err = syscall(SYS_pidfd_send_signal, process->pidfd, signal, NULL, 0) == 0 ? 0 : -errno;
+    }
+    weft__source_unlock(&process->source);
+    return err;
+}
+
+int weft_process_pid(const weft_process *process)
+{
+    return process->pid;
+}
+
+void weft_process_close(weft_process *process)
+{
+    if (!process || process->born != weft__fork_generation()) {
+        return; /* in a child of fork: the memory of a handle is not worth an allocator's lock */
+    }
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&process->source);
+    weft__source_fire_all(&process->source.waiters, -EPIPE, &ready);
+    weft__source_unlock(&process->source);
+    weft__place_chain(&ready);
+    unref(process);
+}

@@ -1,0 +1,285 @@
+/* Forks of a process whose pools are at work: what the child may do, and what ends it with a message. */
+/* timeout: 120 */
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <weft/blocking.h>
+
+#include "fiber/sanitizer.h"
+#include "sched/fixture.h"
+
+#if WEFT__TSAN
+/* A child that makes threads is what this is about. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+#endif
+
+/* --- a parent that is busy ------------------------------------------------------------- */
+
+static weft_pool *busy_pool;
+static atomic_int enough;
+
+static void *leaf(void *arg)
+{
+    weft_yield();
+    return arg;
+}
+
+/* Makes and ends fibers of several stack sizes all the time: every depot is in use. */
+static void *be_busy(void *arg)
+{
+    weft_fiber children[40];
+    while (!atomic_load(&enough)) {
+        for (size_t i = 0; i < 40; i++) {
+            struct weft_fiber_opts opts = {.stack_bytes = (size_t)16384 << i % 4};
+            CHECK_EQ(weft_spawn(&children[i], leaf, arg, &opts), 0);
+        }
+        for (int i = 0; i < 40; i++) {
+            CHECK_EQ(weft_join(children[i], NULL, WEFT_FOREVER), 0);
+        }
+    }
+    return NULL;
+}
+
+static void busy_open(void)
+{
+    atomic_store(&enough, 0);
+    busy_pool = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "busy"});
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_pool_submit(busy_pool, be_busy, NULL), 0);
+    }
+}
+
+static void busy_close(void)
+{
+    atomic_store(&enough, 1);
+    pool_close(busy_pool);
+}
+
+/* --- a child with pools of its own --------------------------------------------------------- */
+
+static void *twice(void *arg)
+{
+    return (void *)((intptr_t)arg * 2);
+}
+
+static void *use_everything(void *arg)
+{
+    weft_fiber children[200];
+    void *result;
+    for (intptr_t i = 0; i < 200; i++) {
+        CHECK_EQ(weft_spawn(&children[i], twice, (void *)i, NULL), 0);
+    }
+    for (intptr_t i = 0; i < 200; i++) {
+        CHECK_EQ(weft_join(children[i], &result, WEFT_FOREVER), 0);
+        CHECK_EQ((intptr_t)result, 2 * i);
+    }
+    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_blocking_call(NULL, twice, (void *)5, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 10);
+    return arg;
+}
+
+static void live_anew(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_run(use_everything, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "anew"});
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, use_everything, NULL, NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0); /* walks over all blocks */
+    weft_pool_destroy(pool);
+}
+
+TEST(a_child_of_a_busy_process_makes_pools_and_works)
+{
+    char err[2000];
+    void *result;
+    CHECK_EQ(weft_blocking_call(NULL, twice, NULL, &result, WEFT_FOREVER), 0);
+    busy_open();
+    for (int i = 0; i < 20; i++) {
+        int status = check_child(live_anew, NULL, err, sizeof err);
+        if (status != 0) {
+            fprintf(stderr, "%s", err);
+        }
+        CHECK_EQ(status, 0);
+    }
+    busy_close();
+    run_in_fiber(2, use_everything, NULL); /* ... and the parent goes on */
+}
+
+static void *fork_in_fiber(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 5; i++) {
+        char err[2000];
+        int status = check_child(live_anew, NULL, err, sizeof err);
+        if (status != 0) {
+            fprintf(stderr, "%s", err);
+        }
+        CHECK_EQ(status, 0);
+        weft_yield();
+    }
+    return use_everything(NULL);
+}
+
+TEST(a_fiber_may_fork_and_its_child_make_pools)
+{
+    /* Deep: on its stack the child runs a pool's caller, and a checker's red zones. */
+    weft_fiber fiber;
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    struct weft_fiber_opts opts = {.stack_bytes = 1 << 20};
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, fork_in_fiber, NULL, &opts), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pool_close(pool);
+}
+
+static void child_of_child(void *arg)
+{
+    char err[300];
+    live_anew(arg);
+    CHECK_EQ(check_child(live_anew, NULL, err, sizeof err), 0);
+}
+
+TEST(a_child_may_fork_again)
+{
+    char err[300];
+    CHECK_EQ(check_child(child_of_child, NULL, err, sizeof err), 0);
+}
+
+static void *exec_in_fiber(void *arg)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("true", "true", (char *)NULL);
+        _exit(127);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    return arg;
+}
+
+TEST(a_child_may_exec)
+{
+    run_in_fiber(1, exec_in_fiber, NULL);
+}
+
+/* --- what ends the child ---------------------------------------------------------------------- */
+
+static weft_fiber old_fiber, old_created;
+static weft_blocking_pool *old_blocking;
+
+static void spawns(void *arg)
+{
+    weft_pool_spawn(busy_pool, NULL, twice, arg, NULL);
+}
+
+static void submits(void *arg)
+{
+    weft_pool_submit(busy_pool, twice, arg);
+}
+
+static void starts(void *arg)
+{
+    (void)arg;
+    weft_pool_start(busy_pool);
+}
+
+static void stops(void *arg)
+{
+    (void)arg;
+    weft_pool_stop(busy_pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+}
+
+static void destroys(void *arg)
+{
+    (void)arg;
+    weft_pool_destroy(busy_pool);
+}
+
+static void runs(void *arg)
+{
+    weft_pool_run(busy_pool, twice, arg, NULL);
+}
+
+static void joins(void *arg)
+{
+    (void)arg;
+    weft_join(old_fiber, NULL, WEFT_FOREVER);
+}
+
+static void submits_created(void *arg)
+{
+    (void)arg;
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_fiber_submit(old_created, pool, WEFT_ANY_WORKER);
+}
+
+static void calls(void *arg)
+{
+    weft_blocking_call(old_blocking, twice, arg, NULL, WEFT_FOREVER);
+}
+
+static void expect_abort(void (*fn)(void *), const char *message)
+{
+    char err[1000];
+    int status = check_child(fn, NULL, err, sizeof err);
+    if (!WIFSIGNALED(status) || !strstr(err, message)) {
+        fprintf(stderr, "expected: %s\nfound: %s\n", message, err);
+    }
+    CHECK(WIFSIGNALED(status));
+    CHECK_EQ(WTERMSIG(status), SIGABRT);
+    CHECK(strstr(err, message));
+}
+
+TEST(to_use_what_was_made_before_the_fork_ends_the_child)
+{
+    static const char pool_text[] =
+        "pool busy was made before fork() and is used in the child: make a new one";
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    busy_open();
+    CHECK_EQ(weft_pool_spawn(busy_pool, &old_fiber, be_busy, NULL, NULL), 0);
+    CHECK_EQ(weft_fiber_create(&old_created, twice, NULL, NULL), 0);
+    CHECK_EQ(weft_blocking_create(&old_blocking, &(struct weft_blocking_opts){.name = "old"}), 0);
+    expect_abort(spawns, pool_text);
+    expect_abort(submits, pool_text);
+    expect_abort(starts, pool_text);
+    expect_abort(stops, pool_text);
+    expect_abort(destroys, pool_text);
+    expect_abort(runs, pool_text);
+    expect_abort(joins, "was made before fork() and is used in the child");
+    expect_abort(submits_created, "was made before fork() and is used in the child");
+    expect_abort(calls, "blocking pool old was made before fork() and is used in the child");
+    CHECK_EQ(weft_fiber_discard(old_created), 0);
+    CHECK_EQ(weft_blocking_stop(old_blocking, WEFT_FOREVER), 0);
+    weft_blocking_destroy(old_blocking);
+    weft_fiber_detach(old_fiber);
+    busy_close();
+}
+
+static void spawns_in_orphan(void *arg)
+{
+    weft_spawn(NULL, twice, arg, NULL);
+}
+
+static void exits_in_orphan(void *arg)
+{
+    weft_exit(arg);
+}
+
+static void *misuse_in_fiber(void *arg)
+{
+    expect_abort(spawns_in_orphan, "weft_spawn by a fiber that called fork(), in the child");
+    expect_abort(exits_in_orphan, "weft_exit by a fiber that called fork(), in the child");
+    return arg;
+}
+
+TEST(a_fiber_that_forked_is_no_fiber_in_the_child)
+{
+    run_in_fiber(1, misuse_in_fiber, NULL);
+}
