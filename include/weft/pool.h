@@ -1,6 +1,9 @@
 /* A pool runs M fibers on N threads, and steals work between them.
  *
  * Life: create -> start -> (submit, run, poll ...) -> stop -> destroy, or start again after stop.
+ *
+ * After fork() the child may exec, _exit, or make pools of its own; to use a pool or a fiber of the parent's there ends
+ * the child with a message (docs/fork.md).
  */
 #ifndef WEFT_POOL_H
 #define WEFT_POOL_H

@@ -24,6 +24,7 @@
 #include <weft/pool.h>
 #include <weft/scope.h>
 #include <weft/process.h>
+#include <weft/signal.h>
 #include <weft/stats.h>
 #include <weft/version.h>
 

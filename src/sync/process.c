@@ -3,7 +3,7 @@
  * The watcher sees the pidfd become readable, takes the status, and lets everybody go on. As nobody else waits for this
  * child, it is a zombie until then and its number cannot be used again; after that the pidfd answers ESRCH.
  */
-#include <weft/process.h>
+#include "sync/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -286,6 +286,24 @@ int weft_process_wait(weft_process *process, struct weft_process_status *out, in
     }
     unref(process);
     return err;
+}
+
+bool weft__process_arm(weft_process *process, struct weft__node *node)
+{
+    weft__source_lock(&process->source);
+    bool wait = !process->done;
+    if (wait) {
+        atomic_fetch_add_explicit(&process->refs, 1, memory_order_relaxed);
+        weft__waitlist_push(&process->source.waiters, node);
+    }
+    weft__source_unlock(&process->source);
+    return wait;
+}
+
+void weft__process_finish(weft_process *process, struct weft__node *node)
+{
+    weft__source_leave(&process->source, &process->source.waiters, node);
+    unref(process);
 }
 
 int weft_process_kill(weft_process *process, int signal)

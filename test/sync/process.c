@@ -6,6 +6,8 @@
 
 #include "base/thread.h"
 #include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/process.h"
 
 #define MS INT64_C(1000000)
 
@@ -202,6 +204,38 @@ TEST(cancel_interrupt_and_close_end_a_wait)
     CHECK_EQ(kill(info.si_pid, SIGKILL), 0);
     await_fds(before); /* and reaped, though nobody has its handle */
     CHECK(!children());
+}
+
+TEST(a_body_without_a_stack_waits_as_well)
+{
+    struct body body, other;
+    struct weft_process_status status;
+    weft_process *process = spawn(run_sleep, NULL);
+    body_arm(&body);
+    CHECK(weft__process_arm(process, &body.node));
+    body_arm(&other);
+    CHECK(weft__process_arm(process, &other.node));
+    CHECK(body_end(&other, WEFT__REASON_TIMEOUT));
+    weft__process_finish(process, &other.node);
+    CHECK_EQ(weft_process_kill(process, SIGKILL), 0);
+    while (!body_told(&body)) {
+        weft_yield();
+    }
+    weft__process_finish(process, &body.node);
+    CHECK(!weft__process_arm(process, &body.node));
+    CHECK_EQ(weft_process_wait(process, &status, 0), 0);
+    CHECK_EQ(status.signal, SIGKILL);
+    weft_process_close(process);
+
+    process = spawn(run_sleep, NULL);
+    int pid = weft_process_pid(process);
+    body_arm(&body);
+    CHECK(weft__process_arm(process, &body.node));
+    weft_process_close(process); /* the node keeps it */
+    CHECK(body_told(&body));
+    CHECK_EQ(body.node.status, -EPIPE);
+    weft__process_finish(process, &body.node);
+    CHECK_EQ(kill(pid, SIGKILL), 0);
 }
 
 /* --- many ------------------------------------------------------------------------------------ */

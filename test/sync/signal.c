@@ -1,0 +1,415 @@
+#include <weft/signal.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "base/thread.h"
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/signal.h"
+
+#define MS INT64_C(1000000)
+
+static weft_signal_set *open_set(const int *signals, size_t n)
+{
+    weft_signal_set *set = NULL;
+    CHECK_EQ(weft_signal_open(&set, signals, n, &(struct weft_signal_opts){.name = "signals"}), 0);
+    return set;
+}
+
+#define OPEN(...) open_set((const int[]){__VA_ARGS__}, sizeof(int[]){__VA_ARGS__} / sizeof(int))
+
+static void *disposition(int signal)
+{
+    struct sigaction now;
+    CHECK_EQ(sigaction(signal, NULL, &now), 0);
+    return (void *)(uintptr_t)now.sa_handler;
+}
+
+static void send_self(int signal)
+{
+    CHECK_EQ(kill(getpid(), signal), 0);
+}
+
+/* --- one ----------------------------------------------------------------------------------- */
+
+static void *take_one(void *arg)
+{
+    weft_signal_set *set = arg;
+    struct weft_signal_info info;
+    CHECK_EQ(weft_signal_wait(set, &info, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_signal_wait(set, &info, weft_after(2 * MS)), -ETIMEDOUT);
+    send_self(SIGUSR1);
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGUSR1);
+    CHECK_EQ(info.count, 1);
+    CHECK_EQ(info.code, SI_USER);
+    CHECK_EQ(info.pid, getpid());
+    CHECK_EQ(info.uid, getuid());
+    CHECK_EQ(raise(SIGUSR2), 0);
+    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+TEST(a_signal_ends_a_wait)
+{
+    weft_signal_set *set = OPEN(SIGUSR1, SIGUSR2);
+    take_one(set); /* a plain thread */
+    run_in_fiber(1, take_one, set);
+    run_in_fiber(2, take_one, set);
+    weft_signal_close(set);
+}
+
+TEST(a_signal_that_every_thread_blocks_ends_a_wait_as_well)
+{
+    sigset_t some, before;
+    struct weft_signal_info info;
+    sigemptyset(&some);
+    sigaddset(&some, SIGUSR1);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &some, &before), 0);
+    weft_signal_set *set = OPEN(SIGUSR1);
+    union sigval value = {.sival_int = 17};
+    CHECK_EQ(sigqueue(getpid(), SIGUSR1, value), 0);
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.code, SI_QUEUE);
+    CHECK_EQ(info.value, 17);
+    CHECK_EQ(info.pid, getpid());
+    weft_signal_close(set);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+}
+
+TEST(signals_with_values_and_children_bring_their_details)
+{
+    struct weft_signal_info info;
+    weft_signal_set *set = OPEN(SIGRTMIN + 2, SIGCHLD);
+    CHECK_EQ(sigqueue(getpid(), SIGRTMIN + 2, (union sigval){.sival_int = 99}), 0);
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGRTMIN + 2);
+    CHECK_EQ(info.value, 99);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(6);
+    }
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGCHLD);
+    CHECK_EQ(info.pid, pid);
+    CHECK_EQ(info.status, 6);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid); /* still the program's to reap */
+    weft_signal_close(set);
+}
+
+/* --- several ---------------------------------------------------------------------------------- */
+
+TEST(signals_that_were_not_taken_count_and_the_lowest_comes_first)
+{
+    struct weft_signal_info info;
+    weft_signal_set *set = OPEN(SIGUSR1, SIGUSR2, SIGRTMIN + 3), *probe = OPEN(SIGUSR2);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(sigqueue(getpid(), SIGRTMIN + 3, (union sigval){.sival_int = i}), 0);
+    }
+    send_self(SIGUSR1);
+    send_self(SIGUSR2);
+    /* All are on their way in order, and this comes last. */
+    CHECK_EQ(weft_signal_wait(probe, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGUSR2);
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGUSR1);
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGUSR2);
+    CHECK_EQ(weft_signal_wait(set, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGRTMIN + 3);
+    CHECK_EQ(info.count, 5);
+    CHECK_EQ(info.value, 4);
+    CHECK_EQ(weft_signal_wait(set, &info, 0), -ETIMEDOUT);
+    weft_signal_close(set);
+    weft_signal_close(probe);
+}
+
+static atomic_int taken;
+
+static void *count_one(void *arg)
+{
+    int err = weft_signal_wait(arg, NULL, WEFT_FOREVER);
+    if (!err) {
+        atomic_fetch_add(&taken, 1);
+    }
+    return (void *)(intptr_t)err;
+}
+
+TEST(each_set_gets_the_signal_and_one_waiter_of_each_takes_it)
+{
+    weft_signal_set *a = OPEN(SIGUSR1), *b = OPEN(SIGUSR1, SIGUSR2);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_fiber fibers[4];
+    void *result;
+    atomic_store(&taken, 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], count_one, i < 2 ? a : b, NULL), 0);
+        await_state(fibers[i], WEFT_FIBER_WAITING);
+    }
+    send_self(SIGUSR1);
+    CHECK_EQ(weft_join(fibers[0], &result, WEFT_FOREVER), 0); /* the first that waits */
+    CHECK_EQ(weft_join(fibers[2], &result, WEFT_FOREVER), 0);
+    CHECK_EQ(atomic_load(&taken), 2);
+    weft_signal_close(a);
+    CHECK_EQ(weft_join(fibers[1], &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -EPIPE);
+    send_self(SIGUSR1); /* the other set still has it */
+    CHECK_EQ(weft_join(fibers[3], &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 0);
+    weft_signal_close(b);
+    pool_close(pool);
+}
+
+static void *end_wait(void *arg)
+{
+    bool cancel = arg != NULL;
+    weft_signal_set *set = OPEN(SIGUSR1);
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(weft_spawn(&fiber, count_one, set, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    send_self(SIGUSR1); /* it is for the next */
+    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
+    weft_signal_close(set);
+    return NULL;
+}
+
+TEST(a_cancel_and_an_interrupt_end_a_wait_and_take_no_signal)
+{
+    run_in_fiber(1, end_wait, NULL);
+    run_in_fiber(2, end_wait, &taken);
+}
+
+TEST(a_body_without_a_stack_waits_as_well)
+{
+    struct body body;
+    struct weft_signal_info info = {0};
+    weft_signal_set *set = OPEN(SIGUSR1), *probe = OPEN(SIGUSR1);
+    body_arm(&body);
+    body.node.item = &info;
+    CHECK(weft__signal_arm(set, &body.node));
+    send_self(SIGUSR1);
+    while (!body_told(&body)) {
+        weft_yield();
+    }
+    weft__signal_finish(set, &body.node);
+    CHECK_EQ(info.signal, SIGUSR1);
+    CHECK_EQ(weft_signal_wait(probe, NULL, WEFT_FOREVER), 0);
+
+    body_arm(&body);
+    body.node.item = &info;
+    CHECK(weft__signal_arm(set, &body.node));
+    CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
+    weft__signal_finish(set, &body.node);
+    send_self(SIGUSR1);
+    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
+
+    body_arm(&body);
+    body.node.item = &info;
+    CHECK(weft__signal_arm(set, &body.node));
+    weft_signal_close(set); /* the node keeps it */
+    CHECK(body_told(&body));
+    CHECK_EQ(body.node.status, -EPIPE);
+    weft__signal_finish(set, &body.node);
+    weft_signal_close(probe);
+}
+
+/* --- dispositions ------------------------------------------------------------------------------- */
+
+static void nothing(int signal)
+{
+    (void)signal;
+}
+
+TEST(what_a_signal_did_before_it_does_again_after_the_last_close)
+{
+    struct sigaction mine = {.sa_handler = nothing}, before;
+    CHECK_EQ(sigaction(SIGUSR1, &mine, &before), 0);
+    weft_signal_set *a = OPEN(SIGUSR1), *b = OPEN(SIGUSR1);
+    CHECK(disposition(SIGUSR1) != (void *)(uintptr_t)nothing);
+    CHECK(disposition(SIGUSR2) == (void *)(uintptr_t)SIG_DFL); /* was not asked for */
+    weft_signal_close(a);
+    CHECK(disposition(SIGUSR1) != (void *)(uintptr_t)nothing);
+    weft_signal_close(b);
+    CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)nothing);
+
+    a = OPEN(SIGUSR1); /* what the program set meanwhile stays */
+    CHECK(signal(SIGUSR1, SIG_DFL) != SIG_ERR);
+    weft_signal_close(a);
+    CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
+    CHECK_EQ(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
+TEST(an_ignored_signal_stays_ignored_unless_forced)
+{
+    weft_signal_set *set = NULL;
+    const int hup[] = {SIGUSR2, SIGHUP};
+    CHECK(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    CHECK_EQ(weft_signal_open(&set, hup, 2, NULL), -EPERM);
+    CHECK(disposition(SIGHUP) == (void *)(uintptr_t)SIG_IGN);
+    CHECK(disposition(SIGUSR2) == (void *)(uintptr_t)SIG_DFL); /* all or nothing */
+    CHECK_EQ(weft_signal_open(&set, hup, 2, &(struct weft_signal_opts){.force = true}), 0);
+    send_self(SIGHUP);
+    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
+    weft_signal_close(set);
+    CHECK(disposition(SIGHUP) == (void *)(uintptr_t)SIG_IGN);
+    send_self(SIGHUP);
+    CHECK(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+}
+
+TEST(some_signals_cannot_be_waited_for)
+{
+    static const int wrong[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGABRT, 0, -1, 65, 1000, 32};
+    weft_signal_set *set;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_EQ(weft_signal_open(&set, &wrong[i], 1, NULL), -EINVAL);
+    }
+    CHECK_EQ(weft_signal_open(&set, wrong, 0, NULL), -EINVAL);
+    weft_signal_close(NULL);
+}
+
+/* --- descriptors, forks ------------------------------------------------------------------------------ */
+
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir);
+    while (readdir(dir)) {
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+static int watchers(void)
+{
+    int n = 0;
+    char path[300], name[32];
+    DIR *dir = opendir("/proc/self/task");
+    CHECK(dir);
+    struct dirent *entry;
+    while ((entry = readdir(dir))) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file) {
+            n += fgets(name, sizeof name, file) && !strcmp(name, "weft_watch\n");
+            fclose(file);
+        }
+    }
+    closedir(dir);
+    return n;
+}
+
+static void await_watchers(int n)
+{
+    while (watchers() != n) {
+        usleep(1000);
+    }
+}
+
+TEST(descriptors_and_the_watcher_go_with_the_last_set)
+{
+    weft_signal_set *a = OPEN(SIGUSR1), *b;
+    await_watchers(1); /* it names itself */
+    weft_signal_close(a);
+    await_watchers(0);
+    int before = count_fds(); /* the pipe stays */
+    a = OPEN(SIGUSR1);
+    b = OPEN(SIGUSR2);
+    CHECK(count_fds() > before);
+    await_watchers(1);
+    weft_signal_close(a);
+    weft_signal_close(b);
+    await_watchers(0);
+    CHECK_EQ(count_fds(), before);
+}
+
+TEST(an_open_that_fails_leaves_nothing_behind)
+{
+    weft_signal_set *set = OPEN(SIGUSR1);
+    const int usr[] = {SIGUSR1};
+    await_watchers(1);
+    weft_signal_close(set);
+    await_watchers(0);
+    int before = count_fds();
+    weft__thread_fail(1);
+    CHECK_EQ(weft_signal_open(&set, usr, 1, NULL), -EAGAIN);
+    weft__thread_fail(0);
+    CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
+    CHECK_EQ(count_fds(), before);
+}
+
+static weft_signal_set *old_set;
+
+static void is_as_before(void *arg)
+{
+    (void)arg;
+    CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
+    weft_signal_close(old_set);
+    weft_signal_set *set = OPEN(SIGUSR1); /* and it may have sets of its own */
+    take_one(OPEN(SIGUSR1, SIGUSR2));
+    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
+}
+
+static void waits_on_old(void *arg)
+{
+    (void)arg;
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    weft_signal_wait(old_set, NULL, WEFT_FOREVER);
+}
+
+TEST(a_forked_child_has_no_sets_and_the_parents_hear_nothing_of_it)
+{
+    char err[500];
+    old_set = OPEN(SIGUSR1);
+    int status = check_child(is_as_before, NULL, err, sizeof err);
+    if (status) {
+        fprintf(stderr, "%s", err);
+    }
+    CHECK_EQ(status, 0);
+    CHECK(WIFSIGNALED(check_child(waits_on_old, NULL, err, sizeof err)));
+    CHECK(strstr(err, "signal set signals was made before fork() and is used in the child"));
+    CHECK_EQ(weft_signal_wait(old_set, NULL, 0), -ETIMEDOUT);
+    weft_signal_close(old_set);
+}
+
+/* --- many ---------------------------------------------------------------------------------------------- */
+
+static void *send_many(void *arg)
+{
+    for (int i = 0; i < 2000; i++) {
+        while (sigqueue(getpid(), SIGRTMIN + 4, (union sigval){.sival_int = i}) != 0) {
+            usleep(100); /* the kernel's queue is full */
+        }
+    }
+    return arg;
+}
+
+static void *count_all(void *arg)
+{
+    long *counted = arg;
+    struct weft_signal_info info;
+    while (*counted < 4000) {
+        CHECK_EQ(weft_signal_wait(old_set, &info, WEFT_FOREVER), 0);
+        *counted += info.count;
+    }
+    return NULL;
+}
+
+TEST(every_queued_signal_is_counted)
+{
+    long counted = 0;
+    old_set = OPEN(SIGRTMIN + 4);
+    pthread_t a = thread_open(send_many, NULL), b = thread_open(send_many, NULL);
+    run_in_fiber(2, count_all, &counted);
+    thread_close(a);
+    thread_close(b);
+    CHECK_EQ(counted, 4000);
+    weft_signal_close(old_set);
+}
