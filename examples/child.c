@@ -52,7 +52,7 @@ static void *app(void *arg)
     weft_signal_set *set;
     weft_fiber waiter;
     void *failed = arg;
-    /* Somebody may have started us with one of them ignored: then leave it so. */
+    /* -EPERM: we were started with one of them ignored. A server would respect that; this one insists. */
     int err = weft_signal_open(&set, signals, 2, NULL);
     if (err == -EPERM) {
         err = weft_signal_open(&set, signals, 2, &(struct weft_signal_opts){.force = true});
