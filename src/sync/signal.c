@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -219,16 +220,15 @@ static void give_back(int signal)
     }
 }
 
-static void watch_mask(void)
+/* Which signals the descriptor stands for, from now on; -1: a new one. Not through the C library, whose checkers take each
+ * call for the birth of a descriptor. */
+static int sigfd_set(int fd)
 {
-    sigset_t mask;
-    sigemptyset(&mask);
+    uint64_t mask = 0; /* as the kernel has it */
     for (int signal = 1; signal < SIGNALS; signal++) {
-        if (hub.users[signal]) {
-            sigaddset(&mask, signal);
-        }
+        mask |= hub.users[signal] ? bit(signal) : 0;
     }
-    signalfd(hub.sigfd, &mask, 0);
+    return (int)syscall(SYS_signalfd4, fd, &mask, sizeof mask, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static void add_signals(uint64_t mask)
@@ -238,7 +238,7 @@ static void add_signals(uint64_t mask)
             take_over(signal);
         }
     }
-    watch_mask();
+    sigfd_set(hub.sigfd);
 }
 
 static void remove_signals(uint64_t mask)
@@ -248,7 +248,7 @@ static void remove_signals(uint64_t mask)
             give_back(signal);
         }
     }
-    watch_mask();
+    sigfd_set(hub.sigfd);
 }
 
 /* --- the descriptors, under changes ---------------------------------------------------------- */
@@ -273,13 +273,11 @@ static int pipe_open(void)
 
 static int hub_open(void)
 {
-    sigset_t none;
     int err = hub.watched ? 0 : pipe_open();
     if (err || hub.watched) {
         return err;
     }
-    sigemptyset(&none);
-    hub.sigfd = signalfd(-1, &none, SFD_CLOEXEC | SFD_NONBLOCK);
+    hub.sigfd = sigfd_set(-1);
     if (hub.sigfd < 0) {
         return -errno;
     }

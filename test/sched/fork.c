@@ -5,17 +5,8 @@
 
 #include <weft/blocking.h>
 
-#include "fiber/sanitizer.h"
 #include "sched/fixture.h"
-
-#if WEFT__TSAN
-/* A child that makes threads is what this is about. */
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-    return "die_after_fork=0";
-}
-#endif
+#include "sched/forks.h"
 
 /* --- a parent that is busy ------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 
 #include "base/thread.h"
 #include "sched/fixture.h"
+#include "sched/forks.h"
 #include "sync/body.h"
 #include "sync/process.h"
 

@@ -1,0 +1,15 @@
+/* For programs whose forked children use the runtime: by default ThreadSanitizer ends a child that makes threads. */
+#ifndef WEFT_TEST_SCHED_FORKS_H
+#define WEFT_TEST_SCHED_FORKS_H
+
+#include "fiber/sanitizer.h"
+
+#if WEFT__TSAN
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+#endif
+
+#endif
