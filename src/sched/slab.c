@@ -17,6 +17,8 @@ static struct weft__lock lock;
 static struct weft__task *batches; /* chained by `home` of their first blocks */
 /* written under lock, read by any thread */
 static _Atomic(struct weft__task *) slabs[MAX_SLABS];
+static _Atomic(struct weft__task *)
+    memory[MAX_SLABS]; /* the same, and in a forked child still so */
 static _Atomic(uint32_t) slots;
 /* under lock: blocks of threads that have ended, until they make a batch */
 static struct weft__slab_cache rest;
@@ -80,6 +82,7 @@ static struct weft__task *carve_locked(void)
         if (!fresh) {
             return NULL;
         }
+        atomic_store_explicit(&memory[slab], fresh, memory_order_relaxed);
         atomic_store_explicit(&slabs[slab], fresh, memory_order_relaxed);
     }
     struct weft__task *first =
@@ -177,7 +180,7 @@ bool weft__slab_holds(const void *block)
 {
     uint32_t used = weft__slab_slots();
     for (uint32_t slab = 0; slab * SLAB_TASKS < used; slab++) {
-        const char *first = (const char *)atomic_load_explicit(&slabs[slab], memory_order_relaxed);
+        const char *first = (const char *)atomic_load_explicit(&memory[slab], memory_order_relaxed);
         if ((const char *)block >= first && (const char *)block < first + SLAB_BYTES) {
             return true;
         }

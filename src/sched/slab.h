@@ -63,7 +63,7 @@ static inline void weft__slab_put(struct weft__slab_cache *cache, struct weft__t
 
 /* The block of a slot number; NULL if there is none. */
 struct weft__task *weft__slab_find(uint32_t slot);
-/* Is this a control block? Async-signal-safe. */
+/* Is this a control block, be it of the process that forked? Async-signal-safe. */
 bool weft__slab_holds(const void *block);
 /* Slots are 1 .. this. */
 uint32_t weft__slab_slots(void);
