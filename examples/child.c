@@ -1,4 +1,5 @@
 /* Child processes and signals as waits: a fiber starts programs and waits for them, another waits for SIGTERM. */
+/* not under: qemu */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

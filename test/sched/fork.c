@@ -1,5 +1,6 @@
 /* Forks of a process whose pools are at work: what the child may do, and what ends it with a message. */
 /* timeout: 120 */
+/* not under: qemu */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -273,4 +274,56 @@ static void *misuse_in_fiber(void *arg)
 TEST(a_fiber_that_forked_is_no_fiber_in_the_child)
 {
     run_in_fiber(1, misuse_in_fiber, NULL);
+}
+
+/* --- signals ----------------------------------------------------------------------------------- */
+
+static weft_signal_set *old_set;
+
+static weft_signal_set *open_set(void)
+{
+    weft_signal_set *set;
+    CHECK_EQ(weft_signal_open(&set, (const int[]){SIGUSR1}, 1,
+                              &(struct weft_signal_opts){.name = "usr"}),
+             0);
+    return set;
+}
+
+static void has_no_sets(void *arg)
+{
+    struct sigaction now;
+    (void)arg;
+    CHECK_EQ(sigaction(SIGUSR1, NULL, &now), 0);
+    CHECK(now.sa_handler == SIG_DFL);
+    weft_signal_close(old_set);
+    weft_signal_set *set = open_set(); /* and it may have sets of its own */
+    CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
+    weft_signal_close(set);
+}
+
+static void waits_on_old(void *arg)
+{
+    (void)arg;
+    weft_signal_wait(old_set, NULL, WEFT_FOREVER);
+}
+
+TEST(a_child_has_no_signal_sets_and_the_parents_hear_nothing_of_it)
+{
+    char err[500];
+    sigset_t usr;
+    sigemptyset(&usr);
+    sigaddset(&usr, SIGUSR1);
+    if (WEFT__TSAN) { /* it keeps signals back; see test/sync/signal.c */
+        CHECK_EQ(pthread_sigmask(SIG_BLOCK, &usr, NULL), 0);
+    }
+    old_set = open_set();
+    int status = check_child(has_no_sets, NULL, err, sizeof err);
+    if (status) {
+        fprintf(stderr, "%s", err);
+    }
+    CHECK_EQ(status, 0);
+    expect_abort(waits_on_old, "signal set usr was made before fork() and is used in the child");
+    CHECK_EQ(weft_signal_wait(old_set, NULL, 0), -ETIMEDOUT);
+    weft_signal_close(old_set);
 }

@@ -1,4 +1,3 @@
-/* labels: valgrind */
 #include <weft/blocking.h>
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* not under: qemu */
 #include <weft/process.h>
 
 #include <dirent.h>

@@ -2,11 +2,10 @@
 
 #include <dirent.h>
 #include <signal.h>
-#include <sys/resource.h>
 
 #include "base/thread.h"
+#include "fiber/sanitizer.h"
 #include "sched/fixture.h"
-#include "sched/forks.h"
 #include "sync/body.h"
 #include "sync/signal.h"
 
@@ -293,7 +292,7 @@ TEST(some_signals_cannot_be_waited_for)
     weft_signal_close(NULL);
 }
 
-/* --- descriptors, forks ------------------------------------------------------------------------------ */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
 static int count_fds(void)
 {
@@ -365,39 +364,7 @@ TEST(an_open_that_fails_leaves_nothing_behind)
     CHECK_EQ(count_fds(), before);
 }
 
-static weft_signal_set *old_set;
-
-static void is_as_before(void *arg)
-{
-    (void)arg;
-    CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
-    weft_signal_close(old_set);
-    weft_signal_set *set = OPEN(SIGUSR1); /* and it may have sets of its own */
-    take_one(OPEN(SIGUSR1, SIGUSR2));
-    CHECK_EQ(weft_signal_wait(set, NULL, WEFT_FOREVER), 0);
-}
-
-static void waits_on_old(void *arg)
-{
-    (void)arg;
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    weft_signal_wait(old_set, NULL, WEFT_FOREVER);
-}
-
-TEST(a_forked_child_has_no_sets_and_the_parents_hear_nothing_of_it)
-{
-    char err[500];
-    old_set = OPEN(SIGUSR1);
-    int status = check_child(is_as_before, NULL, err, sizeof err);
-    if (status) {
-        fprintf(stderr, "%s", err);
-    }
-    CHECK_EQ(status, 0);
-    CHECK(WIFSIGNALED(check_child(waits_on_old, NULL, err, sizeof err)));
-    CHECK(strstr(err, "signal set signals was made before fork() and is used in the child"));
-    CHECK_EQ(weft_signal_wait(old_set, NULL, 0), -ETIMEDOUT);
-    weft_signal_close(old_set);
-}
+static weft_signal_set *many_set;
 
 /* --- many ---------------------------------------------------------------------------------------------- */
 
@@ -416,7 +383,7 @@ static void *count_all(void *arg)
     long *counted = arg;
     struct weft_signal_info info;
     while (*counted < 4000) {
-        CHECK_EQ(weft_signal_wait(old_set, &info, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_signal_wait(many_set, &info, WEFT_FOREVER), 0);
         *counted += info.count;
     }
     return NULL;
@@ -425,11 +392,11 @@ static void *count_all(void *arg)
 TEST(every_queued_signal_is_counted)
 {
     long counted = 0;
-    old_set = OPEN(SIGRTMIN + 4);
+    many_set = OPEN(SIGRTMIN + 4);
     pthread_t a = thread_open(send_many, NULL), b = thread_open(send_many, NULL);
     run_in_fiber(2, count_all, &counted);
     thread_close(a);
     thread_close(b);
     CHECK_EQ(counted, 4000);
-    weft_signal_close(old_set);
+    weft_signal_close(many_set);
 }
