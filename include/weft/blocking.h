@@ -35,8 +35,7 @@ struct weft_blocking_opts {
     const char *name;     /* threads are "<name>_<i>"; at most 10 bytes; default "blocking" */
     unsigned min_threads; /* made at once, and kept; default 0 */
     unsigned max_threads; /* at most 4096; default 64, or min_threads if that is more */
-    int64_t
-        idle_ns; /* without work for so long, a thread above min ends; default 10 s; < 0: never */
+    int64_t idle_ns;    /* a thread above min that is idle so long ends; default 10 s; < 0: never */
     unsigned queue_max; /* jobs that wait for a thread; default 65536 */
     enum weft_blocking_policy policy;
     size_t stack_bytes; /* of each thread; default 1 MiB */

@@ -18,9 +18,9 @@ extern _Atomic(uint32_t) weft__fork_count; /* forks between the first process an
 /* Whatever makes threads or shared state calls this first; once per process is enough, more does no harm. */
 void weft__fork_watch(void);
 
-/* For layers above: prepare and child/parent are called around those of the layers below, so that locks nest as they do
- * elsewhere. Each is called once by its module. */
-void weft__fork_hook(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+/* For layers above, once per module: what it does before a fork comes before what the layers below do, so that locks nest
+ * as they do elsewhere; afterwards theirs comes first. */
+void weft__fork_hook(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 
 /* `call` is for fibers and found that its caller is none: maybe because it was, before a fork. */
 void weft__fork_check_fiber(const char *call) __attribute__((cold));

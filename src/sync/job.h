@@ -35,10 +35,12 @@ struct WEFT__OVERLAY weft__job {
     void (*run)(struct weft_blocking_job *job);
     void (*release)(struct weft_blocking_job *job); /* NULL: on the caller's stack */
     bool started;                                   /* the caller's */
-    bool ran;                                       /* under the queue's lock, as all below */
-    uint8_t state;
+    /* under the queue's lock */
     struct weft__job *next, *prev;
     struct weft__node *node; /* who waits for it; NULL: nobody any more */
+    bool ran;
+    uint8_t state;
+    /* any thread */
     _Atomic(uint32_t) refs;
 };
 
