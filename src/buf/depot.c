@@ -104,3 +104,13 @@ void weft__depot_add_stats(unsigned class, struct weft_buf_class_stats *out, siz
     *larger = depot.larger_bytes;
     weft__unlock(&depot.lock);
 }
+
+void weft__depot_fork_prepare(void)
+{
+    weft__lock(&depot.lock);
+}
+
+void weft__depot_fork_done(void)
+{
+    weft__unlock(&depot.lock);
+}

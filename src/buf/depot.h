@@ -15,4 +15,8 @@ size_t weft__depot_trim(void);
 /* What the class has seen here, added to *out; *larger is the bytes of live blocks of the last class. */
 void weft__depot_add_stats(unsigned class, struct weft_buf_class_stats *out, size_t *larger);
 
+/* Around a fork, in the parent and in the child. For sched/fork.c. */
+void weft__depot_fork_prepare(void);
+void weft__depot_fork_done(void);
+
 #endif

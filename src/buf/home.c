@@ -186,3 +186,15 @@ void weft__home_add_stats(unsigned class, struct weft_buf_class_stats *out)
                      weft__home_get(&foreign->strays);
     }
 }
+
+/* --- forks -------------------------------------------------------------------------- */
+
+void weft__home_fork_prepare(void)
+{
+    weft__lock(&homes_lock);
+}
+
+void weft__home_fork_done(void)
+{
+    weft__unlock(&homes_lock);
+}

@@ -157,4 +157,8 @@ static inline void weft__home_give_local(struct weft__home *home, weft_buf *bloc
     }
 }
 
+/* Around a fork, in the parent and in the child. The homes of workers stay with nobody in the child. For sched/fork.c. */
+void weft__home_fork_prepare(void);
+void weft__home_fork_done(void);
+
 #endif

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include "buf/depot.h"
+#include "buf/home.h"
 #include "fiber/stack.h"
 #include "sched/fdwatch.h"
 #include "sched/pool.h"
@@ -20,10 +22,14 @@ static void prepare(void)
     weft__pool_fork_prepare();
     weft__slab_fork_prepare();
     weft__stack_fork_prepare();
+    weft__home_fork_prepare();
+    weft__depot_fork_prepare();
 }
 
 static void parent(void)
 {
+    weft__depot_fork_done();
+    weft__home_fork_done();
     weft__stack_fork_done();
     weft__slab_fork_parent();
     weft__pool_fork_parent();
@@ -36,6 +42,8 @@ static void child(void)
     orphan = w && weft__current(w);
     weft__worker_set_self(NULL); /* what goes on here is a plain thread, be it on a fiber's stack */
     weft__spawner_fork_child();
+    weft__depot_fork_done();
+    weft__home_fork_done();
     weft__stack_fork_done();
     weft__slab_fork_child();
     weft__pool_fork_child();

@@ -14,9 +14,19 @@
 static weft_pool *busy_pool;
 static atomic_int enough;
 
+static void use_buffers(void)
+{
+    for (size_t bytes = 100; bytes < 1 << 20; bytes *= 10) {
+        weft_buf *buf = weft_buf_alloc(bytes, 0);
+        CHECK(buf);
+        weft_buf_free(buf);
+    }
+}
+
 static void *leaf(void *arg)
 {
     weft_yield();
+    use_buffers();
     return arg;
 }
 
@@ -69,6 +79,7 @@ static void *use_everything(void *arg)
         CHECK_EQ(weft_join(children[i], &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, 2 * i);
     }
+    use_buffers();
     CHECK_EQ(weft_sleep(1000), 0);
     CHECK_EQ(weft_blocking_call(NULL, twice, (void *)5, &result, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)result, 10);
@@ -78,6 +89,7 @@ static void *use_everything(void *arg)
 static void live_anew(void *arg)
 {
     (void)arg;
+    use_buffers();
     CHECK_EQ(weft_run(use_everything, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), 0);
     weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "anew"});
     weft_fiber fiber;
