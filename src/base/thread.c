@@ -37,6 +37,7 @@ int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(
     sigdelset(&all, SIGABRT);
     sigdelset(&all, SIGTRAP);
     sigdelset(&all, SIGPROF);
+    sigdelset(&all, SIGURG);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int err = pthread_create(out, attr, fn, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,4 +1,5 @@
-/* The runtime's own threads. They take no signals but those that they cause themselves: the program's threads
+/* The runtime's own threads. They take no signals but those that they cause themselves, a profiler's, and the one by which
+ * a dump samples what runs (SIGURG, which is ignored unless somebody handles it): the program's threads
  * handle the rest. */
 #ifndef WEFT_BASE_THREAD_H
 #define WEFT_BASE_THREAD_H
