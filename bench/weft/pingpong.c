@@ -1,36 +1,37 @@
-/* Two fibers hand a number to and fro by park and unpark, 1,000,000 times. usage: pingpong WORKERS */
+/* Two fibers hand a number to and fro through two unbuffered channels, 1,000,000 times. usage: pingpong WORKERS */
 #include "program.h"
 
 enum { ROUNDS = 1000000 };
 
 static const char *workers = "1";
-static weft_fiber server, returner;
-static int ping, pong;
+static weft_chan *ping, *pong;
 
 static void *return_balls(void *arg)
 {
-    for (int i = 0; i < ROUNDS; i++) {
-        must(weft_park(WEFT_FOREVER), "weft_park");
-        pong = ping;
-        must(weft_unpark(server), "weft_unpark");
-    }
+    int64_t ball;
+    while (weft_chan_recv(ping, &ball, WEFT_FOREVER) == 0)
+        must(weft_chan_send(pong, &ball, WEFT_FOREVER), "weft_chan_send");
     return arg;
 }
 
 static void *measure(void *arg)
 {
-    server = weft_self();
+    weft_fiber returner;
+    must(weft_chan_create(&ping, sizeof(int64_t), NULL), "weft_chan_create");
+    must(weft_chan_create(&pong, sizeof(int64_t), NULL), "weft_chan_create");
     must(weft_spawn(&returner, return_balls, NULL, NULL), "weft_spawn");
     uint64_t start = now_ns();
-    for (int i = 0; i < ROUNDS; i++) {
-        ping = i;
-        must(weft_unpark(returner), "weft_unpark");
-        must(weft_park(WEFT_FOREVER), "weft_park");
-        if (pong != i)
+    for (int64_t i = 0, ball; i < ROUNDS; i++) {
+        must(weft_chan_send(ping, &i, WEFT_FOREVER), "weft_chan_send");
+        must(weft_chan_recv(pong, &ball, WEFT_FOREVER), "weft_chan_recv");
+        if (ball != i)
             abort();
     }
     report("weft", "pingpong", workers, ns_since(start) / ROUNDS, "ns/roundtrip");
+    weft_chan_close(ping);
     must(weft_join(returner, NULL, WEFT_FOREVER), "weft_join");
+    weft_chan_destroy(ping);
+    weft_chan_destroy(pong);
     return arg;
 }
 

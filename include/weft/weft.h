@@ -13,6 +13,7 @@
 
 #include <weft/buf.h>
 #include <weft/blocking.h>
+#include <weft/chan.h>
 #include <weft/compute.h>
 #include <weft/dump.h>
 #include <weft/event.h>

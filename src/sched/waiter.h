@@ -63,6 +63,7 @@ struct weft__node {
     int status;     /* how it went, as a negative errno, e.g. that the source was closed */
     uint16_t index; /* which of the waiter's nodes: comes back as weft__reason_index */
     bool linked;
+    bool shared; /* `item` is the place of other nodes too: written only after this one has won */
 };
 
 /* The nodes of one source in the order in which they came. */
