@@ -26,6 +26,7 @@
 #include <weft/scope.h>
 #include <weft/process.h>
 #include <weft/signal.h>
+#include <weft/select.h>
 #include <weft/stats.h>
 #include <weft/version.h>
 

@@ -42,6 +42,14 @@ struct weft_chan {
 int weft__chan_try_send(weft_chan *chan, const void *item);
 int weft__chan_try_recv(weft_chan *chan, void *item);
 
+/* A look without the lock: false if a receive that began now would have to wait. */
+static inline bool weft__chan_may_recv(const weft_chan *chan)
+{
+    return atomic_load_explicit(&chan->length, memory_order_relaxed) ||
+           atomic_load_explicit(&chan->offered, memory_order_relaxed) ||
+           atomic_load_explicit(&chan->closed, memory_order_relaxed);
+}
+
 /* Links the node, whose waiter is armed and whose `item` says where the item is or is to go. False: it can be done
  * without waiting, or the channel is closed; nothing was linked. Disarm, and try. */
 bool weft__chan_arm_send(weft_chan *chan, struct weft__node *node);

@@ -1,0 +1,229 @@
+#include "sync/select.h"
+
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "sync/chan.h"
+#include "sync/event.h"
+
+#define NODES_ON_STACK 8
+
+static const struct weft__wait_kind select_kind = {.name = "select"};
+
+/* --- the kinds of cases ------------------------------------------------------------ */
+
+static bool settled(struct weft_case *one, int status)
+{
+    if (status == -EAGAIN) {
+        return false;
+    }
+    one->status = status;
+    return true;
+}
+
+static bool take_send(struct weft_case *one)
+{
+    return settled(one, weft__chan_try_send(one->object, one->item));
+}
+
+static bool arm_send(struct weft_case *one, struct weft__node *node)
+{
+    return weft__chan_arm_send(one->object, node);
+}
+
+/* The item was read before the node was fired. */
+static void finish_send(struct weft_case *one, struct weft__node *node, bool won)
+{
+    if (!won) {
+        weft__chan_finish_send(one->object, node);
+    }
+}
+
+static bool take_recv(struct weft_case *one)
+{
+    return weft__chan_may_recv(one->object) &&
+           settled(one, weft__chan_try_recv(one->object, one->item));
+}
+
+static bool arm_recv(struct weft_case *one, struct weft__node *node)
+{
+    return weft__chan_arm_recv(one->object, node);
+}
+
+/* Also if it has won: the item is written after the fire, under the lock. */
+static void finish_recv(struct weft_case *one, struct weft__node *node, bool won)
+{
+    (void)won;
+    weft__chan_finish_recv(one->object, node);
+}
+
+static bool take_event(struct weft_case *one)
+{
+    return settled(one, weft_event_is_set(one->object) ? 0 : -EAGAIN);
+}
+
+static bool arm_event(struct weft_case *one, struct weft__node *node)
+{
+    return weft__event_arm(weft__event_of(one->object), node);
+}
+
+static void finish_event(struct weft_case *one, struct weft__node *node, bool won)
+{
+    if (!won) {
+        weft__event_finish(weft__event_of(one->object), node);
+    }
+}
+
+/* Time has no node: the wait's own deadline ends with the earliest of them. */
+static bool take_at(struct weft_case *one)
+{
+    return settled(one, one->at <= weft__clock_ns() ? 0 : -EAGAIN);
+}
+
+static bool arm_none(struct weft_case *one, struct weft__node *node)
+{
+    (void)one;
+    (void)node;
+    return true;
+}
+
+static void finish_none(struct weft_case *one, struct weft__node *node, bool won)
+{
+    (void)one;
+    (void)node;
+    (void)won;
+}
+
+static bool take_never(struct weft_case *one)
+{
+    (void)one;
+    return false;
+}
+
+static const struct weft__case_ops kinds[] = {
+    [WEFT_CASE_SEND] = {take_send, arm_send, finish_send},
+    [WEFT_CASE_RECV] = {take_recv, arm_recv, finish_recv},
+    [WEFT_CASE_EVENT] = {take_event, arm_event, finish_event},
+    [WEFT_CASE_AT] = {take_at, arm_none, finish_none},
+};
+
+static const struct weft__case_ops *ops_of(const struct weft_case *one)
+{
+    static const struct weft__case_ops never = {take_never, arm_none, finish_none};
+    if (!one->object && one->kind != WEFT_CASE_AT) {
+        return &never;
+    }
+    WEFT__REQUIRE((unsigned)one->kind < sizeof kinds / sizeof *kinds,
+                  "weft_select: there is no kind of case %d", (int)one->kind);
+    return &kinds[one->kind];
+}
+
+/* --- select ------------------------------------------------------------------------- */
+
+/* Any number; no two selects need the same. */
+static uint32_t any_number(void)
+{
+    static _Atomic(uint32_t) turns;
+    struct weft__worker *w = weft__worker_self();
+    return w ? weft__rand_next(&w->rand)
+             : atomic_fetch_add_explicit(&turns, 0x9e3779b9u, memory_order_relaxed);
+}
+
+/* The index of the case that was done, or -1. Each that is ready has a chance: the round begins anywhere, and goes
+ * either way, so that neighbours of those that are not ready are not preferred. */
+static int take_any(struct weft_case *cases, size_t n)
+{
+    uint32_t dice = any_number();
+    size_t step = dice >> 31 ? n - 1 : 1;
+    size_t i = n ? (size_t)(((uint64_t)(dice & 0x7fffffff) * n) >> 31) : 0;
+    for (size_t k = 0; k < n; k++) {
+        if (ops_of(&cases[i])->take(&cases[i])) {
+            return (int)i;
+        }
+        i += step;
+        i -= i >= n ? n : 0;
+    }
+    return -1;
+}
+
+/* Links nodes until one need not wait. Its index, or n. */
+static size_t arm_all(struct weft_case *cases, size_t n, struct weft__node *nodes,
+                      struct weft__waiter *waiter)
+{
+    size_t i = 0;
+    for (; i < n; i++) {
+        weft__node_init(&nodes[i], waiter, (unsigned)i);
+        nodes[i].item = cases[i].item;
+        nodes[i].shared = true;
+        if (!ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* The earliest point in time among the cases; -1: there is none. */
+static int earliest(const struct weft_case *cases, size_t n)
+{
+    int first = -1;
+    for (size_t i = 0; i < n; i++) {
+        if (cases[i].kind == WEFT_CASE_AT && (first < 0 || cases[i].at < cases[first].at)) {
+            first = (int)i;
+        }
+    }
+    return first;
+}
+
+/* One round of steps 2 to 5. -EAGAIN: another. */
+static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes, int64_t deadline)
+{
+    struct weft__waiter waiter;
+    enum weft__reason reason;
+    int timer = earliest(cases, n);
+    bool timed = timer >= 0 && cases[timer].at <= deadline;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    size_t armed = arm_all(cases, n, nodes, &waiter);
+    if (armed < n) {
+        reason = weft__waiter_disarm(&waiter);
+    } else {
+        reason = weft__waiter_park(&waiter, timed ? cases[timer].at : deadline, &select_kind,
+                                   (uint64_t)(uintptr_t)cases);
+    }
+    size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : n;
+    for (size_t i = 0; i < armed; i++) {
+        ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
+    }
+    if (winner < n) {
+        cases[winner].status = nodes[winner].status;
+        return (int)winner;
+    }
+    if (reason == WEFT__REASON_NONE) {
+        return ops_of(&cases[armed])->take(&cases[armed]) ? (int)armed : -EAGAIN;
+    }
+    if (reason == WEFT__REASON_TIMEOUT && timed) {
+        cases[timer].status = 0;
+        return timer;
+    }
+    return weft__reason_errno(reason);
+}
+
+int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
+{
+    struct weft__node few[NODES_ON_STACK], *nodes = few;
+    int done = take_any(cases, n);
+    if (done >= 0 || deadline <= 0) {
+        return done >= 0 ? done : -ETIMEDOUT;
+    }
+    WEFT__REQUIRE(n <= WEFT_SELECT_MAX, "weft_select: %zu cases are too many", n);
+    if (n > NODES_ON_STACK && !(nodes = weft__alloc(n * sizeof *nodes))) {
+        return -ENOMEM;
+    }
+    while ((done = wait_once(cases, n, nodes, deadline)) == -EAGAIN &&
+           (done = take_any(cases, n)) < 0) {
+    }
+    if (nodes != few) {
+        weft__free(nodes);
+    }
+    return done;
+}

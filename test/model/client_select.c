@@ -1,0 +1,239 @@
+/* Clients of sync/select.c: of all that comes, exactly one case is done, and nothing of the others is lost. */
+#include <errno.h>
+
+#define FIBERS 3
+#include "model/fibers.h"
+#include "sync/chan.h"
+#include "sync/event.h"
+#include "sync/select.h"
+
+static struct weft_chan a, b;
+static union {
+    struct weft__event event;
+    weft_event storage;
+} place;
+static uint64_t slots[2], x, out;
+static int chosen, status, results[FIBERS];
+
+static void chan_setup(weft_chan *chan, uint64_t *slot, size_t capacity)
+{
+    memset(chan, 0, sizeof *chan);
+    chan->item_bytes = sizeof *slot;
+    chan->slots = (char *)slot;
+    chan->capacity = chan->max_capacity = capacity;
+    *slot = 0;
+}
+
+static void setup_of(size_t capacity)
+{
+    fibers_setup();
+    chan_setup(&a, &slots[0], capacity);
+    chan_setup(&b, &slots[1], capacity);
+    memset(&place, 0, sizeof place);
+    x = 99;
+    out = 7;
+    chosen = -1000;
+    status = 1;
+    for (int i = 0; i < FIBERS; i++) {
+        results[i] = 1;
+    }
+    x_name(&a, sizeof a, "a");
+    x_name(&b, sizeof b, "b");
+    x_name(&place, sizeof place, "event");
+}
+
+static void setup(void)
+{
+    setup_of(0);
+}
+
+static void setup_slots(void)
+{
+    setup_of(1);
+}
+
+static void choose(struct weft_case *cases, size_t n, int64_t deadline)
+{
+    chosen = weft_select(cases, n, deadline);
+    status = chosen >= 0 ? cases[chosen].status : 1;
+}
+
+static void rest(void)
+{
+    fibers_rest();
+    X_ASSERT(!a.source.waiters.first && !a.senders.first);
+    X_ASSERT(!b.source.waiters.first && !b.senders.first);
+    X_ASSERT(!place.event.source.waiters.first);
+}
+
+static void send_item(int thread, weft_chan *chan, uint64_t item, int64_t deadline)
+{
+    results[thread] = weft_chan_send(chan, &item, deadline);
+}
+
+static void choose_of_two(int64_t deadline)
+{
+    struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_recv(&b, &x)};
+    choose(cases, 2, deadline);
+}
+
+/* --- one other thread ------------------------------------------------------------------ */
+
+static void recv_second(int i)
+{
+    if (i == 0) {
+        choose_of_two(WEFT_FOREVER);
+        X_ASSERT(chosen == 1 && status == 0 && x == 2);
+    } else if (i == 1) {
+        send_item(1, &b, 2, WEFT_FOREVER);
+        X_ASSERT(results[1] == 0);
+    }
+}
+
+static void send_second(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_send(&b, &out)};
+        choose(cases, 2, WEFT_FOREVER);
+        X_ASSERT(chosen == 1 && status == 0 && x == 99);
+    } else if (i == 1) {
+        uint64_t item = 0;
+        X_ASSERT(weft_chan_recv(&b, &item, WEFT_FOREVER) == 0);
+        X_ASSERT(item == 7);
+    }
+}
+
+/* It could be both sides of `a`, and must wait for the other thread. */
+static void never_itself(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_send(&a, &out)};
+        choose(cases, 2, WEFT_FOREVER);
+        X_ASSERT(chosen == 0 && x == 3);
+    } else if (i == 1) {
+        send_item(1, &a, 3, WEFT_FOREVER);
+    }
+}
+
+static void close_second(int i)
+{
+    if (i == 0) {
+        choose_of_two(WEFT_FOREVER);
+        X_ASSERT(chosen == 1 && status == -EPIPE);
+    } else if (i == 1) {
+        weft_chan_close(&b);
+    }
+}
+
+/* Both at once, from one thread: the slots hold what was not taken. */
+static void both_slots(int i)
+{
+    if (i == 0) {
+        choose_of_two(WEFT_FOREVER);
+    } else if (i == 1) {
+        send_item(1, &a, 1, WEFT_FOREVER);
+        send_item(1, &b, 2, WEFT_FOREVER);
+    }
+}
+
+static void one_is_left(void)
+{
+    rest();
+    X_ASSERT(status == 0 && (chosen == 0 || chosen == 1));
+    X_ASSERT(x == (uint64_t)chosen + 1);
+    X_ASSERT(a.length == (chosen != 0) && b.length == (chosen != 1));
+}
+
+/* The item that the select has just seen is taken from it: it goes round again. */
+static void stolen(int i)
+{
+    if (i == 0) {
+        choose_of_two(WEFT_FOREVER);
+        X_ASSERT(chosen == 0 && status == 0 && (x == 1 || x == 2));
+    } else if (i == 1) {
+        uint64_t item;
+        send_item(1, &a, 1, WEFT_FOREVER);
+        if (weft_chan_recv(&a, &item, 0) == 0) {
+            send_item(1, &a, 2, WEFT_FOREVER);
+        }
+    }
+}
+
+static void beside_event(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_event(&place.storage), weft_case_recv(&a, &x)};
+        choose(cases, 2, WEFT_FOREVER);
+        X_ASSERT(chosen == 1 && x == 1);
+    } else if (i == 1) {
+        send_item(1, &a, 1, WEFT_FOREVER);
+    }
+}
+
+/* --- two other threads ------------------------------------------------------------------ */
+
+static void two_senders(int i)
+{
+    if (i == 0) {
+        choose_of_two(WEFT_FOREVER);
+    } else if (i == 1) {
+        send_item(1, &a, 1, WEFT_FOREVER);
+    } else {
+        send_item(2, &b, 2, WEFT_FOREVER);
+    }
+}
+
+static void event_against_send(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_event(&place.storage)};
+        choose(cases, 2, WEFT_FOREVER);
+    } else if (i == 1) {
+        send_item(1, &a, 1, WEFT_FOREVER);
+    } else {
+        weft_event_set(&place.storage);
+    }
+}
+
+static void event_or_item(void)
+{
+    rest();
+    X_ASSERT(chosen == 0 || chosen == 1);
+    X_ASSERT(a.length == (chosen == 1) && x == (chosen == 0 ? 1 : 99));
+}
+
+static void deadline_against_send(int i)
+{
+    if (i == 0) {
+        choose_of_two(LATER);
+    } else if (i == 1) {
+        send_item(1, &b, 2, WEFT_FOREVER);
+    } else {
+        fibers_expire(0);
+    }
+}
+
+static void item_or_deadline(void)
+{
+    rest();
+    X_ASSERT(chosen == 1 || chosen == -ETIMEDOUT);
+    X_ASSERT(b.length == (chosen != 1) && x == (chosen == 1 ? 2 : 99));
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("recv_second", 2, setup, recv_second, rest, .preemptions = 3),
+    X_CLIENT("send_second", 2, setup, send_second, rest, .preemptions = 3),
+    X_CLIENT("never_itself", 2, setup, never_itself, rest, .preemptions = 3),
+    X_CLIENT("close_second", 2, setup, close_second, rest, .preemptions = 3),
+    X_CLIENT("both_slots", 2, setup_slots, both_slots, one_is_left, .preemptions = 3, .stale = 1),
+    X_CLIENT("beside_event", 2, setup, beside_event, rest, .preemptions = 3),
+    X_CLIENT("stolen", 2, setup_slots, stolen, rest, .preemptions = 3, .stale = 1),
+    X_CLIENT("event_against_send", 3, setup_slots, event_against_send, event_or_item,
+             .preemptions = 2, .stale = 1),
+    X_CLIENT("deadline_against_send", 3, setup_slots, deadline_against_send, item_or_deadline,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("two_senders", 3, setup_slots, two_senders, one_is_left, .preemptions = 2,
+             .stale = 1),
+};
+
+X_MAIN(clients)

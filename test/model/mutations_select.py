@@ -1,0 +1,44 @@
+"""Select, and what channels do for it. Read by mutations.py."""
+
+STRUCTURES["select"] = {
+    "client": "client_select.c",
+    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/event.c"] + WAIT,
+    "files": ["src/sync/select.c"],
+}
+
+_of("select", "src/sync/select.c",
+    "        nodes[i].shared = true;\n",
+    "",
+    "a place is written by a source that has not won")
+_of("select", "src/sync/select.c",
+    "    (void)won;\n    weft__chan_finish_recv(one->object, node);\n",
+    "    if (!won) {\n        weft__chan_finish_recv(one->object, node);\n    }\n",
+    "the winner's finish does not wait until the item is written")
+_of("select", "src/sync/select.c",
+    "        reason = weft__waiter_disarm(&waiter);\n",
+    "        weft__waiter_disarm(&waiter);\n        reason = WEFT__REASON_NONE;\n",
+    "one that need not wait is taken though another has fired")
+_of("select", "src/sync/select.c",
+    "        if (!ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {\n            break;\n        }\n",
+    "        ops_of(&cases[i])->arm(&cases[i], &nodes[i]);\n",
+    "what became ready while linking is not seen")
+_of("select", "src/sync/select.c",
+    "    if (!won) {\n        weft__event_finish(weft__event_of(one->object), node);\n    }\n",
+    "    (void)one, (void)node, (void)won;\n",
+    "an event keeps the node of a select that is over")
+_of("select", "src/sync/select.c",
+    "    for (size_t i = 0; i < armed; i++) {\n",
+    "    for (size_t i = 1; i < armed; i++) {\n",
+    "the first node is left behind")
+_of("select", "src/sync/select.c",
+    "? (int)armed : -EAGAIN;",
+    "? (int)armed : (int)armed;",
+    "a case is said to be done though somebody was faster")
+_of("select", "src/sync/chan.c",
+    "    while (node && node->waiter == self) {\n        node = node->next;\n    }\n",
+    "    (void)self;\n",
+    "a select meets itself")
+_of("select", "src/sync/chan.c",
+    "            if (weft__node_fire(node, NULL, 0, ready)) {\n                copy(c, to, item);\n                return true;\n            }\n            continue;\n",
+    "            weft__node_fire(node, NULL, 0, ready);\n            copy(c, to, item);\n            return true;\n",
+    "an item is given to a select that has taken another")

@@ -1,0 +1,429 @@
+/* labels: valgrind */
+#include <weft/select.h>
+
+#include "base/alloc.h"
+#include "sched/fixture.h"
+
+#define MS INT64_C(1000000)
+
+static weft_chan *a, *b;
+static weft_event event;
+
+static weft_chan *channel(const char *name, size_t capacity)
+{
+    weft_chan *chan;
+    const struct weft_chan_opts opts = {.name = name, .capacity = capacity};
+    CHECK_EQ(weft_chan_create(&chan, sizeof(int), &opts), 0);
+    return chan;
+}
+
+static void open_two(size_t capacity)
+{
+    a = channel("a", capacity);
+    b = channel("b", capacity);
+    weft_event_init(&event, NULL);
+}
+
+static void close_two(void)
+{
+    weft_chan_destroy(a);
+    weft_chan_destroy(b);
+    weft_event_deinit(&event);
+}
+
+static int put(weft_chan *chan, int item)
+{
+    return weft_chan_send(chan, &item, 0);
+}
+
+TEST(the_case_that_is_ready_is_done_and_no_other)
+{
+    int x = -1, y = -1, out = 5;
+    open_two(1);
+    struct weft_case cases[] = {weft_case_recv(a, &x), weft_case_recv(b, &y),
+                                weft_case_event(&event)};
+    CHECK_EQ(weft_select(cases, 3, 0), -ETIMEDOUT);
+    CHECK_EQ(put(b, 0), 0);
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 1);
+    CHECK(cases[1].status == 0 && y == 0 && x == -1);
+    CHECK_EQ(weft_select(cases, 3, 0), -ETIMEDOUT);
+    weft_event_set(&event);
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 2);
+    weft_event_reset(&event);
+
+    struct weft_case sends[] = {weft_case_send(a, &out), weft_case_event(&event)};
+    CHECK_EQ(weft_select(sends, 2, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_select(sends, 2, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 0);
+    CHECK_EQ(x, 5);
+    close_two();
+}
+
+TEST(a_closed_channel_is_ready_with_its_status)
+{
+    int x = 7;
+    open_two(1);
+    CHECK_EQ(put(a, 3), 0);
+    weft_chan_close(a);
+    struct weft_case recv = weft_case_recv(a, &x), send = weft_case_send(a, &x);
+    CHECK_EQ(weft_select(&recv, 1, WEFT_FOREVER), 0);
+    CHECK(recv.status == 0 && x == 3);
+    CHECK_EQ(weft_select(&recv, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(recv.status, -EPIPE);
+    CHECK_EQ(weft_select(&send, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(send.status, -EPIPE);
+    close_two();
+}
+
+TEST(a_point_in_time_is_a_case)
+{
+    int x;
+    open_two(0);
+    int64_t soon = weft_after(2 * MS);
+    struct weft_case cases[] = {weft_case_recv(a, &x), weft_case_at(weft_after(60000 * MS)),
+                                weft_case_at(soon)};
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 2);
+    CHECK(weft_now() >= soon);
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 2); /* it has passed */
+    CHECK_EQ(weft_select(cases, 3, 0), 2);
+    CHECK_EQ(weft_select(cases, 2, weft_after(2 * MS)), -ETIMEDOUT);
+    close_two();
+}
+
+TEST(a_case_of_nothing_is_never_ready)
+{
+    int x;
+    struct weft_case cases[] = {weft_case_recv(NULL, &x), weft_case_event(NULL),
+                                weft_case_send(NULL, &x)};
+    CHECK_EQ(weft_select(cases, 3, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_select(cases, 3, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_select(NULL, 0, weft_after(MS)), -ETIMEDOUT);
+}
+
+/* --- waiting ------------------------------------------------------------------------ */
+
+struct chooser {
+    int x, y, out;
+    struct weft_case cases[4];
+    int chosen;
+};
+
+static void *chooses(void *arg)
+{
+    struct chooser *c = arg;
+    c->x = c->y = -1;
+    c->cases[0] = weft_case_recv(a, &c->x);
+    c->cases[1] = weft_case_recv(b, &c->y);
+    c->cases[2] = weft_case_event(&event);
+    c->cases[3] = weft_case_send(a, &c->out);
+    c->chosen = weft_select(c->cases, 4, WEFT_FOREVER);
+    return NULL;
+}
+
+static weft_fiber choosing(struct chooser *c)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, chooses, c, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    return fiber;
+}
+
+static int chosen(weft_fiber fiber, struct chooser *c)
+{
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    return c->chosen;
+}
+
+static void *each_ends_a_wait(void *arg)
+{
+    struct chooser c = {.out = 9};
+    int x;
+    weft_fiber fiber = choosing(&c);
+    CHECK_EQ(put(a, 1), 0);
+    CHECK(chosen(fiber, &c) == 0 && c.x == 1 && c.y == -1 && c.cases[0].status == 0);
+    fiber = choosing(&c);
+    CHECK_EQ(put(b, 2), 0);
+    CHECK(chosen(fiber, &c) == 1 && c.y == 2 && c.x == -1);
+    fiber = choosing(&c);
+    weft_event_set(&event);
+    CHECK_EQ(chosen(fiber, &c), 2);
+    weft_event_reset(&event);
+    fiber = choosing(&c);
+    CHECK_EQ(weft_chan_recv(a, &x, 0), 0);
+    CHECK(chosen(fiber, &c) == 3 && x == 9);
+    fiber = choosing(&c);
+    weft_chan_close(b);
+    CHECK(chosen(fiber, &c) == 1 && c.cases[1].status == -EPIPE);
+    return arg;
+}
+
+TEST(each_kind_of_case_ends_a_wait)
+{
+    for (unsigned workers = 1; workers <= 2; workers++) {
+        open_two(0);
+        run_in_fiber(workers, each_ends_a_wait, NULL);
+        close_two();
+    }
+}
+
+static void *ended_from_outside(void *arg)
+{
+    struct chooser c;
+    weft_fiber fiber = choosing(&c);
+    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(put(a, 1), -ETIMEDOUT); /* nobody waits any more */
+    CHECK_EQ(chosen(fiber, &c), -EINTR);
+    fiber = choosing(&c);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(put(b, 1), -ETIMEDOUT);
+    CHECK_EQ(chosen(fiber, &c), -ECANCELED);
+    CHECK(c.x == -1 && c.y == -1);
+    return arg;
+}
+
+TEST(a_cancel_and_an_interrupt_end_a_select)
+{
+    open_two(0);
+    run_in_fiber(1, ended_from_outside, NULL);
+    close_two();
+}
+
+/* Both of its places are the same, and both channels get an item before it runs again. */
+static void *one_place_for_two(void *arg)
+{
+    struct chooser c;
+    weft_fiber fiber = choosing(&c);
+    CHECK_EQ(put(b, 2), 0);
+    CHECK_EQ(put(a, 1), -ETIMEDOUT);
+    CHECK(chosen(fiber, &c) == 1 && c.y == 2 && c.x == -1);
+    return arg;
+}
+
+TEST(only_the_first_hands_over)
+{
+    open_two(0);
+    run_in_fiber(1, one_place_for_two, NULL);
+    close_two();
+}
+
+static void *two_selects_meet(void *arg)
+{
+    struct chooser first = {.out = 1}, second = {.out = 2};
+    weft_fiber one = choosing(&first), two;
+    CHECK_EQ(weft_spawn(&two, chooses, &second, NULL), 0);
+    CHECK_EQ(weft_join(two, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(one, NULL, WEFT_FOREVER), 0);
+    if (first.chosen == 0) {
+        CHECK(second.chosen == 3 && first.x == 2);
+    } else {
+        CHECK(first.chosen == 3 && second.chosen == 0 && second.x == 1);
+    }
+    return arg;
+}
+
+TEST(a_select_meets_another_but_never_itself)
+{
+    for (unsigned workers = 1; workers <= 2; workers++) {
+        open_two(0);
+        int x, y = 4;
+        struct weft_case both[] = {weft_case_recv(a, &x), weft_case_send(a, &y)};
+        CHECK_EQ(weft_select(both, 2, weft_after(MS)), -ETIMEDOUT);
+        run_in_fiber(workers, two_selects_meet, NULL);
+        close_two();
+    }
+}
+
+/* --- fairness ----------------------------------------------------------------------- */
+
+enum { MANY = 100, ROUNDS = 4000 };
+
+static void *counts(void *arg)
+{
+    weft_chan **chans = arg;
+    struct weft_case cases[MANY];
+    int item, count[MANY] = {0}, ready = 0;
+    for (int i = 0; i < MANY; i++) {
+        cases[i] = weft_case_recv(chans[i], &item);
+        ready += weft_chan_length(chans[i]) > 0;
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        int which = weft_select(cases, MANY, WEFT_FOREVER);
+        CHECK(which >= 0 && item == which);
+        CHECK_EQ(put(chans[which], which), 0);
+        count[which]++;
+    }
+    for (int i = 0; i < MANY; i++) { /* none is starved; a fair share is ROUNDS / ready */
+        CHECK_EQ(count[i] > 0, weft_chan_length(chans[i]) > 0);
+        CHECK(count[i] == 0 || count[i] > ROUNDS / ready / 20);
+    }
+    return NULL;
+}
+
+TEST(of_those_that_are_ready_none_is_starved)
+{
+    weft_chan *chans[MANY];
+    for (int some = 0; some < 3; some++) {
+        for (int i = 0; i < MANY; i++) {
+            chans[i] = channel(NULL, 1);
+            bool ready = some == 0 ? true : some == 1 ? i % 10 == 3 : i < 2;
+            CHECK_EQ(ready ? put(chans[i], i) : 0, 0);
+        }
+        run_in_fiber(1, counts, chans);
+        counts(chans); /* a plain thread */
+        for (int i = 0; i < MANY; i++) {
+            weft_chan_destroy(chans[i]);
+        }
+    }
+}
+
+/* --- how many ------------------------------------------------------------------------- */
+
+static void *waits_for_the_last(void *arg)
+{
+    weft_chan **chans = arg;
+    static struct weft_case cases[WEFT_SELECT_MAX];
+    int item = -1;
+    for (int i = 0; i < WEFT_SELECT_MAX; i++) {
+        cases[i] = weft_case_recv(chans[i], &item);
+    }
+    CHECK_EQ(weft_select(cases, WEFT_SELECT_MAX, WEFT_FOREVER), WEFT_SELECT_MAX - 1);
+    CHECK_EQ(item, 77);
+    return arg;
+}
+
+static void *sends_to_the_last(void *arg)
+{
+    weft_chan **chans = arg;
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, waits_for_the_last, chans, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(put(chans[WEFT_SELECT_MAX - 1], 77), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(thousands_of_cases_at_once)
+{
+    static weft_chan *chans[WEFT_SELECT_MAX];
+    for (int i = 0; i < WEFT_SELECT_MAX; i++) {
+        chans[i] = channel(NULL, 0);
+    }
+    run_in_fiber(1, sends_to_the_last, chans);
+    int item;
+    struct weft_case cases[9];
+    for (int i = 0; i < 9; i++) {
+        cases[i] = weft_case_recv(chans[i], &item);
+    }
+    weft__alloc_fail_after(1, false);
+    CHECK_EQ(weft_select(cases, 9, WEFT_FOREVER), -ENOMEM);
+    weft__alloc_fail_after(0, false);
+    for (int i = 0; i < WEFT_SELECT_MAX; i++) {
+        weft_chan_destroy(chans[i]);
+    }
+}
+
+static void too_many(void *arg)
+{
+    static struct weft_case cases[WEFT_SELECT_MAX + 1];
+    weft_select(cases, WEFT_SELECT_MAX + 1, WEFT_FOREVER);
+    (void)arg;
+}
+
+static void no_such_kind(void *arg)
+{
+    struct weft_case wrong = weft_case_event(&event);
+    memset(&wrong.kind, 0x7f, sizeof wrong.kind);
+    weft_select(&wrong, 1, 0);
+    (void)arg;
+}
+
+TEST(misuse_is_reported)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(too_many, NULL, err, sizeof err)));
+    CHECK(strstr(err, "weft_select: 4001 cases are too many"));
+    CHECK(WIFSIGNALED(check_child(no_such_kind, NULL, err, sizeof err)));
+    CHECK(strstr(err, "weft_select: there is no kind of case"));
+}
+
+/* --- who meets whom ------------------------------------------------------------------ */
+
+static atomic_int sum;
+
+static void *adds_up_two(void *arg)
+{
+    int open = 2, x;
+    struct weft_case cases[] = {weft_case_recv(a, &x), weft_case_recv(b, &x)};
+    while (open > 0) {
+        int i = weft_select(cases, 2, WEFT_FOREVER);
+        CHECK(i == 0 || i == 1);
+        if (cases[i].status == 0) {
+            atomic_fetch_add(&sum, x);
+        } else {
+            CHECK_EQ(cases[i].status, -EPIPE);
+            cases[i].object = NULL;
+            open--;
+        }
+    }
+    return arg;
+}
+
+static void *sends_to_either(void *arg)
+{
+    for (int i = 1; i <= 100; i++) {
+        struct weft_case cases[] = {weft_case_send(a, &i), weft_case_send(b, &i)};
+        int which = weft_select(cases, 2, WEFT_FOREVER);
+        CHECK(which >= 0);
+        CHECK_EQ(cases[which].status, 0);
+    }
+    return arg;
+}
+
+TEST(threads_and_pools_select_on_the_same_channels)
+{
+    for (size_t capacity = 0; capacity < 2; capacity++) {
+        open_two(capacity);
+        atomic_store(&sum, 0);
+        weft_pool *one = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "one"});
+        weft_pool *two = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "two"});
+        weft_fiber in_one, in_two;
+        CHECK_EQ(weft_pool_submit(one, adds_up_two, NULL), 0);
+        CHECK_EQ(weft_pool_submit(two, adds_up_two, NULL), 0);
+        pthread_t adds = thread_open(adds_up_two, NULL);
+        CHECK_EQ(weft_pool_spawn(one, &in_one, sends_to_either, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_spawn(two, &in_two, sends_to_either, NULL, NULL), 0);
+        sends_to_either(NULL);
+        CHECK_EQ(weft_join(in_one, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_join(in_two, NULL, WEFT_FOREVER), 0);
+        weft_chan_close(a);
+        weft_chan_close(b);
+        pool_close(one);
+        pool_close(two);
+        thread_close(adds);
+        CHECK_EQ(atomic_load(&sum), 3 * 5050);
+        close_two();
+    }
+}
+
+static void *on_owned(void *arg)
+{
+    int x = 1;
+    const struct weft_chan_opts opts = {.owner = weft_pool_self()};
+    CHECK_EQ(weft_chan_create(&a, sizeof(int), &opts), 0);
+    b = channel("b", 0);
+    weft_event_init(&event, NULL);
+    struct chooser c;
+    weft_fiber fiber = choosing(&c);
+    CHECK_EQ(put(a, 3), 0);
+    CHECK(chosen(fiber, &c) == 0 && c.x == 3);
+    fiber = choosing(&c);
+    CHECK_EQ(weft_chan_recv(a, &x, 0), 0);
+    CHECK_EQ(chosen(fiber, &c), 3);
+    close_two();
+    return arg;
+}
+
+TEST(a_select_may_have_an_owned_channel_among_its_cases)
+{
+    run_in_fiber(1, on_owned, NULL);
+}
