@@ -116,6 +116,25 @@ static void pingpong()
 
 using channel = fibers::buffered_channel<long>;
 
+static void mpsc()
+{
+    const int producers = 4, each = 250000;
+    channel numbers(1024);
+    uint64_t start = now_ns();
+    for (int i = 0; i < producers; i++)
+        spawn_pooled([&] {
+            for (long j = 1; j <= each; j++)
+                numbers.push(j);
+        });
+    long sum = 0;
+    for (int i = 0; i < producers * each; i++)
+        sum += numbers.value_pop();
+    double took = ns_since(start);
+    if (sum != (long)producers * each * (each + 1) / 2)
+        abort();
+    report("boost", "mpsc", workers, producers * each * 1e3 / took, "Mmsg/s");
+}
+
 static void sky(channel *up, long first, long leaves)
 {
     if (leaves == 1) {
@@ -178,6 +197,8 @@ int main(int, char **args)
         spawn_batches();
     else if (workload == "pingpong")
         pingpong();
+    else if (workload == "mpsc")
+        mpsc();
     else if (workload == "skynet")
         skynet();
     else if (workload == "memory")

@@ -68,6 +68,62 @@ func pingpong() {
 	report("pingpong"+suffix, nsSince(start)/rounds, "ns/roundtrip")
 }
 
+func mpsc() {
+	const producers, each = 4, 1000000
+	channel := make(chan int, 1024)
+	start := time.Now()
+	for i := 0; i < producers; i++ {
+		go func() {
+			for j := 1; j <= each; j++ {
+				channel <- j
+			}
+		}()
+	}
+	sum := 0
+	for i := 0; i < producers*each; i++ {
+		sum += <-channel
+	}
+	took := nsSince(start)
+	if sum != producers*each*(each+1)/2 {
+		panic(sum)
+	}
+	report("mpsc"+suffix, producers*each*1e3/took, "Mmsg/s")
+}
+
+func select4() {
+	const each = 500000
+	var channels [4]chan int
+	for i := range channels {
+		channels[i] = make(chan int)
+	}
+	start := time.Now()
+	for i := range channels {
+		go func(channel chan int) {
+			for j := 1; j <= each; j++ {
+				channel <- j
+			}
+		}(channels[i])
+	}
+	sum := 0
+	for i := 0; i < 4*each; i++ {
+		select {
+		case v := <-channels[0]:
+			sum += v
+		case v := <-channels[1]:
+			sum += v
+		case v := <-channels[2]:
+			sum += v
+		case v := <-channels[3]:
+			sum += v
+		}
+	}
+	took := nsSince(start)
+	if sum != 4*each*(each+1)/2 {
+		panic(sum)
+	}
+	report("select4", took/(4*each), "ns/select")
+}
+
 func sky(up chan int, first, leaves int) {
 	if leaves == 1 {
 		up <- first
@@ -166,6 +222,10 @@ func main() {
 		spawn("spawnb", 1000, 1000)
 	case "pingpong":
 		pingpong()
+	case "mpsc":
+		mpsc()
+	case "select4":
+		select4()
 	case "skynet":
 		skynet()
 	case "crosspost":

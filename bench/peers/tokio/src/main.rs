@@ -112,6 +112,65 @@ fn pingpong(workers: &str) {
     report("tokio", &format!("pingpong{}", workers), ns / ROUNDS as f64, "ns/roundtrip");
 }
 
+fn many_to_one(workers: &str) {
+    const PRODUCERS: usize = 4;
+    const EACH: usize = 1_000_000;
+    let ns = on_worker(workers, async {
+        let (tx, mut rx) = mpsc::channel::<usize>(1024);
+        let start = Instant::now();
+        for _ in 0..PRODUCERS {
+            let tx = tx.clone();
+            tokio::spawn(async move {
+                for j in 1..=EACH {
+                    tx.send(j).await.unwrap();
+                }
+            });
+        }
+        let mut sum = 0;
+        for _ in 0..PRODUCERS * EACH {
+            sum += rx.recv().await.unwrap();
+        }
+        let took = ns_since(start);
+        assert_eq!(sum, PRODUCERS * EACH * (EACH + 1) / 2);
+        took
+    });
+    report("tokio", &format!("mpsc{}", workers), (PRODUCERS * EACH) as f64 * 1e3 / ns, "Mmsg/s");
+}
+
+// Its smallest channel holds one.
+fn select4(workers: &str) {
+    const EACH: usize = 500_000;
+    let ns = on_worker(workers, async {
+        let mut ends = vec![];
+        let start = Instant::now();
+        for _ in 0..4 {
+            let (tx, rx) = mpsc::channel::<usize>(1);
+            ends.push(rx);
+            tokio::spawn(async move {
+                for j in 1..=EACH {
+                    tx.send(j).await.unwrap();
+                }
+                std::future::pending::<()>().await
+            });
+        }
+        let (mut d, mut c) = (ends.pop().unwrap(), ends.pop().unwrap());
+        let (mut b, mut a) = (ends.pop().unwrap(), ends.pop().unwrap());
+        let mut sum = 0;
+        for _ in 0..4 * EACH {
+            sum += tokio::select! {
+                v = a.recv() => v.unwrap(),
+                v = b.recv() => v.unwrap(),
+                v = c.recv() => v.unwrap(),
+                v = d.recv() => v.unwrap(),
+            };
+        }
+        let took = ns_since(start);
+        assert_eq!(sum, 4 * EACH * (EACH + 1) / 2);
+        took
+    });
+    report("tokio", "select4", ns / (4 * EACH) as f64, "ns/select");
+}
+
 const LEAVES: usize = 1_000_000;
 const LEAF_SUM: usize = 499_999_500_000;
 
@@ -266,6 +325,8 @@ fn main() {
         "spawn" => spawn("spawn", workers, 1, 1_000_000),
         "spawnb" => spawn("spawnb", workers, 1000, 1000),
         "pingpong" => pingpong(workers),
+        "mpsc" => many_to_one(workers),
+        "select4" => select4(workers),
         "skynet" => skynet(workers),
         "crosspost" => crosspost(peer, workers),
         "wake" => wake(peer, workers),
