@@ -1,17 +1,26 @@
-/* A channel: a ring of items under one lock, and two lists of those who wait.
+/* A channel: a ring of items, and two lists of those who wait.
  *
- *        head                 head + length (mod capacity)
+ *          head                 tail
  *          v                    v
  *   | free | item | item | item | free | free |          receivers: the source's own list
  *                                                        senders:   each with its item where node->item says
- * Invariants, under the lock:
- *  - somebody waits to receive only while nothing is held and no sender but itself (in a select) waits;
- *  - somebody waits to send only while the ring is full and cannot grow, or is of no slots;
+ *
+ * Two locks, so that senders and receivers do not get into each other's way as long as there are both items and room:
+ *   senders' (the source's)   tail, head_seen; the list of receivers, because it is senders that serve it
+ *   receivers'                head, tail_seen; the list of senders
+ *   both, in this order: receivers', senders'    to wait, to close, to grow; then nothing moves
+ * An index is stored with release after its slot was written or read, and the other side loads it with acquire when what
+ * it saw last is used up. A channel without a buffer has the senders' lock only, for everything.
+ *
+ * Invariants:
+ *  - somebody waits to receive only while nothing is held and no sender but itself (in a select) waits: it was so when
+ *    it was linked under both locks, and since then senders hand over instead of pushing;
+ *  - somebody waits to send only while the ring is full and cannot grow: whoever makes room gives it to them;
  *  - on a closed channel nobody waits.
  *
- * Each item goes to one receiver: a sender that finds one waiting writes into its place and fires it. If that fire fails,
- * because the wait has ended by itself, the item goes to the next, and else into the ring; the place that was
- * written in vain is of a receive that does not succeed. A waiting sender's item is read before it is
+ * Each item goes to one receiver: a sender that finds one waiting writes into its place and fires it. If that fire
+ * fails, because the wait has ended by itself, the item goes to the next, and else into the ring; the place
+ * that was written in vain is of a receive that does not succeed. A waiting sender's item is read before it is
  * fired, because after that its memory is its own again; if the fire fails, the copy is dropped.
  *
  * A node with `shared` set (a select) is written only after it was won, see sched/waiter.h.
@@ -19,23 +28,31 @@
 #ifndef WEFT_SYNC_CHAN_H
 #define WEFT_SYNC_CHAN_H
 
+#include <stdalign.h>
+
 #include <weft/chan.h>
 
 #include "sync/source.h"
 
 struct weft_chan {
+    /* under the senders' lock */
     struct weft__source source; /* its waiters receive */
-    /* under the lock; what is atomic is also looked at without it */
+    _Atomic(uint64_t) tail;
+    uint64_t head_seen; /* not more than head */
+    /* under the receivers' lock */
+    alignas(WEFT__CACHE_LINE) struct weft__lock recv_lock;
+    _Atomic(bool) offered; /* somebody waits to send; also looked at without the lock */
     struct weft__waitlist senders;
-    _Atomic(bool) closed;
-    _Atomic(bool) offered; /* unbuffered: a sender waits */
-    _Atomic(size_t) length;
-    size_t head;
-    size_t capacity; /* slots there are now */
+    _Atomic(uint64_t) head;
+    uint64_t tail_seen; /* not more than tail */
+    /* written under both */
+    alignas(WEFT__CACHE_LINE) _Atomic(bool) closed;
+    uint64_t capacity;
+    uint64_t mask; /* slots there are, a power of two, less one */
     char *slots;
     /* immutable */
     size_t item_bytes;
-    size_t max_capacity;
+    uint64_t max_capacity;
 };
 
 /* Under no lock: does it without waiting, if it can. 0, -EPIPE, or -EAGAIN. */
@@ -45,7 +62,8 @@ int weft__chan_try_recv(weft_chan *chan, void *item);
 /* A look without the lock: false if a receive that began now would have to wait. */
 static inline bool weft__chan_may_recv(const weft_chan *chan)
 {
-    return atomic_load_explicit(&chan->length, memory_order_relaxed) ||
+    return atomic_load_explicit(&chan->tail, memory_order_relaxed) !=
+               atomic_load_explicit(&chan->head, memory_order_relaxed) ||
            atomic_load_explicit(&chan->offered, memory_order_relaxed) ||
            atomic_load_explicit(&chan->closed, memory_order_relaxed);
 }

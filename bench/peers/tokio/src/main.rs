@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, Notify};
@@ -153,16 +154,19 @@ fn select4(workers: &str) {
                 std::future::pending::<()>().await
             });
         }
-        let (mut d, mut c) = (ends.pop().unwrap(), ends.pop().unwrap());
-        let (mut b, mut a) = (ends.pop().unwrap(), ends.pop().unwrap());
-        let mut sum = 0;
+        // What tokio::select! does, which Debian's crates lack: polls all, from another one on each time.
+        let (mut sum, mut first) = (0, 0);
         for _ in 0..4 * EACH {
-            sum += tokio::select! {
-                v = a.recv() => v.unwrap(),
-                v = b.recv() => v.unwrap(),
-                v = c.recv() => v.unwrap(),
-                v = d.recv() => v.unwrap(),
-            };
+            first = (first + 1) % 4;
+            sum += std::future::poll_fn(|cx| {
+                for i in 0..4 {
+                    if let Poll::Ready(v) = ends[(first + i) % 4].poll_recv(cx) {
+                        return Poll::Ready(v.unwrap());
+                    }
+                }
+                Poll::Pending
+            })
+            .await;
         }
         let took = ns_since(start);
         assert_eq!(sum, 4 * EACH * (EACH + 1) / 2);
