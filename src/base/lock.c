@@ -6,14 +6,6 @@
  * microsecond, then let the kernel run whoever holds it. */
 #define SPINS 100
 
-static void sleep_for(struct weft__lock *lock)
-{
-    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) !=
-           0) { /* pairs: weft__unlock */
-        weft__futex_wait(&lock->word, 2, INT64_MAX);
-    }
-}
-
 void weft__lock_slow(struct weft__lock *lock)
 {
     for (int i = 0; i < SPINS; i++) {
@@ -22,22 +14,8 @@ void weft__lock_slow(struct weft__lock *lock)
         }
         weft__cpu_pause();
     }
-    sleep_for(lock);
-}
-
-/* Looking at the word takes its line from the holder; with each look the next is put off longer. */
-#define FIRST_PAUSES 32
-#define MOST_PAUSES 256
-
-void weft__lock_slow_patient(struct weft__lock *lock)
-{
-    for (int pauses = FIRST_PAUSES; pauses <= MOST_PAUSES; pauses *= 2) {
-        for (int i = 0; i < pauses; i++) {
-            weft__cpu_pause();
-        }
-        if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && weft__lock_try(lock)) {
-            return;
-        }
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) !=
+           0) { /* pairs: weft__unlock */
+        weft__futex_wait(&lock->word, 2, INT64_MAX);
     }
-    sleep_for(lock);
 }

@@ -18,7 +18,6 @@ struct weft__lock {
 };
 
 void weft__lock_slow(struct weft__lock *lock);
-void weft__lock_slow_patient(struct weft__lock *lock);
 
 static inline bool weft__lock_try(struct weft__lock *lock)
 {
@@ -32,15 +31,6 @@ static inline void weft__lock(struct weft__lock *lock)
 {
     if (!weft__lock_try(lock)) {
         weft__lock_slow(lock);
-    }
-}
-
-/* For locks that two CPUs take without end: who has to wait stays away for a while, so that the other gets many things
- * done before the line moves. */
-static inline void weft__lock_patient(struct weft__lock *lock)
-{
-    if (__builtin_expect(!weft__lock_try(lock), 0)) {
-        weft__lock_slow_patient(lock);
     }
 }
 

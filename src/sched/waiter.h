@@ -80,6 +80,7 @@ static inline void weft__node_init(struct weft__node *node, struct weft__waiter 
     node->status = 0;
     node->index = (uint16_t)index;
     node->linked = false;
+    node->shared = false;
 }
 
 static inline void weft__waitlist_push(struct weft__waitlist *list, struct weft__node *node)

@@ -10,10 +10,13 @@ static const struct weft__wait_kind send_kind = {.name = "channel send",
 static const struct weft__wait_kind recv_kind = {.name = "channel receive",
                                                  .label = weft__source_label};
 
-/* --- locks --------------------------------------------------------------------------- */
+/* The parts of one hand-over are one function each, and one piece of code. */
+#define HOT static inline __attribute__((always_inline))
 
-/* False: the source's lock is for both sides, or an owner makes both needless. */
-static inline bool has_recv_lock(const weft_chan *c)
+/* --- latches ------------------------------------------------------------------------- */
+
+/* False: the senders' is for both sides, or an owner makes both needless. */
+static inline bool has_recv_latch(const weft_chan *c)
 {
     return c->max_capacity && !c->source.owner;
 }
@@ -23,13 +26,15 @@ static inline void lock_senders(weft_chan *c)
     if (__builtin_expect(c->source.owner != NULL, 0)) {
         weft__source_check_owner(&c->source);
     } else {
-        weft__lock_patient(&c->source.lock);
+        weft__latch_take(&c->send_latch);
     }
 }
 
 static inline void unlock_senders(weft_chan *c)
 {
-    weft__source_unlock(&c->source);
+    if (__builtin_expect(c->source.owner == NULL, 1)) {
+        weft__latch_drop(&c->send_latch);
+    }
 }
 
 /* Of a channel with a buffer. */
@@ -38,21 +43,21 @@ static inline void lock_receivers(weft_chan *c)
     if (__builtin_expect(c->source.owner != NULL, 0)) {
         weft__source_check_owner(&c->source);
     } else {
-        weft__lock_patient(&c->recv_lock);
+        weft__latch_take(&c->recv_latch);
     }
 }
 
 static inline void unlock_receivers(weft_chan *c)
 {
     if (__builtin_expect(c->source.owner == NULL, 1)) {
-        weft__unlock(&c->recv_lock);
+        weft__latch_drop(&c->recv_latch);
     }
 }
 
 static inline void lock_both(weft_chan *c)
 {
-    if (has_recv_lock(c)) {
-        weft__lock_patient(&c->recv_lock);
+    if (has_recv_latch(c)) {
+        weft__latch_take(&c->recv_latch);
     }
     lock_senders(c);
 }
@@ -60,8 +65,8 @@ static inline void lock_both(weft_chan *c)
 static inline void unlock_both(weft_chan *c)
 {
     unlock_senders(c);
-    if (has_recv_lock(c)) {
-        weft__unlock(&c->recv_lock);
+    if (has_recv_latch(c)) {
+        weft__latch_drop(&c->recv_latch);
     }
 }
 
@@ -171,7 +176,7 @@ static __attribute__((noinline)) bool grow(weft_chan *c)
 /* --- those who wait -------------------------------------------------------------------- */
 
 /* Under the senders' lock: hands the item to somebody who waits for one. False: nobody does, any more. */
-static inline bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
+HOT bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
 {
     struct weft__node *node;
     while ((node = weft__waitlist_pop(&c->source.waiters))) {
@@ -192,7 +197,7 @@ static inline bool hand_over(weft_chan *c, const void *item, struct weft__chain 
 }
 
 /* Under the receivers' lock: takes the item of somebody who waits to send. */
-static inline bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
+HOT bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
 {
     struct weft__node *node;
     bool taken = false;
@@ -218,7 +223,7 @@ static __attribute__((noinline)) void refill(weft_chan *c, struct weft__chain *r
 /* --- one item -------------------------------------------------------------------------- */
 
 /* Under the senders' lock. 0, -EPIPE, or -EAGAIN: it has to wait, or the buffer to grow. */
-static inline int send_locked(weft_chan *c, const void *item, struct weft__chain *ready)
+HOT int send_locked(weft_chan *c, const void *item, struct weft__chain *ready)
 {
     if (__builtin_expect(is_closed(c), 0)) {
         return -EPIPE;
@@ -226,7 +231,7 @@ static inline int send_locked(weft_chan *c, const void *item, struct weft__chain
     if (c->source.waiters.first && hand_over(c, item, ready)) {
         return 0;
     }
-    if (!has_room(c)) {
+    if (!c->capacity || !has_room(c)) {
         return -EAGAIN;
     }
     push(c, item);
@@ -234,16 +239,18 @@ static inline int send_locked(weft_chan *c, const void *item, struct weft__chain
 }
 
 /* Under both: */
-static int send_locked_both(weft_chan *c, const void *item, struct weft__chain *ready)
+HOT int send_locked_both(weft_chan *c, const void *item, struct weft__chain *ready)
 {
     int status = send_locked(c, item, ready);
-    return status == -EAGAIN && grow(c) ? send_locked(c, item, ready) : status;
+    return status == -EAGAIN && c->capacity < c->max_capacity && grow(c)
+               ? send_locked(c, item, ready)
+               : status;
 }
 
 /* Under both: */
-static int recv_locked_both(weft_chan *c, void *item, struct weft__chain *ready)
+HOT int recv_locked_both(weft_chan *c, void *item, struct weft__chain *ready)
 {
-    if (has_item(c)) {
+    if (c->capacity && has_item(c)) {
         pop(c, item);
         refill(c, ready);
         return 0;
@@ -290,11 +297,10 @@ void weft_chan_destroy(weft_chan *c)
         return;
     }
     lock_both(c);
-    bool waited_on = c->senders.first != NULL;
+    bool waited_on = c->senders.first || c->source.waiters.first;
     unlock_both(c);
     WEFT__REQUIRE(!waited_on, "channel %s was destroyed while somebody waits on it",
                   c->source.name ? c->source.name : "without a name");
-    weft__source_deinit(&c->source, "channel");
     weft__free(c->slots);
     weft__free(c);
 }
@@ -332,7 +338,7 @@ size_t weft_chan_capacity(const weft_chan *c)
 /* --- send and receive ------------------------------------------------------------------ */
 
 /* Both locks on entry, none on return. */
-static int wait_locked(weft_chan *c, struct weft__node *node, int64_t deadline, bool to_send)
+HOT int wait_locked(weft_chan *c, struct weft__node *node, int64_t deadline, bool to_send)
 {
     if (deadline <= 0) {
         unlock_both(c);
@@ -343,9 +349,8 @@ static int wait_locked(weft_chan *c, struct weft__node *node, int64_t deadline, 
     node->waiter = &waiter;
     weft__waitlist_push(to_send ? &c->senders : &c->source.waiters, node);
     unlock_both(c);
-    enum weft__reason reason =
-        weft__waiter_park(&waiter, deadline, to_send ? &send_kind : &recv_kind,
-                          (uint64_t)(uintptr_t)&c->source);
+    enum weft__reason reason = weft__waiter_park(
+        &waiter, deadline, to_send ? &send_kind : &recv_kind, (uint64_t)(uintptr_t)&c->source);
     if (weft__reason_done(reason)) {
         return node->status;
     }
@@ -527,8 +532,8 @@ static bool another_waits(const struct weft__waitlist *list, const struct weft__
 bool weft__chan_arm_send(weft_chan *c, struct weft__node *node)
 {
     lock_both(c);
-    bool wait = !is_closed(c) && !another_waits(&c->source.waiters, node->waiter) &&
-                !has_room(c) && !grow(c);
+    bool wait = !is_closed(c) && !another_waits(&c->source.waiters, node->waiter) && !has_room(c) &&
+                !grow(c);
     if (wait) {
         weft__waitlist_push(&c->senders, node);
         atomic_store_explicit(&c->offered, true, memory_order_relaxed);
@@ -561,5 +566,9 @@ void weft__chan_finish_send(weft_chan *c, struct weft__node *node)
 
 void weft__chan_finish_recv(weft_chan *c, struct weft__node *node)
 {
-    weft__source_leave(&c->source, &c->source.waiters, node);
+    lock_senders(c);
+    if (node->linked) {
+        weft__waitlist_remove(&c->source.waiters, node);
+    }
+    unlock_senders(c);
 }

@@ -5,16 +5,16 @@
  *   | free | item | item | item | free | free |          receivers: the source's own list
  *                                                        senders:   each with its item where node->item says
  *
- * Two locks, so that senders and receivers do not get into each other's way as long as there are both items and room:
- *   senders' (the source's)   tail, head_seen; the list of receivers, because it is senders that serve it
+ * Two latches, so that senders and receivers do not get into each other's way as long as there are both items and room:
+ *   senders'                  tail, head_seen; the list of receivers, because it is senders that serve it
  *   receivers'                head, tail_seen; the list of senders
  *   both, in this order: receivers', senders'    to wait, to close, to grow; then nothing moves
  * An index is stored with release after its slot was written or read, and the other side loads it with acquire when what
- * it saw last is used up. A channel without a buffer has the senders' lock only, for everything.
+ * it saw last is used up. A channel without a buffer has the senders' only, for everything.
  *
  * Invariants:
  *  - somebody waits to receive only while nothing is held and no sender but itself (in a select) waits: it was so when
- *    it was linked under both locks, and since then senders hand over instead of pushing;
+ *    it was linked under both, and since then senders hand over instead of pushing;
  *  - somebody waits to send only while the ring is full and cannot grow: whoever makes room gives it to them;
  *  - on a closed channel nobody waits.
  *
@@ -32,15 +32,17 @@
 
 #include <weft/chan.h>
 
+#include "base/latch.h"
 #include "sync/source.h"
 
 struct weft_chan {
     /* under the senders' lock */
-    struct weft__source source; /* its waiters receive */
+    struct weft__latch send_latch;
+    struct weft__source source; /* its waiters receive; its lock is not used */
     _Atomic(uint64_t) tail;
     uint64_t head_seen; /* not more than head */
     /* under the receivers' lock */
-    alignas(WEFT__CACHE_LINE) struct weft__lock recv_lock;
+    alignas(WEFT__CACHE_LINE) struct weft__latch recv_latch;
     _Atomic(bool) offered; /* somebody waits to send; also looked at without the lock */
     struct weft__waitlist senders;
     _Atomic(uint64_t) head;

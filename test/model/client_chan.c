@@ -8,6 +8,7 @@
 static weft_chan *chan;
 static struct weft_chan place;
 static uint64_t slots[2], sending[FIBERS];
+#define LENGTH (place.tail - place.head)
 static int sent, got[4], results[FIBERS]; /* got: how often each item came */
 
 static void setup_of(size_t capacity)
@@ -90,7 +91,7 @@ static void two_items(int i)
 static void two_items_came(void)
 {
     rest();
-    X_ASSERT(got[1] == 1 && got[2] == 1 && place.length == 0);
+    X_ASSERT(got[1] == 1 && got[2] == 1 && LENGTH == 0);
 }
 
 static void close_against_recv(int i)
@@ -149,7 +150,7 @@ static void two_senders_one_receiver(int i)
 static void both_came(void)
 {
     rest();
-    X_ASSERT(got[0] == 1 && got[1] == 1 && place.length == 0);
+    X_ASSERT(got[0] == 1 && got[1] == 1 && LENGTH == 0);
 }
 
 static void recv_deadline_against_send(int i)
@@ -201,7 +202,7 @@ static void item_or_interrupt(void)
 {
     rest();
     X_ASSERT(results[0] == 0 || results[0] == -EINTR);
-    X_ASSERT(got[1] + (int)place.length == (results[1] == 0)); /* with a slot: it may be held */
+    X_ASSERT(got[1] + (int)LENGTH == (results[1] == 0)); /* with a slot: it may be held */
     X_ASSERT(results[0] != 0 || results[1] == 0);
 }
 
@@ -222,7 +223,7 @@ static void accepted_is_held(void)
 {
     rest();
     X_ASSERT(got[1] == 1 && got[2] == 0);
-    X_ASSERT(place.length == (results[0] == 0));
+    X_ASSERT(LENGTH == (results[0] == 0));
     X_ASSERT(results[0] != 0 || slots[0] == 2);
 }
 

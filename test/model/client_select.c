@@ -141,7 +141,7 @@ static void one_is_left(void)
     rest();
     X_ASSERT(status == 0 && (chosen == 0 || chosen == 1));
     X_ASSERT(x == (uint64_t)chosen + 1);
-    X_ASSERT(a.length == (chosen != 0) && b.length == (chosen != 1));
+    X_ASSERT((a.tail - a.head) == (chosen != 0) && (b.tail - b.head) == (chosen != 1));
 }
 
 /* The item that the select has just seen is taken from it: it goes round again. */
@@ -199,7 +199,7 @@ static void event_or_item(void)
 {
     rest();
     X_ASSERT(chosen == 0 || chosen == 1);
-    X_ASSERT(a.length == (chosen == 1) && x == (chosen == 0 ? 1 : 99));
+    X_ASSERT((a.tail - a.head) == (chosen == 1) && x == (chosen == 0 ? 1 : 99));
 }
 
 static void deadline_against_send(int i)
@@ -217,7 +217,7 @@ static void item_or_deadline(void)
 {
     rest();
     X_ASSERT(chosen == 1 || chosen == -ETIMEDOUT);
-    X_ASSERT(b.length == (chosen != 1) && x == (chosen == 1 ? 2 : 99));
+    X_ASSERT((b.tail - b.head) == (chosen != 1) && x == (chosen == 1 ? 2 : 99));
 }
 
 static const struct x_client clients[] = {

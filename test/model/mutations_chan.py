@@ -2,8 +2,8 @@
 
 STRUCTURES["chan"] = {
     "client": "client_chan.c",
-    "sources": ["src/sync/chan.c"] + WAIT,
-    "files": ["src/sync/chan.c"],
+    "sources": ["src/sync/chan.c", "src/base/latch.c"] + WAIT,
+    "files": ["src/sync/chan.c", "src/base/latch.h"],
 }
 
 _of("chan", "src/sync/chan.c",
@@ -35,14 +35,42 @@ _of("chan", "src/sync/chan.c",
     "",
     "a send does not look whether it is closed")
 _of("chan", "src/sync/chan.c",
-    "take_over(c, slot(c, length - 1), ready)) {\n",
-    "take_over(c, slot(c, 0), ready) && 0) {\n",
+    "        if (take_over(c, slot(c, tail), ready)) {\n",
+    "        if (take_over(c, slot(c, tail), ready) && 0) {\n",
     "the item of a sender that waited is not counted")
 _of("chan", "src/sync/chan.c",
-    "    atomic_store_explicit(&c->offered, true, memory_order_relaxed);\n",
-    "",
-    "a sender that waits does not say so")
-_of("chan", "src/sync/chan.c",
     "    if (c->source.waiters.first && hand_over(c, item, ready)) {\n",
-    "    if (c->capacity == 0 && c->source.waiters.first && hand_over(c, item, ready)) {\n",
+    "    if (!c->capacity && c->source.waiters.first && hand_over(c, item, ready)) {\n",
     "an item is put into the ring while somebody waits for it")
+_of("chan", "src/sync/chan.c",
+    "    if (__builtin_expect(!c->source.waiters.first && has_room(c) && !is_closed(c), 1)) {\n",
+    "    if (__builtin_expect(has_room(c) && !is_closed(c), 1)) {\n",
+    "a send with room does not look for those who wait")
+_of("chan", "src/sync/chan.c",
+    "    if (__builtin_expect(!c->senders.first && has_item(c), 1)) {\n",
+    "    if (__builtin_expect(has_item(c), 1)) {\n",
+    "a receive makes room and does not give it to those who wait")
+_of("chan", "src/sync/chan.c",
+    "    c->head_seen = atomic_load_explicit(&c->head, memory_order_acquire); /* pairs: pop */\n",
+    "    c->head_seen = atomic_load_explicit(&c->head, memory_order_relaxed);\n",
+    "a slot is written again while its item may still be read")
+_of("chan", "src/sync/chan.c",
+    "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_acquire); /* pairs: push */\n",
+    "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_relaxed);\n",
+    "a slot is read before its item may be there")
+_of("chan", "src/sync/chan.c",
+    "    copy(c, slot(c, tail), item);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */\n",
+    "    copy(c, slot(c, tail), item);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_relaxed);\n",
+    "a push does not release its slot")
+_of("chan", "src/sync/chan.c",
+    "    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */\n",
+    "    atomic_store_explicit(&c->head, head + 1, memory_order_relaxed);\n",
+    "a pop does not release its slot")
+_of("chan", "src/base/latch.h",
+    "memory_order_release); /* pairs: try */",
+    "memory_order_relaxed);",
+    "a latch is dropped without release")
+_of("chan", "src/base/latch.h",
+    "memory_order_acquire, /* pairs: drop */",
+    "memory_order_relaxed,",
+    "a latch is taken without acquire")

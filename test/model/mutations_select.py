@@ -2,7 +2,7 @@
 
 STRUCTURES["select"] = {
     "client": "client_select.c",
-    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/event.c"] + WAIT,
+    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/event.c", "src/base/latch.c"] + WAIT,
     "files": ["src/sync/select.c"],
 }
 
@@ -42,3 +42,7 @@ _of("select", "src/sync/chan.c",
     "            if (weft__node_fire(node, NULL, 0, ready)) {\n                copy(c, to, item);\n                return true;\n            }\n            continue;\n",
     "            weft__node_fire(node, NULL, 0, ready);\n            copy(c, to, item);\n            return true;\n",
     "an item is given to a select that has taken another")
+_of("select", "src/sync/chan.c",
+    "        node.item = (void *)(uintptr_t)item; /* only read */\n        atomic_store_explicit(&c->offered, true, memory_order_relaxed);\n",
+    "        node.item = (void *)(uintptr_t)item;\n",
+    "a sender that waits does not say so")

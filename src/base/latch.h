@@ -1,0 +1,44 @@
+/* A latch: a lock that is let go by one plain store, for sections of a few nanoseconds that are entered at every turn.
+ *
+ * A lock that wakes those who sleep (base/lock.h) has to find out whether there are any, and that takes an atomic
+ * operation, which waits until every store before it has reached the cache: half of what lock and unlock cost.
+ * Nobody sleeps for a latch until told; who finds it taken stays away from its line for a while, longer each time, so
+ * that the other CPU gets many turns done before the line moves, and in the end gives the CPU away, to let one run
+ * that was preempted inside.
+ */
+#ifndef WEFT_BASE_LATCH_H
+#define WEFT_BASE_LATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+
+struct weft__latch {
+    _Atomic(uint32_t) taken;
+};
+
+void weft__latch_take_slow(struct weft__latch *latch);
+
+static inline bool weft__latch_try(struct weft__latch *latch)
+{
+    uint32_t free = 0;
+    return atomic_compare_exchange_strong_explicit(&latch->taken, &free, 1,
+                                                   memory_order_acquire, /* pairs: drop */
+                                                   memory_order_relaxed);
+}
+
+static inline void weft__latch_take(struct weft__latch *latch)
+{
+    if (__builtin_expect(!weft__latch_try(latch), 0)) {
+        weft__latch_take_slow(latch);
+    }
+}
+
+static inline void weft__latch_drop(struct weft__latch *latch)
+{
+    WEFT__STEP();
+    atomic_store_explicit(&latch->taken, 0, memory_order_release); /* pairs: try */
+}
+
+#endif
