@@ -2,23 +2,23 @@
 
 STRUCTURES["chan"] = {
     "client": "client_chan.c",
-    "sources": ["src/sync/chan.c", "src/base/latch.c"] + WAIT,
-    "files": ["src/sync/chan.c", "src/base/latch.h"],
+    "sources": ["src/sync/chan.c", "src/sync/chan_steps.c", "src/base/latch.c"] + WAIT,
+    "files": ["src/sync/chan_locked.h", "src/sync/chan.c", "src/base/latch.h"],
 }
 
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "        copy(c, node->item, item);\n        if (weft__node_fire(node, NULL, 0, ready)) {\n            return true;\n        }\n",
     "        if (weft__node_fire(node, NULL, 0, ready)) {\n            copy(c, node->item, item);\n            return true;\n        }\n",
     "a receiver is fired before its item is written")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "        if (weft__node_fire(node, NULL, 0, ready)) {\n            return true;\n        }\n    }\n    return false;\n",
     "        weft__node_fire(node, NULL, 0, ready);\n        return true;\n    }\n    return false;\n",
     "an item is given to a receiver whose wait is over")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "        taken = weft__node_fire(node, NULL, 0, ready);\n",
     "        taken = true;\n        weft__node_fire(node, NULL, 0, ready);\n",
     "an item is taken from a sender that has given up")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "        copy(c, to, node->item);\n        taken = weft__node_fire(node, NULL, 0, ready);\n",
     "        taken = weft__node_fire(node, NULL, 0, ready);\n        copy(c, to, node->item);\n",
     "a sender is fired before its item is read")
@@ -30,7 +30,7 @@ _of("chan", "src/sync/chan.c",
     "    weft__source_fire_all(&c->source.waiters, -EPIPE, &ready);\n",
     "",
     "close leaves those who wait to receive")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "    if (__builtin_expect(is_closed(c), 0)) {\n        return -EPIPE;\n    }\n",
     "",
     "a send does not look whether it is closed")
@@ -38,7 +38,7 @@ _of("chan", "src/sync/chan.c",
     "        if (take_over(c, slot(c, tail), ready)) {\n",
     "        if (take_over(c, slot(c, tail), ready) && 0) {\n",
     "the item of a sender that waited is not counted")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "    if (c->source.waiters.first && hand_over(c, item, ready)) {\n",
     "    if (!c->capacity && c->source.waiters.first && hand_over(c, item, ready)) {\n",
     "an item is put into the ring while somebody waits for it")
@@ -50,19 +50,19 @@ _of("chan", "src/sync/chan.c",
     "    if (__builtin_expect(!c->senders.first && has_item(c), 1)) {\n",
     "    if (__builtin_expect(has_item(c), 1)) {\n",
     "a receive makes room and does not give it to those who wait")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "    c->head_seen = atomic_load_explicit(&c->head, memory_order_acquire); /* pairs: pop */\n",
     "    c->head_seen = atomic_load_explicit(&c->head, memory_order_relaxed);\n",
     "a slot is written again while its item may still be read")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_acquire); /* pairs: push */\n",
     "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_relaxed);\n",
     "a slot is read before its item may be there")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "    copy(c, slot(c, tail), item);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */\n",
     "    copy(c, slot(c, tail), item);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_relaxed);\n",
     "a push does not release its slot")
-_of("chan", "src/sync/chan.c",
+_of("chan", "src/sync/chan_locked.h",
     "    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */\n",
     "    atomic_store_explicit(&c->head, head + 1, memory_order_relaxed);\n",
     "a pop does not release its slot")

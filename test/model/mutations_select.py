@@ -2,7 +2,8 @@
 
 STRUCTURES["select"] = {
     "client": "client_select.c",
-    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/event.c", "src/base/latch.c"] + WAIT,
+    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/chan_steps.c", "src/sync/event.c",
+                "src/base/latch.c"] + WAIT,
     "files": ["src/sync/select.c"],
 }
 
@@ -34,11 +35,11 @@ _of("select", "src/sync/select.c",
     "? (int)armed : -EAGAIN;",
     "? (int)armed : (int)armed;",
     "a case is said to be done though somebody was faster")
-_of("select", "src/sync/chan.c",
+_of("select", "src/sync/chan_steps.c",
     "    while (node && node->waiter == self) {\n        node = node->next;\n    }\n",
     "    (void)self;\n",
     "a select meets itself")
-_of("select", "src/sync/chan.c",
+_of("select", "src/sync/chan_locked.h",
     "            if (weft__node_fire(node, NULL, 0, ready)) {\n                copy(c, to, item);\n                return true;\n            }\n            continue;\n",
     "            weft__node_fire(node, NULL, 0, ready);\n            copy(c, to, item);\n            return true;\n",
     "an item is given to a select that has taken another")

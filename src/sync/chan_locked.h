@@ -1,0 +1,219 @@
+/* What is done with a channel's latches in hand: the ring, and those who wait. For sync/chan.c and sync/chan_steps.c. */
+#ifndef WEFT_SYNC_CHAN_LOCKED_H
+#define WEFT_SYNC_CHAN_LOCKED_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "sync/chan.h"
+
+/* The parts of one hand-over are one function each, and one piece of code. */
+#define HOT static inline __attribute__((always_inline))
+
+/* --- latches ------------------------------------------------------------------------- */
+
+static inline bool is_buffered(const weft_chan *c)
+{
+    return c->max_capacity != 0;
+}
+
+static inline void lock_senders(weft_chan *c)
+{
+    if (__builtin_expect(c->source.owner != NULL, 0)) {
+        weft__source_check_owner(&c->source);
+    } else {
+        weft__latch_take(&c->send_latch);
+    }
+}
+
+static inline void unlock_senders(weft_chan *c)
+{
+    if (__builtin_expect(c->source.owner == NULL, 1)) {
+        weft__latch_drop(&c->send_latch);
+    }
+}
+
+static inline void lock_receivers(weft_chan *c)
+{
+    if (__builtin_expect(c->source.owner != NULL, 0)) {
+        weft__source_check_owner(&c->source);
+    } else {
+        weft__latch_take(&c->recv_latch);
+    }
+}
+
+static inline void unlock_receivers(weft_chan *c)
+{
+    if (__builtin_expect(c->source.owner == NULL, 1)) {
+        weft__latch_drop(&c->recv_latch);
+    }
+}
+
+/* Without a buffer the senders' is for both sides. `buffered` is a constant where it matters. */
+HOT void lock_both(weft_chan *c, bool buffered)
+{
+    if (buffered) {
+        lock_receivers(c);
+    }
+    lock_senders(c);
+}
+
+HOT void unlock_both(weft_chan *c, bool buffered)
+{
+    unlock_senders(c);
+    if (buffered) {
+        unlock_receivers(c);
+    }
+}
+
+/* --- the ring ------------------------------------------------------------------------ */
+
+static inline bool is_closed(const weft_chan *c)
+{
+    return atomic_load_explicit(&c->closed, memory_order_relaxed);
+}
+
+/* Most items are a word: a call would cost more than the copy. */
+static inline void copy(const weft_chan *c, void *to, const void *from)
+{
+    if (c->item_bytes == sizeof(uint64_t)) {
+        memcpy(to, from, sizeof(uint64_t));
+    } else if (c->item_bytes) {
+        memcpy(to, from, c->item_bytes);
+    }
+}
+
+static inline char *slot(const weft_chan *c, uint64_t index)
+{
+    return c->slots + (index & c->mask) * c->item_bytes;
+}
+
+/* With the senders' latch. Is there room for one more? */
+static inline bool has_room(weft_chan *c)
+{
+    uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
+    if (tail - c->head_seen < c->capacity) {
+        return true;
+    }
+    c->head_seen = atomic_load_explicit(&c->head, memory_order_acquire); /* pairs: pop */
+    return tail - c->head_seen < c->capacity;
+}
+
+/* Slots wander from the CPU that fills them to the one that empties them and back, and an atomic operation waits for
+ * the stores before it: the lines are asked for in time, but not those that the other side may be at. */
+#define AHEAD_BYTES (2 * WEFT__CACHE_LINE)
+
+static inline void push(weft_chan *c, const void *item)
+{
+    uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
+    if (c->head_seen + c->capacity - tail > 2 * AHEAD_BYTES) {
+        __builtin_prefetch(slot(c, tail) + AHEAD_BYTES, 1);
+    }
+    copy(c, slot(c, tail), item);
+    atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */
+}
+
+/* With the receivers'. */
+static inline bool has_item(weft_chan *c)
+{
+    uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
+    if (head != c->tail_seen) {
+        return true;
+    }
+    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_acquire); /* pairs: push */
+    return head != c->tail_seen;
+}
+
+static inline void pop(weft_chan *c, void *item)
+{
+    uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
+    if (c->tail_seen - head > 2 * AHEAD_BYTES) {
+        __builtin_prefetch(slot(c, head) + AHEAD_BYTES);
+    }
+    copy(c, item, slot(c, head));
+    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */
+}
+
+/* With both: twice the capacity, or as much as may be. False: it is as large as it may be, or there is no memory. */
+bool weft__chan_grow(weft_chan *c);
+/* With both: those who wait to send get what room there is. */
+void weft__chan_refill(weft_chan *c, struct weft__chain *ready);
+
+/* --- those who wait -------------------------------------------------------------------- */
+
+/* With the senders': hands the item to somebody who waits for one. False: nobody does, any more. */
+HOT bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
+{
+    struct weft__node *node;
+    while ((node = weft__waitlist_pop(&c->source.waiters))) {
+        if (__builtin_expect(node->shared, 0)) {
+            void *to = node->item; /* the finish of the winner takes the latch: still there */
+            if (weft__node_fire(node, NULL, 0, ready)) {
+                copy(c, to, item);
+                return true;
+            }
+            continue;
+        }
+        copy(c, node->item, item);
+        if (weft__node_fire(node, NULL, 0, ready)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With the receivers': takes the item of somebody who waits to send. */
+HOT bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
+{
+    struct weft__node *node;
+    bool taken = false;
+    while (!taken && (node = weft__waitlist_pop(&c->senders))) {
+        copy(c, to, node->item);
+        taken = weft__node_fire(node, NULL, 0, ready);
+    }
+    atomic_store_explicit(&c->offered, c->senders.first != NULL, memory_order_relaxed);
+    return taken;
+}
+
+/* --- one item -------------------------------------------------------------------------- */
+
+/* With the senders' latch. 0, -EPIPE, or -EAGAIN: it has to wait, or the buffer to grow. */
+HOT int send_locked(weft_chan *c, const void *item, struct weft__chain *ready, bool buffered)
+{
+    if (__builtin_expect(is_closed(c), 0)) {
+        return -EPIPE;
+    }
+    if (c->source.waiters.first && hand_over(c, item, ready)) {
+        return 0;
+    }
+    if (!buffered || !has_room(c)) {
+        return -EAGAIN;
+    }
+    push(c, item);
+    return 0;
+}
+
+/* With both. */
+HOT int send_locked_both(weft_chan *c, const void *item, struct weft__chain *ready, bool buffered)
+{
+    int status = send_locked(c, item, ready, buffered);
+    if (buffered && status == -EAGAIN && weft__chan_grow(c)) {
+        status = send_locked(c, item, ready, buffered);
+    }
+    return status;
+}
+
+HOT int recv_locked_both(weft_chan *c, void *item, struct weft__chain *ready, bool buffered)
+{
+    if (buffered && has_item(c)) {
+        pop(c, item);
+        weft__chan_refill(c, ready);
+        return 0;
+    }
+    if (c->senders.first && take_over(c, item, ready)) {
+        return 0;
+    }
+    return is_closed(c) ? -EPIPE : -EAGAIN;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* Channels otherwise than one item at a time: batches; and in steps, for a select and for bodies without a stack. */
+#include "sync/chan_locked.h"
+
+/* --- many at once ------------------------------------------------------------------------ */
+
+/* What needs no waiting, with both latches; below 0: why it were none. */
+static ssize_t send_some(weft_chan *c, const char *items, size_t n)
+{
+    struct weft__chain ready;
+    size_t sent = 0;
+    int status = 0;
+    weft__chain_init(&ready);
+    lock_both(c, is_buffered(c));
+    while (sent < n &&
+           !(status = send_locked_both(c, items + sent * c->item_bytes, &ready, is_buffered(c)))) {
+        sent++;
+    }
+    unlock_both(c, is_buffered(c));
+    weft__place_chain(&ready);
+    return sent || !n ? (ssize_t)sent : status;
+}
+
+static ssize_t recv_some(weft_chan *c, char *items, size_t n)
+{
+    struct weft__chain ready;
+    size_t received = 0;
+    int status = 0;
+    weft__chain_init(&ready);
+    lock_both(c, is_buffered(c));
+    while (received < n && !(status = recv_locked_both(c, items + received * c->item_bytes, &ready,
+                                                       is_buffered(c)))) {
+        received++;
+    }
+    unlock_both(c, is_buffered(c));
+    weft__place_chain(&ready);
+    return received || !n ? (ssize_t)received : status;
+}
+
+ssize_t weft_chan_send_many(weft_chan *c, const void *items, size_t n, int64_t deadline)
+{
+    ssize_t sent = send_some(c, items, n);
+    if (sent != -EAGAIN) {
+        return sent;
+    }
+    int status = weft_chan_send(c, items, deadline);
+    if (status) {
+        return status;
+    }
+    ssize_t more = send_some(c, (const char *)items + c->item_bytes, n - 1);
+    return more > 0 ? 1 + more : 1;
+}
+
+ssize_t weft_chan_recv_many(weft_chan *c, void *items, size_t n, int64_t deadline)
+{
+    ssize_t received = recv_some(c, items, n);
+    if (received != -EAGAIN) {
+        return received;
+    }
+    int status = weft_chan_recv(c, items, deadline);
+    if (status) {
+        return status;
+    }
+    ssize_t more = recv_some(c, (char *)items + c->item_bytes, n - 1);
+    return more > 0 ? 1 + more : 1;
+}
+
+/* --- in steps, for a select and for bodies without a stack ------------------------------------ */
+
+int weft__chan_try_send(weft_chan *c, const void *item)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    lock_both(c, is_buffered(c));
+    int status = send_locked_both(c, item, &ready, is_buffered(c));
+    unlock_both(c, is_buffered(c));
+    weft__place_chain(&ready);
+    return status;
+}
+
+int weft__chan_try_recv(weft_chan *c, void *item)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    lock_both(c, is_buffered(c));
+    int status = recv_locked_both(c, item, &ready, is_buffered(c));
+    unlock_both(c, is_buffered(c));
+    weft__place_chain(&ready);
+    return status;
+}
+
+/* A select does not meet itself: whatever else it waits for, it cannot be both sides. */
+static bool another_waits(const struct weft__waitlist *list, const struct weft__waiter *self)
+{
+    const struct weft__node *node = list->first;
+    while (node && node->waiter == self) {
+        node = node->next;
+    }
+    return node != NULL;
+}
+
+bool weft__chan_arm_send(weft_chan *c, struct weft__node *node)
+{
+    lock_both(c, is_buffered(c));
+    bool wait = !is_closed(c) && !another_waits(&c->source.waiters, node->waiter) && !has_room(c) &&
+                !weft__chan_grow(c);
+    if (wait) {
+        weft__waitlist_push(&c->senders, node);
+        atomic_store_explicit(&c->offered, true, memory_order_relaxed);
+    }
+    unlock_both(c, is_buffered(c));
+    return wait;
+}
+
+bool weft__chan_arm_recv(weft_chan *c, struct weft__node *node)
+{
+    lock_both(c, is_buffered(c));
+    bool wait = !has_item(c) && !another_waits(&c->senders, node->waiter) && !is_closed(c);
+    if (wait) {
+        weft__waitlist_push(&c->source.waiters, node);
+    }
+    unlock_both(c, is_buffered(c));
+    return wait;
+}
+
+/* The lists of those who wait are changed by the other side, and so is where they leave. */
+void weft__chan_finish_send(weft_chan *c, struct weft__node *node)
+{
+    lock_both(c, is_buffered(c));
+    if (node->linked) {
+        weft__waitlist_remove(&c->senders, node);
+        atomic_store_explicit(&c->offered, c->senders.first != NULL, memory_order_relaxed);
+    }
+    unlock_both(c, is_buffered(c));
+}
+
+void weft__chan_finish_recv(weft_chan *c, struct weft__node *node)
+{
+    lock_senders(c);
+    if (node->linked) {
+        weft__waitlist_remove(&c->source.waiters, node);
+    }
+    unlock_senders(c);
+}
