@@ -55,6 +55,7 @@ struct weft_chan {
     /* immutable */
     size_t item_bytes;
     uint64_t max_capacity;
+    uint64_t ahead; /* items in two cache lines, for prefetching */
 };
 
 /* Under no lock: does it without waiting, if it can. 0, -EPIPE, or -EAGAIN. */

@@ -100,14 +100,17 @@ static inline bool has_room(weft_chan *c)
 }
 
 /* Slots wander from the CPU that fills them to the one that empties them and back, and an atomic operation waits for
- * the stores before it: the lines are asked for in time, but not those that the other side may be at. */
-#define AHEAD_BYTES (2 * WEFT__CACHE_LINE)
+ * the stores before it: a slot is asked for some lines ahead, unless the other side may be near. */
+static inline bool is_far(const weft_chan *c, uint64_t items)
+{
+    return items > 8 * c->ahead;
+}
 
 static inline void push(weft_chan *c, const void *item)
 {
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
-    if (c->head_seen + c->capacity - tail > 2 * AHEAD_BYTES) {
-        __builtin_prefetch(slot(c, tail) + AHEAD_BYTES, 1);
+    if (is_far(c, c->head_seen + c->capacity - tail)) {
+        __builtin_prefetch(slot(c, tail + c->ahead), 1);
     }
     copy(c, slot(c, tail), item);
     atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */
@@ -127,8 +130,8 @@ static inline bool has_item(weft_chan *c)
 static inline void pop(weft_chan *c, void *item)
 {
     uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
-    if (c->tail_seen - head > 2 * AHEAD_BYTES) {
-        __builtin_prefetch(slot(c, head) + AHEAD_BYTES);
+    if (is_far(c, c->tail_seen - head)) {
+        __builtin_prefetch(slot(c, head + c->ahead));
     }
     copy(c, item, slot(c, head));
     atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */

@@ -176,18 +176,18 @@ static int earliest(const struct weft_case *cases, size_t n)
 }
 
 /* One round of steps 2 to 5. -EAGAIN: another. */
-static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes, int64_t deadline)
+static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes,
+                     struct weft__waiter *waiter, int64_t deadline)
 {
-    struct weft__waiter waiter;
     enum weft__reason reason;
     int timer = earliest(cases, n);
     bool timed = timer >= 0 && cases[timer].at <= deadline;
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-    size_t armed = arm_all(cases, n, nodes, &waiter);
+    weft__waiter_arm(waiter, WEFT__WAIT_OBJECT);
+    size_t armed = arm_all(cases, n, nodes, waiter);
     if (armed < n) {
-        reason = weft__waiter_disarm(&waiter);
+        reason = weft__waiter_disarm(waiter);
     } else {
-        reason = weft__waiter_park(&waiter, timed ? cases[timer].at : deadline, &select_kind,
+        reason = weft__waiter_park(waiter, timed ? cases[timer].at : deadline, &select_kind,
                                    (uint64_t)(uintptr_t)cases);
     }
     size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : n;
@@ -210,6 +210,7 @@ static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes
 
 int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
 {
+    struct weft__waiter waiter;
     struct weft__node few[NODES_ON_STACK], *nodes = few;
     int done = take_any(cases, n);
     if (done >= 0 || deadline <= 0) {
@@ -219,7 +220,7 @@ int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
     if (n > NODES_ON_STACK && !(nodes = weft__alloc(n * sizeof *nodes))) {
         return -ENOMEM;
     }
-    while ((done = wait_once(cases, n, nodes, deadline)) == -EAGAIN &&
+    while ((done = wait_once(cases, n, nodes, &waiter, deadline)) == -EAGAIN &&
            (done = take_any(cases, n)) < 0) {
     }
     if (nodes != few) {

@@ -242,7 +242,8 @@ static const struct x_client clients[] = {
              .preemptions = 2, .stale = 1),
     X_CLIENT("two_receivers_one_item", 3, setup, two_receivers_one_item, one_got_it,
              .preemptions = 1, .stale = 1),
-    X_CLIENT("two_items", 2, setup_one_slot, two_items, two_items_came, .preemptions = 2, .stale = 1),
+    X_CLIENT("two_items", 2, setup_one_slot, two_items, two_items_came, .preemptions = 2,
+             .stale = 1),
     X_CLIENT("two_senders_one_receiver", 3, setup, two_senders_one_receiver, both_came,
              .preemptions = 1, .stale = 1),
 };

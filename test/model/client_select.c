@@ -232,8 +232,7 @@ static const struct x_client clients[] = {
              .preemptions = 2, .stale = 1),
     X_CLIENT("deadline_against_send", 3, setup_slots, deadline_against_send, item_or_deadline,
              .preemptions = 1, .stale = 1),
-    X_CLIENT("two_senders", 3, setup_slots, two_senders, one_is_left, .preemptions = 2,
-             .stale = 1),
+    X_CLIENT("two_senders", 3, setup_slots, two_senders, one_is_left, .preemptions = 2, .stale = 1),
 };
 
 X_MAIN(clients)

@@ -16,8 +16,8 @@ _of("select", "src/sync/select.c",
     "    if (!won) {\n        weft__chan_finish_recv(one->object, node);\n    }\n",
     "the winner's finish does not wait until the item is written")
 _of("select", "src/sync/select.c",
-    "        reason = weft__waiter_disarm(&waiter);\n",
-    "        weft__waiter_disarm(&waiter);\n        reason = WEFT__REASON_NONE;\n",
+    "        reason = weft__waiter_disarm(waiter);\n",
+    "        weft__waiter_disarm(waiter);\n        reason = WEFT__REASON_NONE;\n",
     "one that need not wait is taken though another has fired")
 _of("select", "src/sync/select.c",
     "        if (!ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {\n            break;\n        }\n",

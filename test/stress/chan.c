@@ -91,7 +91,8 @@ static int recv_somehow(uint64_t *state, long *items, int most)
     weft_chan *chan = chans[dice(state) % CHANNELS];
     int64_t deadline = some_deadline(state);
     uint32_t way = dice(state) % 4;
-    if (way < 2 || deadline == WEFT_FOREVER) { /* for ever: on all, or it could be one that is silent */
+    if (way < 2 ||
+        deadline == WEFT_FOREVER) { /* for ever: on all, or it could be one that is silent */
         struct weft_case cases[CHANNELS];
         for (int i = 0; i < CHANNELS; i++) {
             cases[i] = weft_case_recv(chans[i], items);

@@ -12,8 +12,7 @@ static weft_chan *chan;
 
 static void fresh(size_t capacity, size_t max)
 {
-    const struct weft_chan_opts opts = {
-        .name = "mail", .capacity = capacity, .max_capacity = max};
+    const struct weft_chan_opts opts = {.name = "mail", .capacity = capacity, .max_capacity = max};
     CHECK_EQ(weft_chan_create(&chan, sizeof(int), &opts), 0);
 }
 
@@ -218,7 +217,8 @@ static void *many(void *arg)
     CHECK_EQ(weft_chan_send_many(chan, in + 3, 7, WEFT_FOREVER), 3); /* as many as fit */
     CHECK_EQ(weft_chan_send_many(chan, in, 1, 0), -ETIMEDOUT);
     weft_fiber late = waiting(sends, 6);
-    CHECK_EQ(weft_chan_recv_many(chan, out + 2, 8, WEFT_FOREVER), 5); /* with that of the one who waits */
+    CHECK_EQ(weft_chan_recv_many(chan, out + 2, 8, WEFT_FOREVER),
+             5); /* with that of the one who waits */
     CHECK_EQ(joined(late), 0);
     for (int i = 0; i < 7; i++) {
         CHECK_EQ(out[i], i);
