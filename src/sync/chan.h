@@ -37,8 +37,8 @@
 
 struct weft_chan {
     /* under the senders' lock */
-    struct weft__latch send_latch;
     struct weft__source source; /* its waiters receive; its lock is not used */
+    struct weft__latch send_latch;
     _Atomic(uint64_t) tail;
     uint64_t head_seen; /* not more than head */
     /* under the receivers' lock */

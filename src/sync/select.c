@@ -9,7 +9,14 @@
 
 #define NODES_ON_STACK 8
 
-static const struct weft__wait_kind select_kind = {.name = "select"};
+/* The name of what the first case is about; every object begins with a source. */
+static const char *label(uint64_t on)
+{
+    const struct weft_case *first = (const struct weft_case *)(uintptr_t)on;
+    return first && first->object ? ((const struct weft__source *)first->object)->name : NULL;
+}
+
+static const struct weft__wait_kind select_kind = {.name = "select", .label = label};
 
 /* --- the kinds of cases ------------------------------------------------------------ */
 
@@ -188,7 +195,7 @@ static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes
         reason = weft__waiter_disarm(waiter);
     } else {
         reason = weft__waiter_park(waiter, timed ? cases[timer].at : deadline, &select_kind,
-                                   (uint64_t)(uintptr_t)cases);
+                                   n ? (uint64_t)(uintptr_t)cases : 0);
     }
     size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : n;
     for (size_t i = 0; i < armed; i++) {

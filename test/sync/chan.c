@@ -354,6 +354,33 @@ TEST(a_cancel_and_an_interrupt_end_a_wait_and_nothing_is_lost)
     weft_chan_destroy(chan);
 }
 
+static void *knows_what_it_waited_on(void *arg)
+{
+    struct weft_ended_wait ended;
+    CHECK_EQ(arg ? send_one(1, WEFT_FOREVER) : recv_one(WEFT_FOREVER), -EINTR);
+    CHECK_EQ(weft_ended_wait(&ended), 0);
+    CHECK_STR(ended.what, arg ? "channel send" : "channel receive");
+    CHECK(ended.object == chan);
+    return arg;
+}
+
+static void *interrupts_both(void *arg)
+{
+    for (int to_send = 0; to_send < 2; to_send++) {
+        weft_fiber fiber = waiting(knows_what_it_waited_on, to_send);
+        CHECK_EQ(weft_interrupt(fiber), 0);
+        CHECK_EQ(joined(fiber), to_send);
+    }
+    return arg;
+}
+
+TEST(a_wait_says_what_it_is_for)
+{
+    fresh(0, 0);
+    run_in_fiber(1, interrupts_both, NULL);
+    weft_chan_destroy(chan);
+}
+
 static void *succeeds_though_cancelled(void *arg)
 {
     CHECK_EQ(weft_cancel(weft_self()), 0);
