@@ -21,6 +21,7 @@
 #include <weft/future.h>
 #include <weft/hop.h>
 #include <weft/oneshot.h>
+#include <weft/mutex.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/scope.h>

@@ -438,9 +438,9 @@ void weft_exit(void *result)
         weft__fork_check_fiber("weft_exit");
         weft__panic(__FILE__, __LINE__, "weft_exit was called outside of a fiber");
     }
-    self->value = result;
     struct weft__rare *rare = weft__task_rare(self);
     if (rare->cleanups || rare->locals_used) {
+        rare->result = result;
         weft__local_run_cleanups(rare); /* may wait and move to another worker */
         w = weft__worker_self();
     }
@@ -448,6 +448,12 @@ void weft_exit(void *result)
         weft__hop_leave_all(rare); /* where it came from waits for it */
         w = weft__worker_self();
     }
+    while (__builtin_expect(self->held != NULL, 0)) {
+        struct weft__held *held = self->held;
+        self->held = held->below;
+        held->forsake(self, held);
+    }
+    self->value = result;
     if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
         weft__fp_set(weft__fp_default());
     } else if (WEFT_DEBUG) {

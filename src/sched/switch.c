@@ -382,11 +382,11 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
     weft__worker_count_turns(w);
 }
 
-static __attribute__((noinline)) void *run_child(struct weft__task *self)
+static __attribute__((noinline)) void *run_child(struct weft__task *self, void *arg)
 {
     struct weft__parent *parent = (struct weft__parent *)(void *)self->joiners;
     self->joiners = NULL;
-    return parent->run(parent, self->fn, self->value);
+    return parent->run(parent, self->fn, arg);
 }
 
 /* The first C function of every fiber, called by weft__context_entry. */
@@ -398,8 +398,10 @@ void weft__fiber_main(void *pass)
     weft__san_arrive(SAN_OF(self->stack), &w->base_san);
     after_switch(w);
     *w->errno_at = 0;
-    void *result = __builtin_expect(self->flags & WEFT__TASK_CHILD, 0) ? run_child(self)
-                                                                       : self->fn(self->value);
+    void *arg = self->value;
+    self->held = NULL;
+    void *result =
+        __builtin_expect(self->flags & WEFT__TASK_CHILD, 0) ? run_child(self, arg) : self->fn(arg);
     if (__builtin_expect(weft__task_rare(self)->cleanups != NULL, 0)) {
         weft__local_check_nodes(self, __builtin_frame_address(0));
     }

@@ -49,6 +49,7 @@
 struct weft_pool;
 struct weft__stack;
 struct weft__node;
+struct weft__held;
 
 enum weft__task_state {
     WEFT__TASK_FREE,
@@ -103,7 +104,10 @@ struct weft__task {
     /* Identity and ending. */
     _Atomic(uint64_t) ident; /* sched/ident.h */
     void *(*fn)(void *);
-    void *value;                /* the argument, then the result */
+    union {
+        void *value;             /* the argument, and in the end the result */
+        struct weft__held *held; /* its own, in between: locks it holds, innermost first */
+    };
     struct weft__node *joiners; /* under the ident lock */
     int64_t born;
     char name[16]; /* under the ident lock once running */

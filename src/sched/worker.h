@@ -164,6 +164,12 @@ static inline struct weft__task *weft__current(const struct weft__worker *w)
 struct weft__wait_kind;
 struct weft__scope;
 
+/* A lock that a fiber holds: its place in the list of them. */
+struct weft__held {
+    struct weft__held *below;
+    void (*forsake)(struct weft__task *task, struct weft__held *held); /* the fiber has ended */
+};
+
 /* The rarely used parts of a running fiber, at the top of its stack. */
 struct weft__rare {
     struct weft_cleanup *cleanups;
@@ -176,6 +182,7 @@ struct weft__rare {
         *ended; /* the wait that was last ended by a cancel or an interrupt */
     uint64_t ended_on;
     void *locals[16];
+    void *result; /* for cleanups: what the fiber ends with */
     struct weft_hop *hops;     /* the scoped hops it is in, innermost first; under the ident lock */
     struct weft__scope *scope; /* the innermost that it has open, else the one whose child it is */
 };

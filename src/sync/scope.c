@@ -176,7 +176,7 @@ static void child_leaves(void *arg)
 {
     struct weft__child *child = arg;
     struct weft__scope *s = child->scope;
-    int result = (int)(intptr_t)current()->value;
+    int result = (int)(intptr_t)weft__task_rare(current())->result;
     if (result < 0) {
         weft__source_lock(&s->source);
         note_locked(s, s->cancelled && result == -ECANCELED ? 0 : result);

@@ -209,6 +209,73 @@ func memory(fibers int) {
 	report(fmt.Sprintf("memory_%dk", fibers/1000), (residentBytes()-before)/float64(fibers), "B/fiber")
 }
 
+// The longest wait is looked for in every 16th lock, as in Weft's program.
+func mutex() {
+	const fibers, each = 8, 500000
+	var mutex sync.Mutex
+	var shared [4]int
+	var done sync.WaitGroup
+	longest := make([]time.Duration, fibers)
+	done.Add(fibers)
+	start := time.Now()
+	for i := 0; i < fibers; i++ {
+		go func(worst *time.Duration) {
+			for j := 0; j < each; j++ {
+				if j%16 == 0 {
+					from := time.Now()
+					mutex.Lock()
+					if waited := time.Since(from); waited > *worst {
+						*worst = waited
+					}
+				} else {
+					mutex.Lock()
+				}
+				for k := range shared {
+					shared[k]++
+				}
+				mutex.Unlock()
+			}
+			done.Done()
+		}(&longest[i])
+	}
+	done.Wait()
+	ns := nsSince(start)
+	sort.Slice(longest, func(i, j int) bool { return longest[i] > longest[j] })
+	report("mutex8", ns/(fibers*each), "ns/lock")
+	report("mutex8_worst", float64(longest[0].Nanoseconds())/1e3, "us")
+}
+
+func rwlock() {
+	const fibers, each = 8, 500000
+	var lock sync.RWMutex
+	var shared [4]int
+	var done sync.WaitGroup
+	done.Add(fibers)
+	start := time.Now()
+	for i := 0; i < fibers; i++ {
+		go func(j int) {
+			for end := j + each; j < end; j++ {
+				if j%20 == 0 {
+					lock.Lock()
+					for k := range shared {
+						shared[k]++
+					}
+					lock.Unlock()
+				} else {
+					lock.RLock()
+					if shared[0] != shared[3] {
+						panic("torn")
+					}
+					lock.RUnlock()
+				}
+			}
+			done.Done()
+		}(i)
+	}
+	done.Wait()
+	report("rwlock8", nsSince(start)/(fibers*each), "ns/lock")
+}
+
 func main() {
 	suffix = os.Args[2]
 	workers, _ := strconv.Atoi(suffix)
@@ -232,6 +299,10 @@ func main() {
 		crosspost()
 	case "wake":
 		wake()
+	case "mutex":
+		mutex()
+	case "rwlock":
+		rwlock()
 	case "memory":
 		fibers, _ := strconv.Atoi(os.Args[3])
 		memory(fibers)

@@ -1,0 +1,48 @@
+"""The mutex. Read by mutations.py."""
+
+STRUCTURES["mutex"] = {
+    "client": "client_mutex.c",
+    "sources": ["src/sync/mutex.c"] + WAIT,
+    "files": ["src/sync/mutex.c"],
+}
+
+_of("mutex", "src/sync/mutex.c",
+    "while ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {",
+    "if ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {",
+    "an unlock that has told nobody does not look who came meanwhile")
+_of("mutex", "src/sync/mutex.c",
+    "        if (!holder_in(word)) {\n            return false;\n        }\n",
+    "",
+    "one queues up for a lock that is free")
+_of("mutex", "src/sync/mutex.c",
+    "return suitor->awake ? word & ~(uint64_t)WOKEN : word;",
+    "return word;",
+    "one who was woken leaves WOKEN behind")
+_of("mutex", "src/sync/mutex.c",
+    "        set_locked(m, self, 0, old ? 0 : WOKEN);\n",
+    "",
+    "one who had gone stays the holder, or woken")
+_of("mutex", "src/sync/mutex.c",
+    "    weft__mutex_finish(m, &node);\n    return weft__reason_errno(reason);",
+    "    return weft__reason_errno(reason);",
+    "a wait that ended leaves its node behind")
+_of("mutex", "src/sync/mutex.c",
+    "memory_order_release, /* pairs: weft_mutex_lock, lock_slow */",
+    "memory_order_relaxed,",
+    "unlock does not release")
+_of("mutex", "src/sync/mutex.c",
+    "memory_order_acquire, /* pairs: weft_mutex_unlock, unlock_slow */",
+    "memory_order_relaxed,",
+    "lock does not acquire")
+_of("mutex", "src/sync/mutex.c",
+    "while (!step(m, &word, word & FLAGS, memory_order_release));",
+    "while (!step(m, &word, word & FLAGS, memory_order_relaxed));",
+    "an unlock with waiters does not release")
+_of("mutex", "src/sync/mutex.c",
+    "    note_waiters_locked(m);\n    weft__source_unlock(&m->source);\n    return handed;",
+    "    weft__source_unlock(&m->source);\n    note_waiters_locked(m);\n    return handed;",
+    "an unlock touches the mutex after another may have freed it")
+_of("mutex", "src/sync/mutex.c",
+    "set_locked(m, old ? (uint64_t)(uintptr_t)node->item : self, old ? 0 : WOKEN, 0);",
+    "set_locked(m, self, old ? 0 : WOKEN, 0);",
+    "one who is handed the lock is not its holder")

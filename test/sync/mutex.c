@@ -1,0 +1,440 @@
+/* labels: valgrind */
+#include <weft/mutex.h>
+
+#include "base/assert.h"
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/mutex.h"
+
+#define MS INT64_C(1000000)
+
+static weft_mutex mutex, other;
+static atomic_int passed;
+static long counted;
+
+static void fresh(void)
+{
+    weft_mutex_init(&mutex, &(struct weft_sync_opts){.name = "door"});
+    weft_mutex_init(&other, &(struct weft_sync_opts){.name = "window"});
+    atomic_store(&passed, 0);
+    counted = 0;
+}
+
+static void *lock_once(void *arg)
+{
+    int64_t deadline = arg ? *(int64_t *)arg : WEFT_FOREVER;
+    int err = weft_mutex_lock(&mutex, deadline);
+    if (err == 0) {
+        atomic_fetch_add(&passed, 1);
+        CHECK(weft_mutex_is_mine(&mutex));
+        weft_mutex_unlock(&mutex);
+    }
+    return (void *)(intptr_t)err;
+}
+
+static void *count(void *arg)
+{
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+        long before = counted;
+        if (i % 16 == 0) {
+            weft_yield(); /* with the lock held: the others must wait */
+        }
+        counted = before + 1;
+        weft_mutex_unlock(&mutex);
+    }
+    return arg;
+}
+
+static void *count_together(void *arg)
+{
+    weft_fiber fibers[6];
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ(weft_spawn(&fibers[i], count, NULL, NULL), 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    return arg;
+}
+
+TEST(one_at_a_time_holds_it)
+{
+    fresh();
+    run_in_fiber(1, count_together, NULL);
+    run_in_fiber(3, count_together, NULL);
+    CHECK_EQ(counted, 2 * 6 * 200);
+    weft_mutex_deinit(&mutex);
+}
+
+TEST(all_zero_memory_is_a_mutex)
+{
+    weft_mutex zero = WEFT_MUTEX_INIT;
+    CHECK_EQ(weft_mutex_lock(&zero, 0), 0);
+    CHECK(weft_mutex_is_mine(&zero));
+    weft_mutex_unlock(&zero);
+    CHECK(!weft_mutex_is_mine(&zero));
+    weft_mutex_deinit(&zero);
+}
+
+static void *try_and_time_out(void *arg)
+{
+    int64_t try = 0, soon = weft_after(2 * MS);
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_spawn(&fiber, lock_once, &try, NULL), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ETIMEDOUT);
+    CHECK_EQ(weft_spawn(&fiber, lock_once, &soon, NULL), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ETIMEDOUT);
+    CHECK(weft_now() >= soon);
+    weft_mutex_unlock(&mutex);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), 0);
+    weft_mutex_unlock(&mutex);
+    return arg;
+}
+
+TEST(a_try_fails_at_once_and_a_timed_lock_at_its_deadline)
+{
+    fresh();
+    run_in_fiber(1, try_and_time_out, NULL);
+    run_in_fiber(2, try_and_time_out, NULL);
+    int64_t soon = weft_after(MS);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), 0);
+    pthread_t thread = thread_open(lock_once, &soon);
+    CHECK_EQ((intptr_t)thread_close(thread), -ETIMEDOUT);
+    weft_mutex_unlock(&mutex);
+    weft_mutex_deinit(&mutex);
+}
+
+static void *cancelled_or_interrupted(void *arg)
+{
+    bool cancel = arg != NULL;
+    weft_fiber fiber, patient;
+    void *result;
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_spawn(&fiber, lock_once, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_spawn(&patient, lock_once, NULL, NULL), 0);
+    await_state(patient, WEFT_FIBER_WAITING);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    weft_mutex_unlock(&mutex);
+    CHECK_EQ(weft_join(patient, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 0);
+    return NULL;
+}
+
+TEST(a_cancel_and_an_interrupt_end_a_wait_and_the_next_gets_the_lock)
+{
+    fresh();
+    run_in_fiber(1, cancelled_or_interrupted, NULL);
+    run_in_fiber(2, cancelled_or_interrupted, &mutex);
+    weft_mutex_deinit(&mutex);
+}
+
+static void *take_free_one(void *arg)
+{
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    weft_mutex_unlock(&mutex);
+    return arg;
+}
+
+TEST(a_cancelled_fiber_still_takes_a_free_lock)
+{
+    fresh();
+    run_in_fiber(1, take_free_one, NULL);
+    weft_mutex_deinit(&mutex);
+}
+
+/* With one worker and a fiber that never lets another run between unlock and lock, only the hand-off can
+ * give the lock away: a waiter that is old gets it in the unlock itself. */
+static void *hand_over(void *arg)
+{
+    weft_fiber fibers[3];
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_spawn(&fibers[i], lock_once, NULL, NULL), 0);
+        await_state(fibers[i], WEFT_FIBER_WAITING);
+    }
+    int64_t until = weft_after(3 * MS);
+    while (weft_now() < until) {
+    }
+    weft_mutex_unlock(&mutex);
+    CHECK_EQ(weft_mutex_holder(&mutex), fibers[0]);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), -ETIMEDOUT); /* nobody comes between */
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(atomic_load(&passed), 3);
+    weft_mutex_unlock(&mutex);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    return arg;
+}
+
+TEST(one_who_waited_a_millisecond_is_handed_the_lock)
+{
+    fresh();
+    run_in_fiber(1, hand_over, NULL);
+    weft_mutex_deinit(&mutex);
+}
+
+/* Two wait; the first is woken to try, but does not come to run; the second grows old in the queue, and is handed the
+ * lock. */
+static void *overtake(void *arg)
+{
+    weft_fiber first, second;
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_spawn(&first, lock_once, NULL, NULL), 0);
+    await_state(first, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_spawn(&second, lock_once, NULL, NULL), 0);
+    await_state(second, WEFT_FIBER_WAITING);
+    do {
+        weft_mutex_unlock(&mutex);
+    } while (weft_mutex_lock(&mutex, 0) == 0);
+    CHECK_EQ(weft_join(first, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(second, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(a_free_lock_is_taken_before_the_young_but_not_for_ever)
+{
+    fresh();
+    run_in_fiber(1, overtake, NULL);
+    CHECK_EQ(atomic_load(&passed), 2);
+    weft_mutex_deinit(&mutex);
+}
+
+TEST(a_body_without_a_stack_is_handed_the_lock)
+{
+    enum { ME = 8 << 3 | WEFT__HOLDER_THREAD };
+    struct body body;
+    fresh();
+    struct weft__mutex *m = weft__mutex_of(&mutex);
+    body_arm(&body);
+    CHECK(!weft__mutex_arm(m, &body.node, ME)); /* free: it has it */
+    body_disarm(&body);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), -ETIMEDOUT);
+    weft__mutex_unlock_as(m, ME);
+
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    body_arm(&body);
+    CHECK(weft__mutex_arm(m, &body.node, ME));
+    CHECK(!body_told(&body));
+    weft_mutex_unlock(&mutex);
+    CHECK(body_told(&body));
+    weft__mutex_finish(m, &body.node);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), -ETIMEDOUT);
+    weft__mutex_unlock_as(m, ME);
+
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    body_arm(&body);
+    CHECK(weft__mutex_arm(m, &body.node, ME));
+    CHECK(body_end(&body, WEFT__REASON_CANCEL));
+    weft_mutex_unlock(&mutex); /* the one who waits has gone */
+    weft__mutex_finish(m, &body.node);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), 0);
+    weft_mutex_unlock(&mutex);
+    weft_mutex_deinit(&mutex);
+}
+
+TEST(threads_and_pools_share_one_mutex)
+{
+    fresh();
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "b"});
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_pool_spawn(a, NULL, count, NULL, NULL), 0);
+        CHECK_EQ(weft_pool_spawn(b, NULL, count, NULL, NULL), 0);
+        threads[i] = thread_open(count, NULL);
+    }
+    thread_close(threads[0]);
+    thread_close(threads[1]);
+    pool_close(a);
+    pool_close(b);
+    CHECK_EQ(counted, 6 * 200);
+    weft_mutex_deinit(&mutex);
+}
+
+static void *look_at_holder(void *arg)
+{
+    weft_fiber fiber;
+    struct weft_ended_wait ended;
+    CHECK_EQ(weft_mutex_holder(&mutex), WEFT_NO_FIBER);
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_mutex_holder(&mutex), weft_self());
+    CHECK_EQ(weft_spawn(&fiber, lock_once, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_mutex_holder(&mutex), weft_self());
+    weft_mutex_unlock(&mutex);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_ended_wait(&ended), -ENOENT);
+    return arg;
+}
+
+TEST(the_holder_is_known)
+{
+    fresh();
+    run_in_fiber(1, look_at_holder, NULL);
+    weft_mutex_deinit(&mutex);
+}
+
+static void *use_owned(void *arg)
+{
+    weft_mutex_init(&mutex, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+    atomic_store(&passed, 0);
+    counted = 0;
+    count_together(NULL);
+    CHECK_EQ(counted, 6 * 200);
+    hand_over(NULL);
+    if (arg) {
+        thread_close(thread_open(lock_once, NULL));
+    }
+    weft_mutex_deinit(&mutex);
+    return NULL;
+}
+
+static void foreign_use(void *arg)
+{
+    (void)arg;
+    run_in_fiber(1, use_owned, &mutex);
+}
+
+TEST(an_owned_mutex_is_used_by_its_owner_only)
+{
+    char err[300];
+    run_in_fiber(1, use_owned, NULL);
+    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
+    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+}
+
+/* --- bugs of callers ------------------------------------------------------------------ */
+
+static void *unlocks_anothers(void *arg)
+{
+    weft_mutex_unlock(&mutex);
+    return arg;
+}
+
+static void *locks_twice(void *arg)
+{
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    weft_mutex_lock(&mutex, WEFT_FOREVER);
+    return arg;
+}
+
+static void *is_destroyed_locked(void *arg)
+{
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    weft_mutex_deinit(&mutex);
+    return arg;
+}
+
+static void *is_destroyed_waited_on(void *arg)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_spawn(&fiber, lock_once, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    weft_mutex_deinit(&mutex);
+    return arg;
+}
+
+static void *breaks_ranks(void *arg)
+{
+    weft_mutex_init(&mutex, &(struct weft_sync_opts){.name = "low", .rank = 3});
+    weft_mutex_init(&other, &(struct weft_sync_opts){.name = "high", .rank = 7});
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_mutex_lock(&other, WEFT_FOREVER), 0);
+    weft_mutex_unlock(&mutex);
+    CHECK_EQ(weft_mutex_lock(&mutex, 0), 0); /* a try is not checked */
+    weft_mutex_unlock(&mutex);
+    weft_mutex_lock(&mutex, WEFT_FOREVER);
+    return arg;
+}
+
+static void bug(void *fn)
+{
+    fresh();
+    CHECK_EQ(weft_run(*(weft_fn *)fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+}
+
+static void must_stop(weft_fn fn, const char *message)
+{
+    char err[400];
+    CHECK(WIFSIGNALED(check_child(bug, &fn, err, sizeof err)));
+    if (!strstr(err, message)) {
+        fprintf(stderr, "%s\n", err);
+    }
+    CHECK(strstr(err, message));
+}
+
+TEST(bugs_of_callers_are_named)
+{
+    must_stop(unlocks_anothers, "unlocks mutex door, which is held by nobody");
+    must_stop(locks_twice, "locks mutex door, which it holds already");
+    must_stop(is_destroyed_locked, "mutex door was destroyed while fiber #");
+    must_stop(is_destroyed_waited_on, "mutex door was destroyed while somebody waits on it");
+    if (WEFT_DEBUG) {
+        must_stop(breaks_ranks, "locks mutex low of rank 3 while it holds mutex high of rank 7");
+    }
+}
+
+static void *ends_with_both(void *arg)
+{
+    CHECK_EQ(weft_set_name("careless"), 0);
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_mutex_lock(&other, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *after_the_careless(void *arg)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, ends_with_both, NULL, NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_mutex_lock(&mutex, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_mutex_holder(&mutex), WEFT_NO_FIBER);
+    return arg;
+}
+
+TEST(a_fiber_that_ends_with_locks_is_reported_and_they_stay_locked)
+{
+    char err[500];
+    weft_fn fn = after_the_careless;
+    CHECK_EQ(check_child(bug, &fn, err, sizeof err), 0);
+    CHECK(strstr(err, "(careless) ended while it held mutex door"));
+    CHECK(strstr(err, "(careless) ended while it held mutex window"));
+}
+
+/* Held in any order, let go in any order. */
+static void *hold_many(void *arg)
+{
+    weft_mutex many[5] = {WEFT_MUTEX_INIT};
+    static const int order[] = {2, 0, 4, 1, 3};
+    memset(many, 0, sizeof many);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_mutex_lock(&many[i], WEFT_FOREVER), 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        weft_mutex_unlock(&many[order[i]]);
+    }
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_mutex_lock(&many[i], 0), 0);
+        weft_mutex_unlock(&many[i]);
+    }
+    return arg;
+}
+
+TEST(locks_are_let_go_in_any_order)
+{
+    char err[100];
+    weft_fn fn = hold_many;
+    CHECK_EQ(check_child(bug, &fn, err, sizeof err), 0);
+    CHECK_STR(err, "");
+}
