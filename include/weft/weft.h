@@ -11,24 +11,30 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <weft/barrier.h>
 #include <weft/buf.h>
 #include <weft/blocking.h>
 #include <weft/chan.h>
 #include <weft/compute.h>
 #include <weft/dump.h>
+#include <weft/cond.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/future.h>
 #include <weft/hop.h>
 #include <weft/oneshot.h>
 #include <weft/mutex.h>
+#include <weft/once.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/scope.h>
 #include <weft/process.h>
 #include <weft/signal.h>
 #include <weft/select.h>
+#include <weft/rwlock.h>
+#include <weft/sem.h>
 #include <weft/stats.h>
 #include <weft/version.h>
+#include <weft/waitgroup.h>
 
 #endif

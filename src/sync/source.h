@@ -73,6 +73,14 @@ static inline void weft__source_leave(struct weft__source *source, struct weft__
     weft__source_unlock(source);
 }
 
+/* For one whose wait was ended by the source and who may free it next: whoever ended it is then no longer at the
+ * lock. */
+static inline void weft__source_pass(struct weft__source *source)
+{
+    weft__source_lock(source);
+    weft__source_unlock(source);
+}
+
 /* The whole wait of the calling fiber or thread, for sources with one list: locked on entry, unlocked on
  * return. 0 or what the source gave as status; -ETIMEDOUT, -ECANCELED, -EINTR. The node's value is the
  * caller's to read. */

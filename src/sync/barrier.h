@@ -1,0 +1,30 @@
+/* The barrier as its own struct, and its wait in two steps for bodies without a stack. */
+#ifndef WEFT_SYNC_BARRIER_H
+#define WEFT_SYNC_BARRIER_H
+
+#include <weft/barrier.h>
+
+#include "sync/source.h"
+
+struct WEFT__OVERLAY weft__barrier {
+    struct weft__source source;
+    uint32_t parties; /* immutable */
+    uint32_t arrived; /* under the lock: as many as are in the list */
+};
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__barrier) <= sizeof(weft_barrier), "the public storage");
+#endif
+
+static inline struct weft__barrier *weft__barrier_of(weft_barrier *barrier)
+{
+    return (struct weft__barrier *)(void *)barrier;
+}
+
+/* Arrives: links the node, whose waiter is armed. False: it was the last. */
+bool weft__barrier_arm(struct weft__barrier *barrier, struct weft__node *node);
+/* After the wait has ended, for whatever reason. True: the phase is over, and whatever has ended the wait, the party
+ * has been part of it. False: it has left. */
+bool weft__barrier_finish(struct weft__barrier *barrier, struct weft__node *node);
+
+#endif

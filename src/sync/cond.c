@@ -1,0 +1,97 @@
+#include "sync/cond.h"
+
+#include "sync/mutex.h"
+
+static const struct weft__wait_kind cond_kind = {.name = "condition", .label = weft__source_label};
+
+void weft_cond_init(weft_cond *cond, const struct weft_sync_opts *opts)
+{
+    weft__source_init(&weft__cond_of(cond)->source, opts);
+}
+
+void weft_cond_deinit(weft_cond *cond)
+{
+    weft__source_deinit(&weft__cond_of(cond)->source, "condition");
+}
+
+void weft__cond_arm(struct weft__cond *c, struct weft__node *node)
+{
+    weft__source_lock(&c->source);
+    weft__waitlist_push(&c->source.waiters, node);
+    weft__source_unlock(&c->source);
+}
+
+void weft__cond_finish(struct weft__cond *c, struct weft__node *node)
+{
+    weft__source_leave(&c->source, &c->source.waiters, node);
+}
+
+/* The nodes are linked before the mutex is unlocked: who locks it after that, changes something and signals, finds
+ * them. */
+static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *nodes,
+                    weft_mutex *mutex, unsigned *which, int64_t deadline)
+{
+    WEFT__REQUIRE(!mutex || weft_mutex_is_mine(mutex),
+                  "a condition is waited for with a mutex that the caller does not hold");
+    struct weft__waiter waiter;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    for (unsigned i = 0; i < n; i++) {
+        weft__node_init(&nodes[i], &waiter, i);
+        weft__cond_arm(weft__cond_of(conds[i]), &nodes[i]);
+    }
+    if (mutex) {
+        weft_mutex_unlock(mutex);
+    }
+    enum weft__reason reason =
+        weft__waiter_park(&waiter, deadline, &cond_kind, (uint64_t)(uintptr_t)conds[0]);
+    for (unsigned i = 0; i < n; i++) {
+        weft__cond_finish(weft__cond_of(conds[i]), &nodes[i]);
+    }
+    if (mutex) {
+        weft__mutex_lock_surely(weft__mutex_of(mutex));
+    }
+    if (weft__reason_done(reason) && which) {
+        *which = weft__reason_index(reason);
+    }
+    return weft__reason_errno(reason);
+}
+
+int weft_cond_wait(weft_cond *cond, weft_mutex *mutex, int64_t deadline)
+{
+    struct weft__node node;
+    return wait_for(&cond, 1, &node, mutex, NULL, deadline);
+}
+
+int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, unsigned *which,
+                       int64_t deadline)
+{
+    struct weft__node nodes[WEFT_COND_MAX];
+    WEFT__REQUIRE(n >= 1 && n <= WEFT_COND_MAX, "a wait for %u conditions", n);
+    return wait_for(conds, n, nodes, mutex, which, deadline);
+}
+
+void weft_cond_signal(weft_cond *cond)
+{
+    struct weft__cond *c = weft__cond_of(cond);
+    struct weft__chain ready;
+    struct weft__node *node;
+    weft__chain_init(&ready);
+    weft__source_lock(&c->source);
+    /* One whose wait has ended already passes it on. */
+    while ((node = weft__waitlist_pop(&c->source.waiters)) &&
+           !weft__node_fire(node, NULL, 0, &ready)) {
+    }
+    weft__source_unlock(&c->source);
+    weft__place_chain(&ready);
+}
+
+void weft_cond_broadcast(weft_cond *cond)
+{
+    struct weft__cond *c = weft__cond_of(cond);
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&c->source);
+    weft__source_fire_all(&c->source.waiters, 0, &ready);
+    weft__source_unlock(&c->source);
+    weft__place_chain(&ready);
+}

@@ -1,0 +1,27 @@
+/* The condition as its own struct, and its wait in two steps, for bodies without a stack and for select. */
+#ifndef WEFT_SYNC_COND_H
+#define WEFT_SYNC_COND_H
+
+#include <weft/cond.h>
+
+#include "sync/source.h"
+
+struct WEFT__OVERLAY weft__cond {
+    struct weft__source source;
+};
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__cond) <= sizeof(weft_cond), "the public storage");
+#endif
+
+static inline struct weft__cond *weft__cond_of(weft_cond *cond)
+{
+    return (struct weft__cond *)(void *)cond;
+}
+
+/* Links the node, whose waiter is armed: always, for a condition remembers nothing. */
+void weft__cond_arm(struct weft__cond *cond, struct weft__node *node);
+/* After the wait has ended, for whatever reason. */
+void weft__cond_finish(struct weft__cond *cond, struct weft__node *node);
+
+#endif

@@ -1,0 +1,139 @@
+#include "sync/waitgroup.h"
+
+enum {
+    WAITED = 1,
+    ONE = 2,
+};
+
+static const struct weft__wait_kind group_kind = {.name = "wait group",
+                                                  .label = weft__source_label};
+
+void weft_waitgroup_init(weft_waitgroup *group, const struct weft_sync_opts *opts)
+{
+    struct weft__waitgroup *g = weft__waitgroup_of(group);
+    weft__source_init(&g->source, opts);
+    atomic_init(&g->word, 0);
+}
+
+void weft_waitgroup_deinit(weft_waitgroup *group)
+{
+    weft__source_deinit(&weft__waitgroup_of(group)->source, "wait group");
+}
+
+static int64_t count_in(uint64_t word)
+{
+    return (int64_t)(word / ONE);
+}
+
+/* One step of the word; of an owned group, which nobody else looks at, by a store. */
+static inline __attribute__((always_inline)) bool step(struct weft__waitgroup *g, uint64_t *from,
+                                                       uint64_t to, memory_order order)
+{
+    if (__builtin_expect(g->source.owner != NULL, 0)) {
+        weft__source_check_owner(&g->source);
+        atomic_store_explicit(&g->word, to, memory_order_relaxed);
+        return true;
+    }
+    return atomic_compare_exchange_weak_explicit(&g->word, from, to, order, memory_order_relaxed);
+}
+
+static uint64_t sum(const struct weft__waitgroup *g, uint64_t word, int64_t n)
+{
+    int64_t count;
+    WEFT__REQUIRE(!__builtin_add_overflow(count_in(word), n, &count) && count >= 0 &&
+                      count < INT64_MAX / 2,
+                  "wait group %s: its count of %lld and %lld",
+                  g->source.name ? g->source.name : "without a name", (long long)count_in(word),
+                  (long long)n);
+    return (uint64_t)count * ONE | (word & WAITED);
+}
+
+/* Under the lock. */
+static void add_locked(struct weft__waitgroup *g, int64_t n, struct weft__chain *ready)
+{
+    uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed), to;
+    do {
+        to = sum(g, word, n);
+        to = to == WAITED ? 0 : to;
+        /* Acquire, for those who are fired now: what the others did. pairs: weft_waitgroup_add */
+    } while (!step(g, &word, to, memory_order_acq_rel));
+    if (to == 0) {
+        weft__source_fire_all(&g->source.waiters, 0, ready);
+    }
+}
+
+void weft_waitgroup_add(weft_waitgroup *group, int64_t n)
+{
+    struct weft__waitgroup *g = weft__waitgroup_of(group);
+    uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed), to;
+    while ((to = sum(g, word, n)) != WAITED) {
+        if (step(g, &word, to, memory_order_release)) { /* pairs: add_locked, is_zero_locked */
+            return;
+        }
+    }
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__source_lock(&g->source);
+    add_locked(g, n, &ready);
+    weft__source_unlock(&g->source);
+    weft__place_chain(&ready);
+}
+
+void weft_waitgroup_done(weft_waitgroup *group)
+{
+    weft_waitgroup_add(group, -1);
+}
+
+/* Under the lock: else WAITED is set, in one step. */
+static bool is_zero_locked(struct weft__waitgroup *g)
+{
+    /* Acquire: what was done by those who were counted. pairs: weft_waitgroup_add */
+    uint64_t word = atomic_load_explicit(&g->word, memory_order_acquire);
+    while (count_in(word) > 0) {
+        if (step(g, &word, word | WAITED, memory_order_relaxed)) {
+            return false;
+        }
+        word = atomic_load_explicit(&g->word, memory_order_acquire);
+    }
+    return true;
+}
+
+int weft_waitgroup_wait(weft_waitgroup *group, int64_t deadline)
+{
+    struct weft__waitgroup *g = weft__waitgroup_of(group);
+    weft__source_lock(&g->source);
+    if (is_zero_locked(g)) {
+        weft__source_unlock(&g->source);
+        return 0;
+    }
+    struct weft__node node;
+    weft__node_init(&node, NULL, 0);
+    int err =
+        weft__source_wait_locked(&g->source, &g->source.waiters, &node, deadline, &group_kind);
+    if (err == 0) {
+        weft__source_pass(&g->source);
+    }
+    return err;
+}
+
+int64_t weft_waitgroup_count(const weft_waitgroup *group)
+{
+    const struct weft__waitgroup *g = (const struct weft__waitgroup *)(const void *)group;
+    return count_in(atomic_load_explicit(&g->word, memory_order_relaxed));
+}
+
+bool weft__waitgroup_arm(struct weft__waitgroup *g, struct weft__node *node)
+{
+    weft__source_lock(&g->source);
+    bool wait = !is_zero_locked(g);
+    if (wait) {
+        weft__waitlist_push(&g->source.waiters, node);
+    }
+    weft__source_unlock(&g->source);
+    return wait;
+}
+
+void weft__waitgroup_finish(struct weft__waitgroup *g, struct weft__node *node)
+{
+    weft__source_leave(&g->source, &g->source.waiters, node);
+}

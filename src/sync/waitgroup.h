@@ -1,0 +1,32 @@
+/* The wait group as its own struct, and its wait in two steps for bodies without a stack.
+ *
+ * Word: count << 1 | WAITED. WAITED is set under the source's lock, by one who queues up; with it the count goes to zero
+ * under the lock, so that the one who waits, and takes the lock before it returns, may free the group.
+ */
+#ifndef WEFT_SYNC_WAITGROUP_H
+#define WEFT_SYNC_WAITGROUP_H
+
+#include <weft/waitgroup.h>
+
+#include "sync/source.h"
+
+struct WEFT__OVERLAY weft__waitgroup {
+    struct weft__source source;
+    _Atomic(uint64_t) word;
+};
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__waitgroup) <= sizeof(weft_waitgroup), "the public storage");
+#endif
+
+static inline struct weft__waitgroup *weft__waitgroup_of(weft_waitgroup *group)
+{
+    return (struct weft__waitgroup *)(void *)group;
+}
+
+/* Links the node, whose waiter is armed. False: the count is zero. */
+bool weft__waitgroup_arm(struct weft__waitgroup *group, struct weft__node *node);
+/* After the wait has ended, for whatever reason. */
+void weft__waitgroup_finish(struct weft__waitgroup *group, struct weft__node *node);
+
+#endif

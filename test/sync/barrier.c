@@ -1,0 +1,207 @@
+/* labels: valgrind */
+#include <weft/barrier.h>
+
+#include "sched/fixture.h"
+#include "sync/barrier.h"
+#include "sync/body.h"
+
+#define MS INT64_C(1000000)
+enum { PARTIES = 4, PHASES = 30 };
+
+static weft_barrier barrier;
+static int steps[PARTIES]; /* plain: the barrier orders them */
+static atomic_int lasts;
+
+static void fresh(unsigned parties)
+{
+    weft_barrier_init(&barrier, parties, &(struct weft_sync_opts){.name = "gate"});
+    memset(steps, 0, sizeof steps);
+    atomic_store(&lasts, 0);
+}
+
+static void *walk(void *arg)
+{
+    int me = (int)(intptr_t)arg;
+    for (int phase = 1; phase <= PHASES; phase++) {
+        steps[me] = phase;
+        int last = weft_barrier_wait(&barrier, WEFT_FOREVER);
+        CHECK(last == 0 || last == 1);
+        atomic_fetch_add(&lasts, last);
+        for (int i = 0; i < PARTIES; i++) {
+            CHECK_EQ(steps[i], phase);
+        }
+        CHECK(weft_barrier_wait(&barrier, WEFT_FOREVER) >= 0); /* all have looked */
+    }
+    return NULL;
+}
+
+static void *walk_together(void *arg)
+{
+    weft_fiber fibers[PARTIES];
+    for (intptr_t i = 0; i < PARTIES; i++) {
+        CHECK_EQ(weft_spawn(&fibers[i], walk, (void *)i, NULL), 0);
+    }
+    for (int i = 0; i < PARTIES; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(atomic_load(&lasts), PHASES);
+    return arg;
+}
+
+TEST(all_meet_in_every_phase_and_one_is_the_last)
+{
+    fresh(PARTIES);
+    run_in_fiber(1, walk_together, NULL);
+    fresh(PARTIES);
+    run_in_fiber(3, walk_together, NULL);
+    weft_barrier_deinit(&barrier);
+    fresh(1);
+    CHECK_EQ(weft_barrier_wait(&barrier, 0), 1);
+    weft_barrier_deinit(&barrier);
+}
+
+static void *wait_once(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)weft_barrier_wait(&barrier, WEFT_FOREVER);
+}
+
+static weft_fiber waiting(void)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, wait_once, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    return fiber;
+}
+
+static void joined(weft_fiber fiber, int err)
+{
+    void *result;
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, err);
+}
+
+static void *leave(void *arg)
+{
+    weft_fiber stays = waiting(), cancelled = waiting();
+    CHECK_EQ(weft_cancel(cancelled), 0);
+    joined(cancelled, -ECANCELED);
+    weft_fiber interrupted = waiting();
+    CHECK_EQ(weft_interrupt(interrupted), 0);
+    joined(interrupted, -EINTR);
+    CHECK_EQ(weft_barrier_wait(&barrier, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_barrier_wait(&barrier, weft_after(MS)), -ETIMEDOUT);
+    weft_fiber second = waiting(); /* of three: the barrier is not broken */
+    CHECK_EQ(weft_barrier_wait(&barrier, 0), 1);
+    joined(stays, 0);
+    joined(second, 0);
+    return arg;
+}
+
+TEST(who_gives_up_has_not_arrived)
+{
+    fresh(3);
+    run_in_fiber(1, leave, NULL);
+    run_in_fiber(2, leave, NULL);
+    weft_barrier_deinit(&barrier);
+}
+
+TEST(a_body_without_a_stack_arrives_as_well)
+{
+    struct body body, late;
+    fresh(2);
+    struct weft__barrier *b = weft__barrier_of(&barrier);
+    body_arm(&body);
+    body_arm(&late);
+    CHECK(weft__barrier_arm(b, &body.node));
+    CHECK(!weft__barrier_arm(b, &late.node));
+    CHECK(body_told(&body));
+    CHECK(weft__barrier_finish(b, &body.node));
+    body_disarm(&late);
+
+    /* Its time was up, but before it has left the last one came: the phase is over for both. */
+    body_arm(&body);
+    CHECK(weft__barrier_arm(b, &body.node));
+    CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
+    CHECK_EQ(weft_barrier_wait(&barrier, 0), 1);
+    CHECK(weft__barrier_finish(b, &body.node));
+
+    body_arm(&body);
+    CHECK(weft__barrier_arm(b, &body.node));
+    CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
+    CHECK(!weft__barrier_finish(b, &body.node));
+    CHECK_EQ(weft_barrier_wait(&barrier, 0), -ETIMEDOUT);
+    weft_barrier_deinit(&barrier);
+}
+
+TEST(threads_and_pools_meet_at_one_barrier)
+{
+    fresh(PARTIES);
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "b"});
+    pthread_t threads[2];
+    CHECK_EQ(weft_pool_spawn(a, NULL, walk, (void *)0, NULL), 0);
+    CHECK_EQ(weft_pool_spawn(b, NULL, walk, (void *)1, NULL), 0);
+    threads[0] = thread_open(walk, (void *)2);
+    threads[1] = thread_open(walk, (void *)3);
+    thread_close(threads[0]);
+    thread_close(threads[1]);
+    pool_close(a);
+    pool_close(b);
+    CHECK_EQ(atomic_load(&lasts), PHASES);
+    weft_barrier_deinit(&barrier);
+}
+
+static void *use_owned(void *arg)
+{
+    weft_barrier_init(&barrier, 3,
+                      &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+    leave(NULL);
+    if (arg) {
+        thread_close(thread_open(wait_once, NULL));
+    }
+    weft_barrier_deinit(&barrier);
+    return NULL;
+}
+
+static void foreign_use(void *arg)
+{
+    (void)arg;
+    run_in_fiber(1, use_owned, &barrier);
+}
+
+TEST(an_owned_barrier_is_used_by_its_owner_only)
+{
+    char err[300];
+    run_in_fiber(1, use_owned, NULL);
+    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
+    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+}
+
+static void *destroy_while_waited_on(void *arg)
+{
+    waiting();
+    weft_barrier_deinit(&barrier);
+    return arg;
+}
+
+static void destroys(void *arg)
+{
+    fresh(2);
+    run_in_fiber(1, destroy_while_waited_on, arg);
+}
+
+static void uses_zero(void *arg)
+{
+    memset(arg, 0, sizeof(weft_barrier));
+    weft_barrier_wait(arg, 0);
+}
+
+TEST(bugs_of_callers_are_named)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
+    CHECK(strstr(err, "barrier gate was destroyed while somebody waits on it"));
+    CHECK(WIFSIGNALED(check_child(uses_zero, &barrier, err, sizeof err)));
+    CHECK(strstr(err, "a barrier was not initialised"));
+}

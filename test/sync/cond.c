@@ -1,0 +1,273 @@
+/* labels: valgrind */
+#include <weft/cond.h>
+
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/cond.h"
+
+#define MS INT64_C(1000000)
+
+static weft_mutex mutex;
+static weft_cond cond, other;
+static int ready; /* under the mutex */
+static atomic_int passed;
+
+static void fresh(void)
+{
+    weft_mutex_init(&mutex, NULL);
+    weft_cond_init(&cond, &(struct weft_sync_opts){.name = "news"});
+    weft_cond_init(&other, NULL);
+    ready = 0;
+    atomic_store(&passed, 0);
+}
+
+static void fresh_end(void)
+{
+    weft_cond_deinit(&cond);
+    weft_cond_deinit(&other);
+    weft_mutex_deinit(&mutex);
+}
+
+/* Takes one of `ready`. */
+static void *consume(void *arg)
+{
+    (void)arg;
+    int err = 0;
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    while (!ready && err == 0) {
+        err = weft_cond_wait(&cond, &mutex, WEFT_FOREVER);
+        CHECK(weft_mutex_is_mine(&mutex));
+    }
+    if (err == 0) {
+        ready--;
+        atomic_fetch_add(&passed, 1);
+    }
+    weft_mutex_unlock(&mutex);
+    return (void *)(intptr_t)err;
+}
+
+static void produce(int n, void (*tell)(weft_cond *))
+{
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    ready += n;
+    tell(&cond);
+    weft_mutex_unlock(&mutex);
+}
+
+static void *signal_and_broadcast(void *arg)
+{
+    weft_fiber fibers[4];
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_spawn(&fibers[i], consume, NULL, NULL), 0);
+        await_state(fibers[i], WEFT_FIBER_WAITING);
+    }
+    produce(1, weft_cond_signal);
+    CHECK_EQ(weft_join(fibers[0], NULL, WEFT_FOREVER), 0); /* the one who waited longest */
+    CHECK_EQ(atomic_load(&passed), 1);
+    produce(3, weft_cond_broadcast);
+    for (int i = 1; i < 4; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(atomic_load(&passed), 4);
+    return arg;
+}
+
+TEST(a_signal_wakes_the_first_and_a_broadcast_all)
+{
+    fresh();
+    run_in_fiber(1, signal_and_broadcast, NULL);
+    fresh();
+    run_in_fiber(3, signal_and_broadcast, NULL);
+    fresh_end();
+}
+
+static void *times_out(void *arg)
+{
+    int64_t deadline = weft_after(2 * MS);
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_cond_wait(&cond, &mutex, deadline), -ETIMEDOUT);
+    CHECK(weft_now() >= deadline);
+    CHECK(weft_mutex_is_mine(&mutex));
+    CHECK_EQ(weft_cond_wait(&cond, &mutex, 0), -ETIMEDOUT);
+    CHECK(weft_mutex_is_mine(&mutex));
+    weft_mutex_unlock(&mutex);
+    return arg;
+}
+
+TEST(a_wait_ends_at_its_deadline_with_the_mutex_held)
+{
+    fresh();
+    run_in_fiber(1, times_out, NULL);
+    times_out(NULL);
+    fresh_end();
+}
+
+/* The mutex is taken when the wait ends: a cancel must not keep the waiter from waiting for it. */
+static void *cancel_while_locked(void *arg)
+{
+    bool cancel = arg != NULL;
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(weft_spawn(&fiber, consume, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    for (int i = 0; i < 20; i++) {
+        weft_yield();
+    }
+    CHECK(weft_mutex_is_mine(&mutex));
+    weft_mutex_unlock(&mutex);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    return NULL;
+}
+
+TEST(a_cancel_and_an_interrupt_end_the_wait_but_not_the_way_back_into_the_mutex)
+{
+    fresh();
+    run_in_fiber(1, cancel_while_locked, NULL);
+    run_in_fiber(2, cancel_while_locked, &cond);
+    fresh_end();
+}
+
+static void *wait_for_both(void *arg)
+{
+    weft_cond *both[] = {&cond, &other};
+    unsigned which = 7;
+    int err = weft_cond_wait_any(both, 2, NULL, &which, arg ? weft_after(2 * MS) : WEFT_FOREVER);
+    return (void *)(intptr_t)(err ? err : (int)which);
+}
+
+static void *several(void *arg)
+{
+    weft_fiber fiber, second;
+    void *result;
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_spawn(&fiber, wait_for_both, NULL, NULL), 0);
+        await_state(fiber, WEFT_FIBER_WAITING);
+        weft_cond_signal(i ? &other : &cond);
+        CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+        CHECK_EQ((intptr_t)result, i);
+    }
+    CHECK_EQ((intptr_t)wait_for_both(&cond), -ETIMEDOUT);
+
+    /* Both are signalled, one wait uses the first: the second goes to the next who waits. */
+    CHECK_EQ(weft_spawn(&fiber, wait_for_both, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_spawn(&second, wait_for_both, NULL, NULL), 0);
+    await_state(second, WEFT_FIBER_WAITING);
+    weft_cond_signal(&cond);
+    weft_cond_signal(&other);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 0);
+    CHECK_EQ(weft_join(second, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, 1);
+    return arg;
+}
+
+TEST(a_wait_for_several_says_which_one_fired_and_uses_one_signal)
+{
+    fresh();
+    run_in_fiber(1, several, NULL);
+    fresh_end();
+}
+
+TEST(a_body_without_a_stack_waits_as_well)
+{
+    struct body body, next;
+    fresh();
+    struct weft__cond *c = weft__cond_of(&cond);
+    weft_cond_signal(&cond); /* is not kept */
+    body_arm(&body);
+    weft__cond_arm(c, &body.node);
+    CHECK(!body_told(&body));
+    weft_cond_signal(&cond);
+    CHECK(body_told(&body));
+    weft__cond_finish(c, &body.node);
+
+    /* A signal that comes when the first has given up, but not finished yet, goes to the next. */
+    body_arm(&body);
+    body_arm(&next);
+    weft__cond_arm(c, &body.node);
+    weft__cond_arm(c, &next.node);
+    CHECK(body_end(&body, WEFT__REASON_TIMEOUT));
+    weft_cond_signal(&cond);
+    CHECK(body_told(&next));
+    weft__cond_finish(c, &body.node);
+    weft__cond_finish(c, &next.node);
+    fresh_end();
+}
+
+TEST(threads_and_pools_meet_at_one_condition)
+{
+    fresh();
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "b"});
+    CHECK_EQ(weft_pool_spawn(a, NULL, consume, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_spawn(b, NULL, consume, NULL, NULL), 0);
+    pthread_t thread = thread_open(consume, NULL);
+    for (int i = 0; i < 3; i++) {
+        produce(1, i ? weft_cond_signal : weft_cond_broadcast);
+    }
+    CHECK_EQ((intptr_t)thread_close(thread), 0);
+    pool_close(a);
+    pool_close(b);
+    CHECK_EQ(atomic_load(&passed), 3);
+    fresh_end();
+}
+
+static void *use_owned(void *arg)
+{
+    weft_cond_init(&cond, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+    weft_cond_init(&other, &(struct weft_sync_opts){.owner = weft_pool_self()});
+    several(NULL);
+    if (arg) {
+        thread_close(thread_open(wait_for_both, NULL));
+    }
+    return NULL;
+}
+
+static void foreign_use(void *arg)
+{
+    (void)arg;
+    run_in_fiber(1, use_owned, &cond);
+}
+
+TEST(an_owned_condition_is_used_by_its_owner_only)
+{
+    char err[300];
+    run_in_fiber(1, use_owned, NULL);
+    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
+    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+}
+
+static void *destroy_while_waited_on(void *arg)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, consume, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    weft_cond_deinit(&cond);
+    return arg;
+}
+
+static void destroys(void *arg)
+{
+    fresh();
+    run_in_fiber(1, destroy_while_waited_on, arg);
+}
+
+static void waits_without_the_mutex(void *arg)
+{
+    (void)arg;
+    fresh();
+    weft_cond_wait(&cond, &mutex, WEFT_FOREVER);
+}
+
+TEST(bugs_of_callers_are_named)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
+    CHECK(strstr(err, "condition news was destroyed while somebody waits on it"));
+    CHECK(WIFSIGNALED(check_child(waits_without_the_mutex, NULL, err, sizeof err)));
+    CHECK(strstr(err, "waited for with a mutex that the caller does not hold"));
+}

@@ -1,0 +1,204 @@
+/* labels: valgrind */
+#include <weft/once.h>
+
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/once.h"
+
+#define MS INT64_C(1000000)
+
+static weft_once once;
+static int calls; /* plain: once orders it */
+static atomic_int entered;
+static atomic_bool go;
+
+static void fresh(void)
+{
+    weft_once_init(&once, &(struct weft_sync_opts){.name = "dawn"});
+    calls = 0;
+    atomic_store(&entered, 0);
+    atomic_store(&go, false);
+}
+
+static void count(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&entered, 1);
+    while (!atomic_load(&go)) {
+        weft_yield();
+    }
+    calls++;
+}
+
+static void *ask(void *arg)
+{
+    (void)arg;
+    int err = weft_once_call(&once, count, NULL, WEFT_FOREVER);
+    if (err == 0) {
+        CHECK_EQ(calls, 1);
+    }
+    return (void *)(intptr_t)err;
+}
+
+static weft_fiber asking(void)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, ask, NULL, NULL), 0);
+    return fiber;
+}
+
+static void joined(weft_fiber fiber, int err)
+{
+    void *result;
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, err);
+}
+
+static void *ask_together(void *arg)
+{
+    weft_fiber first = asking();
+    await_count(&entered, 1);
+    CHECK_EQ(weft_once_call(&once, count, NULL, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_once_call(&once, count, NULL, weft_after(MS)), -ETIMEDOUT);
+    weft_fiber waits = asking(), cancelled = asking(), interrupted = asking();
+    await_state(waits, WEFT_FIBER_WAITING);
+    await_state(cancelled, WEFT_FIBER_WAITING);
+    await_state(interrupted, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_cancel(cancelled), 0);
+    CHECK_EQ(weft_interrupt(interrupted), 0);
+    joined(cancelled, -ECANCELED);
+    joined(interrupted, -EINTR);
+    CHECK_EQ(weft_cancel(first), 0); /* it just goes on */
+    CHECK(!weft_once_is_done(&once));
+    atomic_store(&go, true);
+    joined(first, 0);
+    joined(waits, 0);
+    CHECK(weft_once_is_done(&once));
+    CHECK_EQ(weft_once_call(&once, count, NULL, 0), 0);
+    CHECK_EQ(calls, 1);
+    return arg;
+}
+
+TEST(the_function_is_called_once_and_the_others_wait_for_it)
+{
+    fresh();
+    run_in_fiber(1, ask_together, NULL);
+    weft_once_deinit(&once);
+}
+
+TEST(threads_and_pools_ask_for_the_same)
+{
+    fresh();
+    atomic_store(&go, true);
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "b"});
+    pthread_t thread = thread_open(ask, NULL);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_pool_submit(i % 2 ? a : b, ask, NULL), 0);
+    }
+    CHECK_EQ((intptr_t)thread_close(thread), 0);
+    pool_close(a);
+    pool_close(b);
+    CHECK_EQ(calls, 1);
+    weft_once_deinit(&once);
+}
+
+TEST(a_body_without_a_stack_asks_as_well)
+{
+    enum { ME = 8 << 3 | WEFT__HOLDER_THREAD, YOU = 9 << 3 | WEFT__HOLDER_THREAD };
+    struct body body;
+    fresh();
+    struct weft__once *o = weft__once_of(&once);
+    body_arm(&body);
+    CHECK_EQ(weft__once_arm(o, &body.node, ME), WEFT__ONCE_CALL);
+    CHECK_EQ(weft__once_arm(o, &body.node, YOU), WEFT__ONCE_WAIT);
+    CHECK(!body_told(&body));
+    weft__once_done(o);
+    CHECK(body_told(&body));
+    weft__once_finish(o, &body.node);
+    CHECK_EQ(weft__once_arm(o, &body.node, YOU), WEFT__ONCE_DONE);
+    weft_once_deinit(&once);
+}
+
+static void *use_owned(void *arg)
+{
+    weft_once_init(&once, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+    calls = 0;
+    atomic_store(&entered, 0);
+    atomic_store(&go, false);
+    ask_together(NULL);
+    if (arg) {
+        weft_once_init(&once, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+        thread_close(thread_open(ask, NULL));
+    }
+    weft_once_deinit(&once);
+    return NULL;
+}
+
+static void foreign_use(void *arg)
+{
+    (void)arg;
+    run_in_fiber(1, use_owned, &once);
+}
+
+TEST(an_owned_once_is_used_by_its_owner_only)
+{
+    char err[300];
+    run_in_fiber(1, use_owned, NULL);
+    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
+    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+}
+
+/* --- bugs of callers ------------------------------------------------------------------ */
+
+static void ask_again(void *arg)
+{
+    weft_once_call(&once, ask_again, arg, WEFT_FOREVER);
+}
+
+static void leave(void *arg)
+{
+    weft_exit(arg);
+}
+
+static void *asks_within(void *arg)
+{
+    weft_once_call(&once, ask_again, NULL, WEFT_FOREVER);
+    return arg;
+}
+
+static void *leaves_by_exit(void *arg)
+{
+    weft_once_call(&once, leave, NULL, WEFT_FOREVER);
+    return arg;
+}
+
+static void *destroys_while_waited_on(void *arg)
+{
+    asking();
+    await_count(&entered, 1);
+    weft_fiber second = asking();
+    await_state(second, WEFT_FIBER_WAITING);
+    weft_once_deinit(&once);
+    return arg;
+}
+
+static void bug(void *fn)
+{
+    fresh();
+    CHECK_EQ(weft_run(*(weft_fn *)fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+}
+
+static void must_stop(weft_fn fn, const char *message)
+{
+    char err[400];
+    CHECK(WIFSIGNALED(check_child(bug, &fn, err, sizeof err)));
+    CHECK(strstr(err, message));
+}
+
+TEST(bugs_of_callers_are_named)
+{
+    must_stop(asks_within, "once dawn is asked for by the function that it calls");
+    must_stop(leaves_by_exit, "the function that once dawn calls has left by weft_exit");
+    must_stop(destroys_while_waited_on, "once dawn was destroyed while somebody waits on it");
+}

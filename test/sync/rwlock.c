@@ -1,0 +1,319 @@
+/* labels: valgrind */
+#include <weft/rwlock.h>
+
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/rwlock.h"
+
+#define MS INT64_C(1000000)
+
+static weft_rwlock lock;
+static long left, right; /* equal whenever one may read */
+static char order[16];
+static atomic_int ordered;
+
+static void fresh(void)
+{
+    weft_rwlock_init(&lock, &(struct weft_sync_opts){.name = "book"});
+    left = right = 0;
+    memset(order, 0, sizeof order);
+    atomic_store(&ordered, 0);
+}
+
+static void note(char who)
+{
+    order[atomic_fetch_add(&ordered, 1)] = who;
+}
+
+static void *read_once(void *arg)
+{
+    int err = weft_rwlock_read(&lock, arg ? *(int64_t *)arg : WEFT_FOREVER);
+    if (err == 0) {
+        CHECK_EQ(left, right);
+        note('r');
+        weft_rwlock_read_unlock(&lock);
+    }
+    return (void *)(intptr_t)err;
+}
+
+static void *write_once(void *arg)
+{
+    int err = weft_rwlock_write(&lock, arg ? *(int64_t *)arg : WEFT_FOREVER);
+    if (err == 0) {
+        left++;
+        right++;
+        note('w');
+        weft_rwlock_write_unlock(&lock);
+    }
+    return (void *)(intptr_t)err;
+}
+
+static void *mixed(void *arg)
+{
+    for (int i = 0; i < 200; i++) {
+        if ((i + (int)(intptr_t)arg) % 5 == 0) {
+            CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);
+            left++;
+            if (i % 3 == 0) {
+                weft_yield();
+            }
+            right++;
+            weft_rwlock_write_unlock(&lock);
+        } else {
+            CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+            CHECK_EQ(left, right);
+            if (i % 3 == 0) {
+                weft_yield();
+            }
+            CHECK_EQ(left, right);
+            weft_rwlock_read_unlock(&lock);
+        }
+    }
+    return NULL;
+}
+
+static void *mixed_together(void *arg)
+{
+    weft_fiber fibers[6];
+    for (intptr_t i = 0; i < 6; i++) {
+        CHECK_EQ(weft_spawn(&fibers[i], mixed, (void *)i, NULL), 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    return arg;
+}
+
+TEST(readers_never_see_a_writer_at_work)
+{
+    fresh();
+    run_in_fiber(1, mixed_together, NULL);
+    run_in_fiber(3, mixed_together, NULL);
+    CHECK_EQ(left, 2 * 6 * 40);
+    weft_rwlock_deinit(&lock);
+}
+
+TEST(tries_and_deadlines)
+{
+    weft_rwlock zero = WEFT_RWLOCK_INIT;
+    CHECK_EQ(weft_rwlock_read(&zero, 0), 0);
+    CHECK_EQ(weft_rwlock_read(&zero, 0), 0);
+    CHECK_EQ(weft_rwlock_write(&zero, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_rwlock_write(&zero, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_rwlock_read(&zero, 0), 0); /* who gave up is in nobody's way */
+    for (int i = 0; i < 3; i++) {
+        weft_rwlock_read_unlock(&zero);
+    }
+    CHECK_EQ(weft_rwlock_write(&zero, 0), 0);
+    CHECK_EQ(weft_rwlock_read(&zero, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_rwlock_read(&zero, weft_after(MS)), -ETIMEDOUT);
+    weft_rwlock_write_unlock(&zero);
+    weft_rwlock_deinit(&zero);
+}
+
+static weft_fiber waiting(weft_fn fn)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, fn, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    return fiber;
+}
+
+static void joined(weft_fiber fiber, int err)
+{
+    void *result;
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, err);
+}
+
+/* A reader holds it, a writer waits: readers that come now wait behind the writer, and so cannot starve it. */
+static void *writer_first(void *arg)
+{
+    CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+    weft_fiber writer = waiting(write_once), reader = waiting(read_once);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), -ETIMEDOUT);
+    weft_rwlock_read_unlock(&lock);
+    joined(writer, 0);
+    joined(reader, 0);
+    CHECK_STR(order, "wr");
+    return arg;
+}
+
+/* A writer holds it, writers and readers wait, the readers for long: they all come before the next writer. */
+static void *readers_in_turn(void *arg)
+{
+    CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_rwlock_writer(&lock), weft_self());
+    weft_fiber fibers[] = {waiting(write_once), waiting(read_once), waiting(write_once),
+                           waiting(read_once)};
+    int64_t until = weft_after(3 * MS);
+    while (weft_now() < until) {
+    }
+    weft_rwlock_write_unlock(&lock);
+    for (int i = 0; i < 4; i++) {
+        joined(fibers[i], 0);
+    }
+    CHECK_STR(order, "rrww");
+    return arg;
+}
+
+TEST(neither_writers_nor_readers_starve)
+{
+    fresh();
+    run_in_fiber(1, writer_first, NULL);
+    fresh();
+    run_in_fiber(1, readers_in_turn, NULL);
+    weft_rwlock_deinit(&lock);
+}
+
+static void *give_up(void *arg)
+{
+    bool cancel = arg != NULL;
+    CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+    weft_fiber writer = waiting(write_once), reader = waiting(read_once);
+    CHECK_EQ(cancel ? weft_cancel(writer) : weft_interrupt(writer), 0);
+    joined(writer, cancel ? -ECANCELED : -EINTR);
+    joined(reader, 0); /* it waited for the writer alone */
+    weft_rwlock_read_unlock(&lock);
+    CHECK_EQ(weft_rwlock_write(&lock, 0), 0);
+    reader = waiting(read_once);
+    CHECK_EQ(cancel ? weft_cancel(reader) : weft_interrupt(reader), 0);
+    joined(reader, cancel ? -ECANCELED : -EINTR);
+    weft_rwlock_write_unlock(&lock);
+    return NULL;
+}
+
+TEST(a_cancel_and_an_interrupt_end_a_wait_and_those_behind_go_on)
+{
+    fresh();
+    run_in_fiber(1, give_up, NULL);
+    run_in_fiber(2, give_up, &lock);
+    weft_rwlock_deinit(&lock);
+}
+
+TEST(a_body_without_a_stack_locks_as_well)
+{
+    enum { ME = 8 << 3 | WEFT__HOLDER_THREAD };
+    struct body reader, writer;
+    fresh();
+    struct weft__rwlock *l = weft__rwlock_of(&lock);
+    body_arm(&reader);
+    body_arm(&writer);
+    CHECK(!weft__rwlock_arm(l, &reader.node, 0));
+    CHECK(weft__rwlock_arm(l, &writer.node, ME));
+    CHECK(!body_told(&writer));
+    weft_rwlock_read_unlock(&lock);
+    CHECK(body_told(&writer));
+    weft__rwlock_finish(l, &writer.node, ME);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), -ETIMEDOUT);
+
+    body_disarm(&reader);
+    body_arm(&reader);
+    CHECK(weft__rwlock_arm(l, &reader.node, 0));
+    CHECK(body_end(&reader, WEFT__REASON_TIMEOUT));
+    weft__rwlock_finish(l, &reader.node, 0);
+}
+
+TEST(threads_and_pools_share_one_lock)
+{
+    fresh();
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a"});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "b"});
+    pthread_t threads[2];
+    for (intptr_t i = 0; i < 2; i++) {
+        CHECK_EQ(weft_pool_spawn(a, NULL, mixed, (void *)i, NULL), 0);
+        CHECK_EQ(weft_pool_spawn(b, NULL, mixed, (void *)(i + 2), NULL), 0);
+        threads[i] = thread_open(mixed, (void *)(i + 4));
+    }
+    thread_close(threads[0]);
+    thread_close(threads[1]);
+    pool_close(a);
+    pool_close(b);
+    CHECK_EQ(left, 6 * 40);
+    weft_rwlock_deinit(&lock);
+}
+
+static void *use_owned(void *arg)
+{
+    fresh();
+    weft_rwlock_init(&lock, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+    mixed_together(NULL);
+    writer_first(NULL);
+    if (arg) {
+        thread_close(thread_open(read_once, NULL));
+    }
+    weft_rwlock_deinit(&lock);
+    return NULL;
+}
+
+static void foreign_use(void *arg)
+{
+    (void)arg;
+    run_in_fiber(1, use_owned, &lock);
+}
+
+TEST(an_owned_lock_is_used_by_its_owner_only)
+{
+    char err[300];
+    run_in_fiber(1, use_owned, NULL);
+    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
+    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+}
+
+/* --- bugs of callers ------------------------------------------------------------------ */
+
+static void *unlocks_unread(void *arg)
+{
+    weft_rwlock_read_unlock(&lock);
+    return arg;
+}
+
+static void *unlocks_unwritten(void *arg)
+{
+    weft_rwlock_write_unlock(&lock);
+    return arg;
+}
+
+static void *writes_twice(void *arg)
+{
+    CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);
+    weft_rwlock_write(&lock, WEFT_FOREVER);
+    return arg;
+}
+
+static void *destroys_while_waited_on(void *arg)
+{
+    CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);
+    waiting(read_once);
+    weft_rwlock_deinit(&lock);
+    return arg;
+}
+
+static void *destroys_locked(void *arg)
+{
+    CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+    weft_rwlock_deinit(&lock);
+    return arg;
+}
+
+static void bug(void *fn)
+{
+    fresh();
+    CHECK_EQ(weft_run(*(weft_fn *)fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+}
+
+static void must_stop(weft_fn fn, const char *message)
+{
+    char err[400];
+    CHECK(WIFSIGNALED(check_child(bug, &fn, err, sizeof err)));
+    CHECK(strstr(err, message));
+}
+
+TEST(bugs_of_callers_are_named)
+{
+    must_stop(unlocks_unread, "rwlock book, which nobody reads, was unlocked by a reader");
+    must_stop(unlocks_unwritten, "unlocks rwlock book, which is held by nobody");
+    must_stop(writes_twice, "locks rwlock book, which it holds already");
+    must_stop(destroys_while_waited_on, "rwlock book was destroyed while somebody waits on it");
+    must_stop(destroys_locked, "rwlock book was destroyed while it is locked");
+}
