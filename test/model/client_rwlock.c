@@ -1,0 +1,201 @@
+/* Clients of sync/rwlock.c: readers and writers against each other, a deadline and a cancel. */
+#define FIBERS 3
+#include <errno.h>
+
+#include "model/holders.h"
+#include "sync/rwlock.h"
+
+static union {
+    struct weft__rwlock lock;
+    weft_rwlock storage;
+} place;
+#define THE_LOCK (&place.storage)
+static int shared; /* plain: the lock must order it */
+static _Atomic(int) through;
+
+static void setup(void)
+{
+    fibers_setup();
+    memset(&place, 0, sizeof place);
+    weft_rwlock_init(THE_LOCK, NULL);
+    shared = 0;
+    atomic_init(&through, 0);
+    x_name(&place, sizeof place, "rwlock");
+}
+
+static void setup_read(void)
+{
+    setup();
+    atomic_init(&place.lock.word, 4);
+}
+
+static void setup_written(void)
+{
+    setup();
+    atomic_init(&place.lock.word, 1);
+    atomic_init(&place.lock.writer, HOLDER(0));
+}
+
+static void rest(void)
+{
+    fibers_rest();
+    X_ASSERT(!place.lock.source.waiters.first && !place.lock.readers.first);
+    X_ASSERT(place.lock.word == 0 && place.lock.writer == 0);
+}
+
+static void write_section(void)
+{
+    shared++;
+    weft_rwlock_write_unlock(THE_LOCK);
+}
+
+static void write_surely(void)
+{
+    X_ASSERT(weft_rwlock_write(THE_LOCK, WEFT_FOREVER) == 0);
+    write_section();
+}
+
+static void read_section(void)
+{
+    X_ASSERT(shared >= 0);
+    weft_rwlock_read_unlock(THE_LOCK);
+}
+
+static void read_surely(void)
+{
+    X_ASSERT(weft_rwlock_read(THE_LOCK, WEFT_FOREVER) == 0);
+    read_section();
+}
+
+static void read_against_write(int i)
+{
+    if (i == 0) {
+        read_surely();
+    } else {
+        write_surely();
+    }
+}
+
+static void two_write(int i)
+{
+    (void)i;
+    write_surely();
+}
+
+/* As a body without a stack would: never told to try. */
+static void read_admitted(void)
+{
+    static const struct weft__wait_kind kind = {.name = "admitted"};
+    struct weft__waiter waiter;
+    struct weft__node node;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    weft__node_init(&node, &waiter, 0);
+    if (weft__rwlock_arm(&place.lock, &node, 0)) {
+        X_ASSERT(weft__reason_done(weft__waiter_park(&waiter, WEFT_FOREVER, &kind, 0)));
+        weft__rwlock_finish(&place.lock, &node, 0);
+    } else {
+        weft__waiter_disarm(&waiter);
+    }
+    read_section();
+}
+
+static void admitted_against_write(int i)
+{
+    if (i == 0) {
+        write_section();
+    } else if (i == 1) {
+        read_admitted();
+    } else {
+        write_surely();
+    }
+}
+
+static void unlock_against_both(int i)
+{
+    if (i == 0) {
+        read_section();
+    } else if (i == 1) {
+        write_surely();
+    } else {
+        read_surely();
+    }
+}
+
+static void unlock_against_two_readers(int i)
+{
+    if (i == 0) {
+        write_section();
+    } else {
+        read_surely();
+    }
+}
+
+static void writer_gives_up(int i)
+{
+    if (i == 0) {
+        X_ASSERT(weft_cancel(HANDLE(1)) == 0);
+        read_section();
+    } else if (i == 1) {
+        int err = weft_rwlock_write(THE_LOCK, WEFT_FOREVER);
+        X_ASSERT(err == 0 || err == -ECANCELED);
+        if (err == 0) {
+            write_section();
+        }
+    } else {
+        read_surely();
+    }
+}
+
+/* The reader behind it does not wait for anybody else. */
+static void only_writer_gives_up(int i)
+{
+    if (i == 0) {
+        X_ASSERT(weft_cancel(HANDLE(1)) == 0);
+        while (!atomic_load_explicit(&through, memory_order_relaxed)) {
+            x_spin();
+        }
+        read_section();
+    } else if (i == 1) {
+        int err = weft_rwlock_write(THE_LOCK, WEFT_FOREVER);
+        X_ASSERT(err == 0 || err == -ECANCELED);
+        if (err == 0) { /* the last of all */
+            write_section();
+        }
+    } else {
+        read_surely();
+        atomic_store_explicit(&through, 1, memory_order_relaxed);
+    }
+}
+
+static void reader_gives_up(int i)
+{
+    if (i == 0) {
+        write_section();
+    } else if (i == 1) {
+        int err = weft_rwlock_read(THE_LOCK, LATER);
+        X_ASSERT(err == 0 || err == -ETIMEDOUT);
+        if (err == 0) {
+            read_section();
+        }
+    } else {
+        fibers_expire(1);
+    }
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("read_against_write", 2, setup, read_against_write, rest, .preemptions = 4),
+    X_CLIENT("two_write", 2, setup, two_write, rest, .preemptions = 2),
+    X_CLIENT("reader_gives_up", 3, setup_written, reader_gives_up, rest, .preemptions = 2,
+             .stale = 1),
+    X_CLIENT("unlock_against_two_readers", 3, setup_written, unlock_against_two_readers, rest,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("unlock_against_both", 3, setup_read, unlock_against_both, rest, .preemptions = 1,
+             .stale = 1),
+    X_CLIENT("admitted_against_write", 3, setup_written, admitted_against_write, rest,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("only_writer_gives_up", 3, setup_read, only_writer_gives_up, rest, .preemptions = 1,
+             .stale = 1),
+    X_CLIENT("writer_gives_up", 3, setup_read, writer_gives_up, rest, .preemptions = 1, .stale = 1),
+};
+
+X_MAIN(clients)
