@@ -32,6 +32,9 @@ struct weft_pool_opts {
     uint64_t max_fibers;  /* live at once; default: as memory allows */
     int64_t spin_ns;      /* longest busy search before a worker parks; default 5000; < 0: none */
     enum weft_fresh_order fresh_order;
+    /* What times are rounded up to, itself rounded up to a power of two: how late a deadline or a timer may be
+     * by design, and how seldom a worker wakes for timers that are close together. Up to 1 s; default 65536. */
+    int64_t timer_tick_ns;
 };
 
 /* -EINVAL: bad options (a CPU outside the allowed set, too many workers (1024), sizes). -EBUSY: with

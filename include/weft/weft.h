@@ -34,6 +34,7 @@
 #include <weft/rwlock.h>
 #include <weft/sem.h>
 #include <weft/stats.h>
+#include <weft/timer.h>
 #include <weft/version.h>
 #include <weft/waitgroup.h>
 

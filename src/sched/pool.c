@@ -16,6 +16,7 @@
 #include "sched/fork.h"
 
 #define MAX_WORKERS 1024u
+#define MAX_TICK_NS 1000000000
 #define DEFAULT_SLOTS 4096u
 #define DEFAULT_SPIN_NS 5000
 
@@ -106,6 +107,10 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
         opts->spin_ns = 0; /* on one CPU, spinning keeps the one we wait for from running */
     }
     *stack_class = weft__stack_class(opts->stack_bytes);
+    opts->timer_tick_ns = opts->timer_tick_ns ? opts->timer_tick_ns : 1 << WEFT__WHEEL_TICK_SHIFT;
+    if (opts->timer_tick_ns < 0 || opts->timer_tick_ns > MAX_TICK_NS) {
+        return -EINVAL;
+    }
     if (*stack_class < 0 || opts->workers > MAX_WORKERS || strlen(opts->name) > 10 ||
         !power_of_two(opts->ring_slots, 4, 65536) ||
         !power_of_two(opts->fresh_slots, 2, 1u << 20) ||
@@ -113,6 +118,12 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
         return -EINVAL;
     }
     return check_cpus(opts);
+}
+
+/* The power of two that is not smaller. */
+static unsigned tick_shift(int64_t tick_ns)
+{
+    return tick_ns > 1 ? 64 - (unsigned)__builtin_clzll((uint64_t)tick_ns - 1) : 0;
 }
 
 static int workers_init(weft_pool *pool, const struct weft_pool_opts *opts)
@@ -161,6 +172,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     pool->fresh_slots = opts.fresh_slots;
     pool->max_fibers = opts.max_fibers;
     pool->spin_ns = opts.spin_ns;
+    pool->tick_shift = tick_shift(opts.timer_tick_ns);
     pool->caller_thread = pthread_self();
     pool->host_fd = -1;
     weft__global_init(&pool->global);
@@ -212,6 +224,10 @@ void weft_pool_destroy(weft_pool *pool)
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped", pool->name);
     WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        WEFT__REQUIRE(weft__wheel_empty(&pool->workers[i].wheel),
+                      "pool %s is destroyed with timers in it", pool->name);
+    }
     while (atomic_load_explicit(&pool->visitors,
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */

@@ -35,6 +35,7 @@ struct weft_pool {
     unsigned ring_slots, fresh_slots;
     uint64_t max_fibers;
     int64_t spin_ns;
+    unsigned tick_shift; /* of the wheels */
     pthread_t caller_thread;
     int host_fd; /* eventfd of a caller in a host's loop, or -1 */
 
@@ -49,6 +50,7 @@ struct weft_pool {
     _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
     _Atomic(uint64_t) refused;  /* ... because they were not admitted in the end */
     _Atomic(uint32_t) visitors; /* threads of others that are making something ready here */
+    _Atomic(uint32_t) timer_turn; /* where the next timer from outside belongs */
     _Atomic(uint64_t) admitted; /* live fibers, exact; only with max_fibers */
 
     /* under lock */

@@ -11,11 +11,13 @@
 #include "sched/fault.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
+#include "sched/timer.h"
 
 #define GLOBAL_BATCH 16u       /* taken at a tick */
 #define GLOBAL_MOST 256u       /* taken by one that has nothing else */
 #define STEAL_FRESH 32u        /* at most at once */
-#define TIMER_BATCH 256u       /* fired before other work gets a turn */
+#define TIMER_BATCH 256u       /* fired before other work gets a turn, if it does not take longer */
+#define TIMER_SLICE_NS 200000  /* than this */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
 #define TRIM_SLICE 32u
 #define TIGHT_PROBES 4   /* searches without a pause in between */
@@ -48,7 +50,7 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     weft__rand_seed(&w->rand, (uint64_t)index + 1);
     weft__inbox_init(&w->inbox);
     weft__parker_init(&w->sleeper.parker);
-    weft__wheel_init(&w->wheel, w->now, WEFT__WHEEL_TICK_SHIFT);
+    weft__wheel_init(&w->wheel, w->now, pool->tick_shift);
     int err = weft__ring_init(&w->ring, pool->ring_slots, FIRST_INDEX);
     if (err) {
         return err;
@@ -195,16 +197,25 @@ static uint64_t global_share(const struct weft__worker *w)
     return share < room ? share : room;
 }
 
-/* Under the wheel's lock: the timer of a wait (sched/waiter.c) was due, and these are now ready. */
+/* A slice of what is due: waits whose deadline it was are queued, callbacks are called, each without the lock. */
 static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
 {
     if (weft__wheel_next(wheel) > w->now) {
         return;
     }
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    weft__wheel_advance(wheel, w->now, TIMER_BATCH, &ready);
-    weft__place_chain(&ready);
+    struct weft__firing firing = {.run = {.worker = w}};
+    weft__chain_init(&firing.ready);
+    int64_t until = w->now + TIMER_SLICE_NS;
+    size_t left = TIMER_BATCH;
+    do {
+        firing.run.alarm = NULL;
+        left -= weft__wheel_advance(wheel, w->now, left, &firing);
+        weft__place_chain(&firing.ready);
+        if (!firing.run.alarm) {
+            break;
+        }
+        w->now = weft__alarm_run(&firing, w->now);
+    } while (left > 0 && w->now < until);
 }
 
 static struct weft__task *take_oldest_fresh(struct weft__worker *w)
@@ -460,6 +471,9 @@ bool weft__worker_anything_left(const struct weft__worker *w)
     if (w->pinned.head || atomic_load_explicit(&w->next, memory_order_relaxed)) {
         return true;
     }
+    if (weft__wheel_next(&w->wheel) <= w->now) {
+        return true; /* the rest of a slice */
+    }
     if (!weft__inbox_empty(&w->inbox) || weft__global_length(&pool->global) > 0) {
         return true;
     }
@@ -475,13 +489,13 @@ bool weft__worker_anything_left(const struct weft__worker *w)
  * themselves (busy, absent or in a host's loop), which may come too late to them. */
 int64_t weft__worker_nearest_timer(const struct weft__worker *w)
 {
-    int64_t nearest = weft__wheel_next(&w->wheel);
+    int64_t nearest = weft__wheel_next_ordered(&w->wheel); /* pairs: sched/timer.c, tell_home */
     for (unsigned i = 0; i < w->pool->worker_count; i++) {
         const struct weft__worker *other = &w->pool->workers[i];
         /* pairs: weft__worker_leave_thread */
         if (atomic_load_explicit(&other->state, memory_order_seq_cst) != WEFT_WORKER_PARKED ||
             atomic_load_explicit(&other->sleeper.parker.host_fd, memory_order_relaxed) >= 0) {
-            int64_t at = weft__wheel_next(&other->wheel);
+            int64_t at = weft__wheel_next_ordered(&other->wheel);
             nearest = at < nearest ? at : nearest;
         }
     }
@@ -510,6 +524,7 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         }
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         set_state(w, WEFT_WORKER_RUNNING);
+        w->now = weft__clock_ns();
     }
     /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
      * the searcher again, and wakes the next. */
@@ -616,7 +631,7 @@ void weft__worker_hand_over(struct weft__worker *w)
 
 void weft__worker_offer_timers(struct weft__worker *w)
 {
-    int64_t next = weft__wheel_next(&w->wheel);
+    int64_t next = weft__wheel_next_ordered(&w->wheel); /* pairs: sched/timer.c, tell_home */
     if (next != w->offered) {
         w->offered = next;
         if (next != INT64_MAX) {

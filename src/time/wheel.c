@@ -129,14 +129,16 @@ static bool take_out(struct weft__wheel *wheel, struct weft__timer *timer)
     return true;
 }
 
-/* Adds an idle timer; next() follows. */
-static void insert(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
+/* Adds an idle timer; next() follows. True: it became earlier. */
+static bool insert(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
     timer->deadline = deadline;
     int64_t due = tick_start(wheel, place(wheel, timer));
-    if (due < weft__wheel_next(wheel)) {
+    bool earlier = due < weft__wheel_next(wheel);
+    if (earlier) {
         next_set(wheel, due);
     }
+    return earlier;
 }
 
 /* Next() can only have depended on a timer whose slot is empty without it. */
@@ -147,40 +149,56 @@ static void remove_pending(struct weft__wheel *wheel, struct weft__timer *timer)
     }
 }
 
+bool weft__wheel_add_locked(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
+{
+    WEFT__REQUIRE(!weft__timer_pending(timer), "timer added twice");
+    return insert(wheel, timer, deadline);
+}
+
 bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
-    weft__lock(&wheel->lock);
-    WEFT__REQUIRE(!weft__timer_pending(timer), "timer added twice");
-    int64_t before = weft__wheel_next(wheel);
-    insert(wheel, timer, deadline);
-    bool earlier = weft__wheel_next(wheel) < before;
-    weft__unlock(&wheel->lock);
+    weft__spin_lock(&wheel->lock);
+    bool earlier = weft__wheel_add_locked(wheel, timer, deadline);
+    weft__spin_unlock(&wheel->lock);
     return earlier;
+}
+
+void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct weft__timer *timer)
+{
+    remove_pending(wheel, timer);
 }
 
 bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     /* Always by the lock, pending or not: that is what waits for a callback that is running. */
-    weft__lock(&wheel->lock);
+    weft__spin_lock(&wheel->lock);
     bool pending = weft__timer_pending(timer);
     if (pending) {
         remove_pending(wheel, timer);
     }
-    weft__unlock(&wheel->lock);
+    weft__spin_unlock(&wheel->lock);
     return pending;
 }
 
 bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
-    weft__lock(&wheel->lock);
+    weft__spin_lock(&wheel->lock);
     int64_t before = weft__wheel_next(wheel);
     if (weft__timer_pending(timer)) {
         remove_pending(wheel, timer);
     }
     insert(wheel, timer, deadline);
     bool earlier = weft__wheel_next(wheel) < before;
-    weft__unlock(&wheel->lock);
+    weft__spin_unlock(&wheel->lock);
     return earlier;
+}
+
+bool weft__wheel_empty(struct weft__wheel *wheel)
+{
+    weft__spin_lock(&wheel->lock);
+    bool empty = wheel->levels == 0;
+    weft__spin_unlock(&wheel->lock);
+    return empty;
 }
 
 /* Moves up to max timers of the slot `cascade` to where they belong now; returns how many. */
@@ -199,7 +217,7 @@ static size_t move_down(struct weft__wheel *wheel, size_t max)
 static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, void *arg)
 {
     size_t expired = 0;
-    for (bool empty = false; !empty && expired < max; expired++) {
+    for (bool empty = false; !empty && expired < max && !wheel->halt; expired++) {
         struct weft__timer *timer = wheel->slots[slot];
         empty = take_out(wheel, timer);
         timer->expire(timer, arg);
@@ -213,8 +231,9 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         return 0;
     }
     WEFT__STEP();
-    weft__lock(&wheel->lock);
+    weft__spin_lock(&wheel->lock);
     uint64_t until = now == INT64_MAX ? tick_of(wheel, now) : (uint64_t)now >> wheel->tick_shift;
+    wheel->halt = false;
     size_t expired = 0, moves = max > wheel->moves ? max : wheel->moves;
     for (;;) {
         uint64_t first;
@@ -227,7 +246,7 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         }
         wheel->current = first; /* nothing is pending before it */
         if (slot < WEFT__WHEEL_SLOTS) {
-            if (expired == max) {
+            if (expired == max || wheel->halt) {
                 break;
             }
             expired += expire_slot(wheel, slot, max - expired, arg);
@@ -240,6 +259,6 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         }
     }
     next_raise(wheel);
-    weft__unlock(&wheel->lock);
+    weft__spin_unlock(&wheel->lock);
     return expired;
 }

@@ -26,7 +26,7 @@
  *    pending. So next is too early only by the cascading that is still ahead. It is E itself from
  *    the add that made E the earliest, and when a slot with one timer becomes the earliest: a lone
  *    sleeper is woken once.
- *  - advance(now) that was not sliced leaves next > now. So polling at next() always makes
+ *  - advance(now) that was not sliced or halted leaves next > now. So polling at next() always makes
  *    progress, and reaches E in at most one step per level.
  *
  * Order: by tick. Timers of one tick expire in the order in which they were added, unless a mass
@@ -45,7 +45,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "base/spin.h"
 
 #define WEFT__WHEEL_TICK_SHIFT 16 /* the default tick: 65.5 us */
 #define WEFT__WHEEL_SLOTS 64      /* per level: one word of occupancy */
@@ -71,8 +71,9 @@ struct weft__wheel {
     unsigned tick_shift;
     unsigned moves; /* WEFT__WHEEL_MOVES; tests make it small */
     /* under the lock */
-    alignas(WEFT__CACHE_LINE) struct weft__lock lock;
+    alignas(WEFT__CACHE_LINE) struct weft__spin lock;
     uint32_t cascade; /* the slot that is moving down, or WEFT__TIMER_IDLE */
+    bool halt;        /* the advance that is going on is to stop, see weft__wheel_halt */
     uint32_t levels;  /* which levels have a timer */
     uint64_t current;
     uint64_t occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer */
@@ -110,6 +111,11 @@ bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer);
  * earlier than it was before the call. */
 bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline);
 
+/* The same three for a caller that holds the lock, because it guards more than the wheel: what a timer's owner
+ * keeps beside its node. cancel is for a pending timer. */
+bool weft__wheel_add_locked(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline);
+void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct weft__timer *timer);
+
 /* Any thread: the moment before which advance has nothing to do; the exact rule is in the banner.
  * Relaxed. No wake-up is lost if the owner announces that it parks by a read-modify-write (acq_rel)
  * of some word and reads this afterwards, and whoever got true from add does a read-modify-write of
@@ -119,13 +125,36 @@ static inline int64_t weft__wheel_next(const struct weft__wheel *wheel)
     return atomic_load_explicit(&wheel->next, memory_order_relaxed);
 }
 
+/* Any thread. Not by next(): a timer for the end of time is pending too. */
+bool weft__wheel_empty(struct weft__wheel *wheel);
+
+/* next() in the total order of seq_cst, for those who do without a common word: one side stores next() (add) and
+ * orders it (publish) before it reads what the other wrote; the other writes that before it reads this. */
+static inline int64_t weft__wheel_next_ordered(const struct weft__wheel *wheel)
+{
+    return atomic_load_explicit(&wheel->next, memory_order_seq_cst); /* pairs: publish */
+}
+
+static inline void weft__wheel_publish(struct weft__wheel *wheel)
+{
+    /* Changes nothing; puts the value that is there into the order. pairs: next_ordered */
+    atomic_fetch_add_explicit(&wheel->next, 0, memory_order_seq_cst);
+}
+
+/* From an expire callback: the advance returns after this timer, so that the caller can do without the lock what
+ * may not be done under it. */
+static inline void weft__wheel_halt(struct weft__wheel *wheel)
+{
+    wheel->halt = true;
+}
+
 /* Any thread, several at once too; a `now` behind that of another does nothing. Expires up to max
  * timers that are due at `now` and returns how many. expire(timer, arg) is called UNDER the lock:
  * it is short, does not block, and does not call into this wheel. The node was unlinked before its
  * callback and is not touched after it.
  * A slice also moves at most max or WEFT__WHEEL_MOVES timers, whichever is more, down the levels.
  * There is more to do at `now` if and only if next() <= now (for now < INT64_MAX); if fewer than
- * max expired, that is only so after a mass cascade. O(levels + expired + moved), whatever time
+ * max expired, that is only so after a mass cascade or a halt. O(levels + expired + moved), whatever time
  * has passed. */
 size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, void *arg);
 

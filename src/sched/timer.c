@@ -1,0 +1,352 @@
+#include "sched/timer.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "sched/handle.h"
+#include "sched/pool.h"
+
+#define BATCH_RUN 256u /* timers that are set under one lock */
+
+static const struct weft__wait_kind cancel_kind = {.name = "timer callback"};
+
+static struct weft__wheel *wheel_of(const struct weft__alarm *a)
+{
+    return &a->home->wheel;
+}
+
+/* --- the wheel's side ------------------------------------------------------------- */
+
+/* Under the wheel's lock. */
+static void alarm_expire(struct weft__timer *node, void *arg)
+{
+    struct weft__alarm *a = (struct weft__alarm *)(void *)node;
+    struct weft__firing *firing = arg;
+    firing->run.alarm = a;
+    firing->run.due = node->deadline;
+    firing->run.period = a->repeat == WEFT_TIMER_RATE ? a->period : 0;
+    firing->run.gone = false;
+    a->run = &firing->run;
+    weft__wheel_halt(wheel_of(a));
+}
+
+static int64_t add_ns(int64_t time, int64_t ns)
+{
+    return ns < INT64_MAX - time ? time + ns : INT64_MAX;
+}
+
+/* The periods that have begun since `due`, it included. */
+static uint64_t periods(int64_t due, int64_t now, int64_t period)
+{
+    return now > due ? 1 + (uint64_t)(now - due) / (uint64_t)period : 1;
+}
+
+static bool fiber_lives(weft_fiber fiber)
+{
+    const struct weft__task *task = weft__slab_find((uint32_t)fiber);
+    if (!task) {
+        return false;
+    }
+    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire); /* pairs: retire */
+    return weft__ident_generation(ident) == fiber >> 32 && (ident & WEFT__IDENT_LIVE) &&
+           !(ident & WEFT__IDENT_DONE);
+}
+
+/* The worker of the wheel looks there by itself; another one would not look again before it has to. If it sleeps it is
+ * woken and parks anew; if it cannot be relied on, somebody else who sleeps, who then has its wheel in mind.
+ * publish, wake and notify are seq_cst, as are nearest_timer's and offer_timers' looks. */
+static void tell_home(struct weft__worker *home)
+{
+    if (home == weft__worker_self()) {
+        return;
+    }
+    weft__wheel_publish(&home->wheel);
+    weft__parker_wake(&home->sleeper.parker);
+    if (atomic_load_explicit(&home->state, memory_order_seq_cst) != WEFT_WORKER_PARKED ||
+        atomic_load_explicit(&home->sleeper.parker.host_fd, memory_order_relaxed) >= 0) {
+        weft__idle_notify(&home->pool->idle);
+    }
+}
+
+/* Under the lock, at the end of a call: when it is due next, or -1. */
+static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
+                        int64_t now)
+{
+    int64_t span;
+    if (a->again) {
+        a->again = false;
+        return a->node.deadline;
+    }
+    switch ((enum weft_timer_repeat)a->repeat) {
+    case WEFT_TIMER_RATE:
+        return __builtin_mul_overflow(times, run->period, &span) ? INT64_MAX
+                                                                 : add_ns(run->due, span);
+    case WEFT_TIMER_DELAY:
+        return add_ns(now, a->period);
+    case WEFT_TIMER_ONCE:
+        break;
+    }
+    return -1;
+}
+
+/* The call is over: it is pending again, or idle, and maybe gone as soon as the lock is. times 0: its owner was dead. */
+static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
+                   int64_t now)
+{
+    struct weft__worker *home = a->home;
+    struct weft__chain ready;
+    struct weft__node *node;
+    weft__chain_init(&ready);
+    weft__spin_lock(&home->wheel.lock);
+    a->run = NULL;
+    if (times == 0 && !a->again) {
+        a->repeat = WEFT_TIMER_ONCE;
+    }
+    int64_t next = next_due(a, run, times, now);
+    bool earlier = next >= 0 && weft__wheel_add_locked(&home->wheel, &a->node, next);
+    while ((node = weft__waitlist_pop(&a->waiters))) {
+        weft__node_fire(node, NULL, 0, &ready);
+    }
+    weft__spin_unlock(&home->wheel.lock);
+    weft__place_chain(&ready);
+    if (earlier) {
+        tell_home(home);
+    }
+}
+
+int64_t weft__alarm_run(struct weft__firing *firing, int64_t now)
+{
+    struct weft__alarm_run *run = &firing->run;
+    struct weft__alarm *a = run->alarm;
+    void (*drop)(void *) = a->drop;
+    void *arg = a->arg;
+    uint64_t times = 0;
+    if ((a->owner == WEFT_NO_FIBER || fiber_lives(a->owner)) && (!a->hold || a->hold(arg))) {
+        times = run->period ? periods(run->due, now, run->period) : 1;
+        a->fn((weft_timer *)(void *)a, arg, times);
+        if (drop) {
+            drop(arg); /* before the end: it may take the timer with it */
+        }
+    }
+    now = weft__clock_ns();
+    if (!run->gone) {
+        finish(a, run, times, now);
+    }
+    return now;
+}
+
+/* --- the user's side ---------------------------------------------------------------- */
+
+static struct weft__worker *choose_home(weft_pool *pool)
+{
+    struct weft__worker *w = weft__worker_self();
+    if (w && (!pool || pool == w->pool)) {
+        return w;
+    }
+    WEFT__REQUIRE(pool, "a timer needs a pool: this thread has none");
+    /* A caller's thread is there only now and then. */
+    unsigned first = pool->caller && pool->worker_count > 1;
+    unsigned turn = atomic_fetch_add_explicit(&pool->timer_turn, 1, memory_order_relaxed);
+    return &pool->workers[first + turn % (pool->worker_count - first)];
+}
+
+void weft_timer_init(weft_timer *timer, weft_timer_fn fn, void *arg,
+                     const struct weft_timer_opts *opts)
+{
+    struct weft__alarm *a = weft__alarm_of(timer);
+    WEFT__REQUIRE(fn, "a timer without a function");
+    *a = (struct weft__alarm){.fn = fn, .arg = arg};
+    weft__timer_init(&a->node, alarm_expire);
+    a->home = choose_home(opts ? opts->pool : NULL);
+    if (opts) {
+        a->owner = opts->owner;
+        a->hold = opts->hold;
+        a->drop = opts->drop;
+    }
+}
+
+void weft_timer_deinit(weft_timer *timer)
+{
+    struct weft__alarm *a = weft__alarm_of(timer);
+    struct weft__worker *w = weft__worker_self();
+    weft__spin_lock(&wheel_of(a)->lock);
+    bool pending = weft__timer_pending(&a->node);
+    bool mine = a->run && a->run->worker == w;
+    bool running = a->run && !mine;
+    if (mine) {
+        a->run->gone = true;
+        a->run = NULL;
+    }
+    bool waited_on = a->waiters.first != NULL;
+    weft__spin_unlock(&wheel_of(a)->lock);
+    WEFT__REQUIRE(!pending, "a timer was given up while it is pending");
+    WEFT__REQUIRE(!running, "a timer was given up while its callback runs");
+    WEFT__REQUIRE(!waited_on, "a timer was given up while somebody waits for its callback");
+}
+
+/* Sets it under the lock. True: the wheel's next() became earlier. */
+static bool set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repeat,
+                       bool *pending)
+{
+    struct weft__wheel *wheel = wheel_of(a);
+    a->period = period;
+    a->repeat = repeat;
+    deadline = deadline > 0 ? deadline : 0;
+    *pending = weft__timer_pending(&a->node);
+    if (a->run) {
+        *pending = a->again;
+        a->again = true;
+        a->node.deadline = deadline;
+        return false;
+    }
+    if (*pending) {
+        weft__wheel_cancel_locked(wheel, &a->node);
+    }
+    return weft__wheel_add_locked(wheel, &a->node, deadline);
+}
+
+static bool set(weft_timer *timer, int64_t deadline, int64_t period, enum weft_timer_repeat repeat)
+{
+    struct weft__alarm *a = weft__alarm_of(timer);
+    struct weft__worker *home = a->home;
+    bool pending;
+    weft__spin_lock(&home->wheel.lock);
+    bool earlier = set_locked(a, deadline, period, (uint8_t)repeat, &pending);
+    weft__spin_unlock(&home->wheel.lock);
+    if (earlier) {
+        tell_home(home);
+    }
+    return pending;
+}
+
+bool weft_timer_set(weft_timer *timer, int64_t deadline)
+{
+    return set(timer, deadline, 0, WEFT_TIMER_ONCE);
+}
+
+bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
+{
+    delay_ns = delay_ns > 0 ? delay_ns : 1;
+    return set(timer, weft_after(delay_ns), delay_ns, WEFT_TIMER_ONCE);
+}
+
+bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t period_ns,
+                          enum weft_timer_repeat repeat)
+{
+    WEFT__REQUIRE(period_ns > 0, "a timer with a period of %lld ns", (long long)period_ns);
+    WEFT__REQUIRE(repeat <= WEFT_TIMER_DELAY, "a timer that repeats by rule %d", (int)repeat);
+    return set(timer, first, period_ns, repeat);
+}
+
+void weft_timer_set_batch(weft_timer *const *timers, const int64_t *deadlines, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        struct weft__worker *home = weft__alarm_of(timers[i])->home;
+        size_t end = n - i > BATCH_RUN ? i + BATCH_RUN : n;
+        bool earlier = false, pending;
+        weft__spin_lock(&home->wheel.lock);
+        for (; i < end && weft__alarm_of(timers[i])->home == home; i++) {
+            struct weft__alarm *a = weft__alarm_of(timers[i]);
+            earlier |= set_locked(a, deadlines[i], 0, WEFT_TIMER_ONCE, &pending);
+        }
+        weft__spin_unlock(&home->wheel.lock);
+        if (earlier) {
+            tell_home(home);
+        }
+    }
+}
+
+bool weft_timer_refresh(weft_timer *timer)
+{
+    struct weft__alarm *a = weft__alarm_of(timer);
+    struct weft__worker *home = a->home;
+    bool pending, earlier = false;
+    int64_t now = weft__clock_ns();
+    weft__spin_lock(&home->wheel.lock);
+    int64_t period = a->period;
+    bool fires =
+        a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
+    if (fires && period > 0) {
+        earlier = set_locked(a, add_ns(now, period), period, a->repeat, &pending);
+    }
+    weft__spin_unlock(&home->wheel.lock);
+    WEFT__REQUIRE(!fires || period > 0, "a timer that was set for a time is refreshed");
+    if (earlier) {
+        tell_home(home);
+    }
+    return fires;
+}
+
+/* Under the lock. */
+static enum weft_timer_answer cancel_locked(struct weft__alarm *a)
+{
+    if (a->run) {
+        a->again = false;
+        a->repeat = WEFT_TIMER_ONCE;
+        return WEFT_TIMER_RUNNING;
+    }
+    if (!weft__timer_pending(&a->node)) {
+        return WEFT_TIMER_IDLE;
+    }
+    weft__wheel_cancel_locked(wheel_of(a), &a->node);
+    return WEFT_TIMER_CANCELLED;
+}
+
+int weft_timer_cancel(weft_timer *timer)
+{
+    struct weft__alarm *a = weft__alarm_of(timer);
+    struct weft__wheel *wheel = wheel_of(a);
+    weft__spin_lock(&wheel->lock);
+    enum weft_timer_answer answer = cancel_locked(a);
+    weft__spin_unlock(&wheel->lock);
+    return answer;
+}
+
+/* Waits for the callback; locked on entry. When the wait ended well the timer may be gone. */
+static int await_callback_locked(struct weft__alarm *a, struct weft__wheel *wheel, int64_t deadline)
+{
+    struct weft__waiter waiter;
+    struct weft__node node;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    weft__node_init(&node, &waiter, 0);
+    weft__waitlist_push(&a->waiters, &node);
+    weft__spin_unlock(&wheel->lock);
+    enum weft__reason reason =
+        weft__waiter_park(&waiter, deadline, &cancel_kind, (uint64_t)(uintptr_t)a);
+    if (weft__reason_done(reason)) {
+        return WEFT_TIMER_IDLE;
+    }
+    weft__spin_lock(&wheel->lock);
+    if (node.linked) {
+        weft__waitlist_remove(&a->waiters, &node);
+    }
+    weft__spin_unlock(&wheel->lock);
+    return weft__reason_errno(reason);
+}
+
+int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
+{
+    struct weft__alarm *a = weft__alarm_of(timer);
+    struct weft__wheel *wheel = wheel_of(a);
+    struct weft__worker *w = weft__worker_self();
+    weft__spin_lock(&wheel->lock);
+    enum weft_timer_answer answer = cancel_locked(a);
+    /* On its base context a worker runs nothing of the user's but one callback. */
+    bool mine = a->run && a->run->worker == w;
+    if (answer != WEFT_TIMER_RUNNING || mine) {
+        weft__spin_unlock(&wheel->lock);
+        WEFT__REQUIRE(mine || !w || weft__current(w),
+                      "a timer's callback waits for the callback of another");
+        return answer;
+    }
+    return await_callback_locked(a, wheel, deadline);
+}
+
+bool weft_timer_pending(const weft_timer *timer)
+{
+    struct weft__alarm *a = (struct weft__alarm *)(uintptr_t)timer;
+    weft__spin_lock(&wheel_of(a)->lock);
+    bool pending =
+        a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
+    weft__spin_unlock(&wheel_of(a)->lock);
+    return pending;
+}
