@@ -174,6 +174,10 @@ WEFT_API void weft_exit(void *result) __attribute__((noreturn));
 
 /* The clock of all deadlines, in nanoseconds. */
 WEFT_API int64_t weft_now(void);
+/* The same without a look at the clock: what the calling worker saw when it last looked around, which it does every 61
+ * turns, about every 200 us if turns are longer, and whenever it was idle. So it is at most that old, and
+ * never ahead; but within one turn it stands still, however long the turn lasts. Elsewhere as weft_now. */
+WEFT_API int64_t weft_now_cached(void);
 /* The deadline `ns` from now; never wraps. */
 WEFT_API int64_t weft_after(int64_t ns);
 

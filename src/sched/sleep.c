@@ -3,10 +3,17 @@
 
 #include "base/clock.h"
 #include "sched/waiter.h"
+#include "sched/worker.h"
 
 int64_t weft_now(void)
 {
     return weft__clock_ns();
+}
+
+int64_t weft_now_cached(void)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return w ? w->now : weft__clock_ns();
 }
 
 int64_t weft_after(int64_t ns)

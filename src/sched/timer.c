@@ -184,8 +184,8 @@ void weft_timer_deinit(weft_timer *timer)
 }
 
 /* Sets it under the lock. True: the wheel's next() became earlier. */
-static bool set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repeat,
-                       bool *pending)
+static inline __attribute__((always_inline)) bool
+set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repeat, bool *pending)
 {
     struct weft__wheel *wheel = wheel_of(a);
     a->period = period;
@@ -204,7 +204,8 @@ static bool set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, 
     return weft__wheel_add_locked(wheel, &a->node, deadline);
 }
 
-static bool set(weft_timer *timer, int64_t deadline, int64_t period, enum weft_timer_repeat repeat)
+static inline __attribute__((always_inline)) bool
+set(weft_timer *timer, int64_t deadline, int64_t period, enum weft_timer_repeat repeat)
 {
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__worker *home = a->home;
@@ -226,7 +227,7 @@ bool weft_timer_set(weft_timer *timer, int64_t deadline)
 bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
 {
     delay_ns = delay_ns > 0 ? delay_ns : 1;
-    return set(timer, weft_after(delay_ns), delay_ns, WEFT_TIMER_ONCE);
+    return set(timer, add_ns(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
 }
 
 bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t period_ns,

@@ -34,11 +34,6 @@ static int64_t tick_start(const struct weft__wheel *wheel, uint64_t tick)
                                                            : (int64_t)(tick << wheel->tick_shift);
 }
 
-static void next_set(struct weft__wheel *wheel, int64_t next)
-{
-    atomic_store_explicit(&wheel->next, next, memory_order_relaxed); /* see weft__wheel_next */
-}
-
 /* The earliest slot and its first tick, or WEFT__TIMER_IDLE. */
 static uint32_t earliest(const struct weft__wheel *wheel, uint64_t *first)
 {
@@ -72,12 +67,12 @@ static void next_raise(struct weft__wheel *wheel)
         bound = tick_start(wheel, tick);
     }
     if (bound > weft__wheel_next(wheel)) {
-        next_set(wheel, bound);
+        weft__wheel_next_set(wheel, bound);
     }
 }
 
-/* Puts a timer that is in no slot to the end of the one that is its place now; returns its tick. */
-static uint64_t place(struct weft__wheel *wheel, struct weft__timer *timer)
+/* Puts a timer that is in no slot to the end of the one that is its place now. */
+static void place(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     uint64_t tick = tick_of(wheel, timer->deadline);
     if (tick < wheel->current) {
@@ -101,7 +96,6 @@ static uint64_t place(struct weft__wheel *wheel, struct weft__timer *timer)
         wheel->levels |= 1U << level;
     }
     atomic_store_explicit(&timer->slot, slot, memory_order_relaxed);
-    return tick;
 }
 
 /* Takes a pending timer out; true if its slot is empty now. */
@@ -129,30 +123,22 @@ static bool take_out(struct weft__wheel *wheel, struct weft__timer *timer)
     return true;
 }
 
-/* Adds an idle timer; next() follows. True: it became earlier. */
-static bool insert(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
+/* Puts the front where it belongs; next() has counted it already. */
+void weft__wheel_settle(struct weft__wheel *wheel)
 {
-    timer->deadline = deadline;
-    int64_t due = tick_start(wheel, place(wheel, timer));
-    bool earlier = due < weft__wheel_next(wheel);
-    if (earlier) {
-        next_set(wheel, due);
+    if (wheel->front) {
+        place(wheel, wheel->front);
+        wheel->front = NULL;
     }
-    return earlier;
 }
 
 /* Next() can only have depended on a timer whose slot is empty without it. */
-static void remove_pending(struct weft__wheel *wheel, struct weft__timer *timer)
+void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
 {
+    weft__wheel_settle(wheel);
     if (take_out(wheel, timer)) {
         next_raise(wheel);
     }
-}
-
-bool weft__wheel_add_locked(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
-{
-    WEFT__REQUIRE(!weft__timer_pending(timer), "timer added twice");
-    return insert(wheel, timer, deadline);
 }
 
 bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
@@ -163,18 +149,13 @@ bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64
     return earlier;
 }
 
-void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct weft__timer *timer)
-{
-    remove_pending(wheel, timer);
-}
-
 bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     /* Always by the lock, pending or not: that is what waits for a callback that is running. */
     weft__spin_lock(&wheel->lock);
     bool pending = weft__timer_pending(timer);
     if (pending) {
-        remove_pending(wheel, timer);
+        weft__wheel_cancel_locked(wheel, timer);
     }
     weft__spin_unlock(&wheel->lock);
     return pending;
@@ -185,9 +166,9 @@ bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int
     weft__spin_lock(&wheel->lock);
     int64_t before = weft__wheel_next(wheel);
     if (weft__timer_pending(timer)) {
-        remove_pending(wheel, timer);
+        weft__wheel_cancel_locked(wheel, timer);
     }
-    insert(wheel, timer, deadline);
+    weft__wheel_add_locked(wheel, timer, deadline);
     bool earlier = weft__wheel_next(wheel) < before;
     weft__spin_unlock(&wheel->lock);
     return earlier;
@@ -196,7 +177,7 @@ bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int
 bool weft__wheel_empty(struct weft__wheel *wheel)
 {
     weft__spin_lock(&wheel->lock);
-    bool empty = wheel->levels == 0;
+    bool empty = wheel->levels == 0 && !wheel->front;
     weft__spin_unlock(&wheel->lock);
     return empty;
 }
@@ -233,6 +214,7 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
     WEFT__STEP();
     weft__spin_lock(&wheel->lock);
     uint64_t until = now == INT64_MAX ? tick_of(wheel, now) : (uint64_t)now >> wheel->tick_shift;
+    weft__wheel_settle(wheel);
     wheel->halt = false;
     size_t expired = 0, moves = max > wheel->moves ? max : wheel->moves;
     for (;;) {

@@ -29,6 +29,11 @@
  *  - advance(now) that was not sliced or halted leaves next > now. So polling at next() always makes
  *    progress, and reaches E in at most one step per level.
  *
+ * The front: most timers of waits are set and cancelled before any other, so the timer that was added last is not
+ * put into its slot at once. It is the front, and next() is right for it; `behind` is what next() was
+ * without it. If it is cancelled first, that is two stores. Any other operation settles it, that is, puts it into its
+ * slot; the wheel is then as if there had never been a front.
+ *
  * Order: by tick. Timers of one tick expire in the order in which they were added, unless a mass
  * cascade was sliced in between.
  *
@@ -44,6 +49,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/assert.h"
 #include "base/atomic.h"
 #include "base/spin.h"
 
@@ -56,13 +62,14 @@
 struct weft__timer {
     /* under the wheel's lock */
     struct weft__timer *next, *prev; /* a circle: the slot points to the oldest */
-    _Atomic(uint32_t) slot;          /* level * 64 + digit, or WEFT__TIMER_IDLE */
+    _Atomic(uint32_t) slot;          /* level * 64 + digit, or one of the two below */
     int64_t deadline;                /* ns of CLOCK_MONOTONIC, as it was given */
     /* immutable after init */
     void (*expire)(struct weft__timer *timer, void *arg);
 };
 
 #define WEFT__TIMER_IDLE UINT32_MAX
+#define WEFT__TIMER_FRONT (UINT32_MAX - 1)
 
 struct weft__wheel {
     /* read by any thread, written under the lock */
@@ -76,6 +83,8 @@ struct weft__wheel {
     bool halt;        /* the advance that is going on is to stop, see weft__wheel_halt */
     uint32_t levels;  /* which levels have a timer */
     uint64_t current;
+    struct weft__timer *front; /* in no slot yet, or NULL */
+    int64_t behind;            /* with it: what next() is without it */
     uint64_t occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer */
     struct weft__timer *slots[WEFT__WHEEL_LEVELS * WEFT__WHEEL_SLOTS];
 };
@@ -111,11 +120,6 @@ bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer);
  * earlier than it was before the call. */
 bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline);
 
-/* The same three for a caller that holds the lock, because it guards more than the wheel: what a timer's owner
- * keeps beside its node. cancel is for a pending timer. */
-bool weft__wheel_add_locked(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline);
-void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct weft__timer *timer);
-
 /* Any thread: the moment before which advance has nothing to do; the exact rule is in the banner.
  * Relaxed. No wake-up is lost if the owner announces that it parks by a read-modify-write (acq_rel)
  * of some word and reads this afterwards, and whoever got true from add does a read-modify-write of
@@ -123,6 +127,58 @@ void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct weft__timer *ti
 static inline int64_t weft__wheel_next(const struct weft__wheel *wheel)
 {
     return atomic_load_explicit(&wheel->next, memory_order_relaxed);
+}
+
+/* --- for a caller that holds the lock, because it guards what is kept beside the node as well ------------- */
+
+void weft__wheel_settle(struct weft__wheel *wheel);
+void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer);
+
+/* The start of the first tick that begins at or after the deadline; of the current one, if that is past. */
+static inline int64_t weft__wheel_due(const struct weft__wheel *wheel, int64_t deadline)
+{
+    uint64_t last = ((uint64_t)1 << wheel->tick_shift) - 1;
+    uint64_t due = deadline > 0 ? ((uint64_t)deadline + last) & ~last : 0;
+    uint64_t now = wheel->current << wheel->tick_shift;
+    due = due > now ? due : now;
+    return due <= INT64_MAX ? (int64_t)due : INT64_MAX;
+}
+
+static inline void weft__wheel_next_set(struct weft__wheel *wheel, int64_t next)
+{
+    atomic_store_explicit(&wheel->next, next, memory_order_relaxed); /* see weft__wheel_next */
+}
+
+/* As weft__wheel_add. */
+static inline bool weft__wheel_add_locked(struct weft__wheel *wheel, struct weft__timer *timer,
+                                          int64_t deadline)
+{
+    WEFT__REQUIRE(!weft__timer_pending(timer), "timer added twice");
+    if (wheel->front) {
+        weft__wheel_settle(wheel);
+    }
+    timer->deadline = deadline;
+    atomic_store_explicit(&timer->slot, WEFT__TIMER_FRONT, memory_order_relaxed);
+    wheel->front = timer;
+    wheel->behind = weft__wheel_next(wheel);
+    int64_t due = weft__wheel_due(wheel, deadline);
+    bool earlier = due < wheel->behind;
+    if (earlier) {
+        weft__wheel_next_set(wheel, due);
+    }
+    return earlier;
+}
+
+/* The timer is pending. */
+static inline void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct weft__timer *timer)
+{
+    if (timer != wheel->front) {
+        weft__wheel_remove(wheel, timer);
+        return;
+    }
+    wheel->front = NULL;
+    atomic_store_explicit(&timer->slot, WEFT__TIMER_IDLE, memory_order_relaxed);
+    weft__wheel_next_set(wheel, wheel->behind);
 }
 
 /* Any thread. Not by next(): a timer for the end of time is pending too. */

@@ -1,5 +1,6 @@
 /* libuv: a mutex list drained whole by one uv_async, the usual way to post into a loop.
- * Usage: libuv crosspost|wake */
+ * Timers by uv_timer_start and uv_timer_stop, on the loop's thread, as they must be.
+ * Usage: libuv crosspost|wake|timer_bulk|timer_once */
 #include "../../measure.h"
 
 #include <pthread.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <uv.h>
 
-enum { POSTS = 1000000, WAKES = 2000 };
+enum { POSTS = 1000000, WAKES = 2000, TIMERS = 1000000, PAIRS = 20000000 };
 
 struct job {
     struct job *next;
@@ -108,9 +109,47 @@ static void wake(void)
     report_latency("libuv", "wake", latency, WAKES);
 }
 
+static void nothing(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+static void timer_bulk(void)
+{
+    uv_timer_t *timers = calloc(TIMERS, sizeof *timers);
+    uint64_t *delays_ms = calloc(TIMERS, sizeof *delays_ms), seed = 1;
+    for (int i = 0; i < TIMERS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        delays_ms[i] = 1000 + (seed >> 33) % 59000;
+        uv_timer_init(uv_default_loop(), &timers[i]);
+    }
+    uint64_t start = now_ns();
+    for (int i = 0; i < TIMERS; i++)
+        uv_timer_start(&timers[i], nothing, delays_ms[i], 0);
+    for (int i = 0; i < TIMERS; i++)
+        uv_timer_stop(&timers[i]);
+    report("libuv", "timer_bulk", "", ns_since(start) / TIMERS, "ns");
+}
+
+static void timer_once(void)
+{
+    uv_timer_t timer;
+    uv_timer_init(uv_default_loop(), &timer);
+    uint64_t start = now_ns();
+    for (int i = 0; i < PAIRS; i++) {
+        uv_timer_start(&timer, nothing, 10000 + (uint64_t)i % 1000, 0);
+        uv_timer_stop(&timer);
+    }
+    report("libuv", "timer_once", "", ns_since(start) / PAIRS, "ns");
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 1 && !strcmp(argv[1], "crosspost"))
+    if (argc > 1 && !strcmp(argv[1], "timer_bulk"))
+        timer_bulk();
+    else if (argc > 1 && !strcmp(argv[1], "timer_once"))
+        timer_once();
+    else if (argc > 1 && !strcmp(argv[1], "crosspost"))
         crosspost();
     else
         wake();

@@ -1,0 +1,56 @@
+"""The timer with a callback, the front of the wheel and its lock. Read by mutations.py."""
+
+STRUCTURES["timer"] = {
+    "client": "client_timer.c",
+    "sources": ["src/sched/timer.c", "src/sched/idle.c"] + WAIT,
+    "files": ["src/sched/timer.c", "src/time/wheel.h", "src/time/wheel.c", "src/base/spin.h", "src/base/spin.c"],
+}
+
+_of("timer", "src/base/spin.h",
+    "atomic_store_explicit(&lock->word, 0, memory_order_release);",
+    "atomic_store_explicit(&lock->word, 0, memory_order_relaxed);",
+    "the lock does not release what was done under it")
+_of("timer", "src/base/spin.h",
+    "atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0,",
+    "atomic_exchange_explicit(&lock->word, 1, memory_order_relaxed) != 0,",
+    "the lock does not acquire")
+_of("timer", "src/sched/timer.c",
+    "    weft__wheel_publish(&home->wheel);\n",
+    "",
+    "who set a timer does not order it before its look at who sleeps")
+_of("timer", "src/sched/timer.c",
+    "    weft__parker_wake(&home->sleeper.parker);\n",
+    "",
+    "the home of an earlier timer sleeps on")
+_of("timer", "src/sched/timer.c",
+    "        weft__idle_notify(&home->pool->idle);\n",
+    "",
+    "nobody answers for a home that is absent")
+_of("timer", "src/sched/timer.c",
+    "    a->run = &firing->run;\n",
+    "",
+    "nobody can see that it runs")
+_of("timer", "src/sched/timer.c",
+    "    if (!run->gone) {\n        finish(a, run, times, now);\n    }\n",
+    "    finish(a, run, times, now);\n",
+    "the timer is touched after its callback gave it up")
+_of("timer", "src/sched/timer.c",
+    "        a->again = true;\n",
+    "",
+    "a set during the callback is forgotten")
+_of("timer", "src/sched/timer.c",
+    "        a->again = false;\n        a->repeat = WEFT_TIMER_ONCE;\n        return WEFT_TIMER_RUNNING;",
+    "        a->again = false;\n        return WEFT_TIMER_RUNNING;",
+    "a recurring timer goes on after a cancel that met its callback")
+_of("timer", "src/sched/timer.c",
+    "    while ((node = weft__waitlist_pop(&a->waiters))) {\n        weft__node_fire(node, NULL, 0, &ready);\n    }\n",
+    "",
+    "who waits for the callback is not told")
+_of("timer", "src/sched/timer.c",
+    "    if (node.linked) {\n        weft__waitlist_remove(&a->waiters, &node);\n    }\n",
+    "",
+    "who gave up waiting leaves its node behind")
+_of("timer", "src/time/wheel.c",
+    "    weft__wheel_settle(wheel);\n    wheel->halt = false;\n",
+    "    wheel->halt = false;\n",
+    "the front does not expire")
