@@ -1,0 +1,562 @@
+/* labels: valgrind */
+#include <weft/timer.h>
+
+#include "sched/fixture.h"
+
+#define MS INT64_C(1000000)
+#define HOUR (3600 * 1000 * MS)
+
+static weft_timer timer;
+static atomic_int calls, held;
+
+static void count_call(weft_timer *which, void *arg, uint64_t times)
+{
+    int64_t *deadline = arg;
+    CHECK(which != NULL);
+    CHECK_EQ(times, 1);
+    CHECK(!deadline || weft_now() >= *deadline);
+    atomic_fetch_add(&calls, 1);
+}
+
+static weft_pool *open_with(weft_timer_fn fn, void *arg, unsigned workers)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = workers});
+    atomic_store(&calls, 0);
+    atomic_store(&held, 0);
+    weft_timer_init(&timer, fn, arg, &(struct weft_timer_opts){.pool = pool});
+    return pool;
+}
+
+static void close_with(weft_pool *pool)
+{
+    weft_timer_deinit(&timer);
+    pool_close(pool);
+}
+
+TEST(a_timer_fires_once_and_never_early)
+{
+    int64_t deadline = 0;
+    weft_pool *pool = open_with(count_call, &deadline, 2);
+    for (int i = 0; i < 20; i++) {
+        deadline = weft_after(i * MS / 10);
+        CHECK(!weft_timer_set(&timer, deadline));
+        await_count(&calls, i + 1);
+        CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    }
+    deadline = weft_now();
+    CHECK(!weft_timer_set(&timer, -5)); /* long past: at once */
+    await_count(&calls, 21);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK_EQ(atomic_load(&calls), 21);
+    close_with(pool);
+}
+
+static void *set_inside(void *arg)
+{
+    weft_timer mine;
+    (void)arg;
+    weft_timer_init(&mine, count_call, NULL, NULL);
+    CHECK(!weft_timer_set_after(&mine, MS));
+    await_count(&calls, 1);
+    CHECK_EQ(weft_timer_cancel_wait(&mine, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK(!weft_timer_set(&mine, WEFT_FOREVER));
+    CHECK(weft_timer_pending(&mine));
+    CHECK(weft_timer_set(&mine, weft_after(HOUR)));
+    CHECK_EQ(weft_timer_cancel(&mine), WEFT_TIMER_CANCELLED);
+    CHECK_EQ(weft_timer_cancel(&mine), WEFT_TIMER_IDLE);
+    CHECK(!weft_timer_pending(&mine));
+    weft_timer_deinit(&mine);
+    return NULL;
+}
+
+TEST(a_fiber_sets_and_cancels_a_timer_of_its_own_pool)
+{
+    atomic_store(&calls, 0);
+    run_in_fiber(1, set_inside, NULL);
+    atomic_store(&calls, 0);
+    run_in_fiber(3, set_inside, NULL);
+}
+
+/* With one worker that sleeps until a far timer: only a wake makes it look at the near one. */
+TEST(a_nearer_timer_from_outside_wakes_the_worker_that_sleeps)
+{
+    weft_timer far;
+    weft_pool *pool = open_with(count_call, NULL, 1);
+    weft_timer_init(&far, count_call, NULL, &(struct weft_timer_opts){.pool = pool});
+    weft_timer_set(&far, weft_after(HOUR));
+    for (int i = 0; i < 50; i++) {
+        await_idle(pool);
+        weft_timer_set_after(&timer, MS / 10);
+        await_count(&calls, i + 1);
+    }
+    CHECK_EQ(weft_timer_cancel(&far), WEFT_TIMER_CANCELLED);
+    CHECK(weft_timer_cancel_wait(&timer, WEFT_FOREVER) == WEFT_TIMER_IDLE);
+    close_with(pool);
+}
+
+/* --- cancel against a callback that runs ---------------------------------------------- */
+
+static void hold_worker(weft_timer *which, void *arg, uint64_t times)
+{
+    (void)which;
+    (void)arg;
+    (void)times;
+    atomic_fetch_add(&calls, 1);
+    while (atomic_load(&held)) {
+        sched_yield();
+    }
+    atomic_fetch_add(&calls, 100);
+}
+
+TEST(cancel_says_that_the_callback_is_running)
+{
+    weft_pool *pool = open_with(hold_worker, NULL, 1);
+    atomic_store(&held, 1);
+    weft_timer_set_every(&timer, 0, 1, WEFT_TIMER_DELAY);
+    await_count(&calls, 1);
+    CHECK(weft_timer_pending(&timer)); /* it recurs */
+    CHECK_EQ(weft_timer_cancel(&timer), WEFT_TIMER_RUNNING);
+    CHECK(!weft_timer_pending(&timer));
+    CHECK_EQ(weft_timer_cancel_wait(&timer, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, 0), -ETIMEDOUT);
+    CHECK(!weft_timer_refresh(&timer));
+    atomic_store(&held, 0);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK_EQ(atomic_load(&calls), 101);
+    close_with(pool);
+}
+
+TEST(a_set_during_the_callback_makes_it_fire_again)
+{
+    weft_pool *pool = open_with(hold_worker, NULL, 1);
+    atomic_store(&held, 1);
+    weft_timer_set(&timer, 0);
+    await_count(&calls, 1);
+    CHECK(!weft_timer_set_after(&timer, HOUR));
+    CHECK(weft_timer_pending(&timer));
+    CHECK(weft_timer_refresh(&timer));
+    CHECK(weft_timer_set(&timer, 0));
+    atomic_store(&held, 0);
+    await_count(&calls, 202);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK_EQ(atomic_load(&calls), 202);
+    close_with(pool);
+}
+
+static void *cancel_and_wait(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)weft_timer_cancel_wait(&timer, WEFT_FOREVER);
+}
+
+TEST(a_fiber_waits_for_a_callback_and_can_be_cancelled)
+{
+    weft_fiber waits, cancelled;
+    void *result;
+    weft_pool *pool = open_with(hold_worker, NULL, 1);
+    weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 1});
+    atomic_store(&held, 1);
+    weft_timer_set(&timer, 0);
+    await_count(&calls, 1);
+    CHECK_EQ(weft_pool_spawn(other, &waits, cancel_and_wait, NULL, NULL), 0);
+    CHECK_EQ(weft_pool_spawn(other, &cancelled, cancel_and_wait, NULL, NULL), 0);
+    await_state(waits, WEFT_FIBER_WAITING);
+    await_state(cancelled, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_cancel(cancelled), 0);
+    CHECK_EQ(weft_join(cancelled, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ECANCELED);
+    atomic_store(&held, 0);
+    CHECK_EQ(weft_join(waits, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, WEFT_TIMER_IDLE);
+    CHECK_EQ(atomic_load(&calls), 101);
+    pool_close(other);
+    close_with(pool);
+}
+
+/* --- what a callback may do to its own timer ------------------------------------------------ */
+
+static void use_own(weft_timer *which, void *arg, uint64_t times)
+{
+    (void)arg;
+    (void)times;
+    int n = atomic_fetch_add(&calls, 1);
+    CHECK_EQ(weft_timer_cancel(which), WEFT_TIMER_RUNNING);
+    CHECK_EQ(weft_timer_cancel_wait(which, WEFT_FOREVER), WEFT_TIMER_RUNNING);
+    if (n < 9) {
+        CHECK(!weft_timer_set_after(which, 1));
+        return;
+    }
+    weft_timer_set_after(which, 1); /* goes with it */
+    weft_timer_deinit(which);
+    memset(which, 0xa5, sizeof *which);
+    free(which);
+    atomic_store(&held, 1);
+}
+
+TEST(a_callback_may_set_cancel_and_free_its_own_timer)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_timer *own = malloc(sizeof *own);
+    atomic_store(&calls, 0);
+    atomic_store(&held, 0);
+    weft_timer_init(own, use_own, NULL, &(struct weft_timer_opts){.pool = pool});
+    weft_timer_set(own, 0);
+    await_count(&held, 1);
+    CHECK_EQ(atomic_load(&calls), 10);
+    pool_close(pool);
+}
+
+/* --- recurring ------------------------------------------------------------------------------ */
+
+struct beat {
+    int64_t first, period, returned;
+    uint64_t periods; /* that were called for */
+    int calls;
+};
+
+static void rate_beat(weft_timer *which, void *arg, uint64_t times)
+{
+    struct beat *beat = arg;
+    /* The last of the periods that it stands for has begun. */
+    beat->periods += times;
+    CHECK(weft_now() >= beat->first + (int64_t)(beat->periods - 1) * beat->period);
+    if (++beat->calls == 2) {
+        int64_t stall = beat->first + (int64_t)(beat->periods + 4) * beat->period;
+        while (weft_now() < stall) {
+        }
+    } else if (beat->calls == 3) {
+        CHECK(times >= 4); /* one call for all that were missed */
+    }
+    if (beat->calls == 10) {
+        weft_timer_cancel(which);
+    }
+    atomic_store(&calls, beat->calls);
+}
+
+TEST(a_fixed_rate_does_not_drift_and_counts_what_it_missed)
+{
+    struct beat beat = {.period = MS / 2};
+    weft_pool *pool = open_with(rate_beat, &beat, 1);
+    beat.first = weft_after(MS);
+    weft_timer_set_every(&timer, beat.first, beat.period, WEFT_TIMER_RATE);
+    await_count(&calls, 10);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK_EQ(beat.calls, 10);
+    close_with(pool);
+}
+
+static void delay_beat(weft_timer *which, void *arg, uint64_t times)
+{
+    struct beat *beat = arg;
+    int64_t now = weft_now();
+    CHECK_EQ(times, 1);
+    CHECK(now >= beat->first && (!beat->calls || now >= beat->returned + beat->period));
+    if (++beat->calls == 10) {
+        weft_timer_cancel(which);
+    } else if (beat->calls == 3) {
+        while (weft_now() < now + 4 * beat->period) {
+        }
+    }
+    beat->returned = weft_now();
+    atomic_store(&calls, beat->calls);
+}
+
+TEST(a_fixed_delay_counts_from_the_end_of_the_callback)
+{
+    struct beat beat = {.period = MS / 2};
+    weft_pool *pool = open_with(delay_beat, &beat, 1);
+    beat.first = weft_after(MS);
+    weft_timer_set_every(&timer, beat.first, beat.period, WEFT_TIMER_DELAY);
+    await_count(&calls, 10);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    close_with(pool);
+}
+
+TEST(a_refresh_starts_the_delay_again)
+{
+    int64_t deadline = 0;
+    weft_pool *pool = open_with(count_call, &deadline, 1);
+    CHECK(!weft_timer_refresh(&timer));
+    CHECK(!weft_timer_set_after(&timer, 20 * MS));
+    for (int i = 0; i < 5; i++) {
+        int64_t now = weft_now();
+        if (!weft_timer_refresh(&timer)) {
+            break; /* a slow machine: it has fired */
+        }
+        deadline = now + 20 * MS;
+    }
+    await_count(&calls, 1);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK(!weft_timer_refresh(&timer));
+    CHECK_EQ(atomic_load(&calls), 1);
+    close_with(pool);
+}
+
+/* --- conditional ----------------------------------------------------------------------------- */
+
+static void *wait_for_go(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)weft_park(WEFT_FOREVER);
+}
+
+TEST(a_timer_fires_only_while_its_owner_lives)
+{
+    weft_fiber owner;
+    weft_timer after;
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    atomic_store(&calls, 0);
+    CHECK_EQ(weft_pool_spawn(pool, &owner, wait_for_go, NULL, NULL), 0);
+    struct weft_timer_opts opts = {.pool = pool, .owner = owner};
+    weft_timer_init(&timer, count_call, NULL, &opts);
+    opts.owner = WEFT_NO_FIBER;
+    weft_timer_init(&after, count_call, NULL, &opts);
+    weft_timer_set(&timer, 0);
+    await_count(&calls, 1);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK_EQ(weft_unpark(owner), 0);
+    CHECK_EQ(weft_join(owner, NULL, WEFT_FOREVER), 0);
+    weft_timer_set_every(&timer, 0, MS, WEFT_TIMER_RATE);
+    weft_timer_set(&after, 1); /* expires after it */
+    await_count(&calls, 2);
+    CHECK_EQ(weft_timer_cancel_wait(&after, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK(!weft_timer_pending(&timer));
+    CHECK_EQ(atomic_load(&calls), 2);
+    close_with(pool);
+}
+
+/* An object with references, as a connection has them; the timer is inside it. */
+struct object {
+    atomic_int references;
+    weft_timer timer;
+};
+
+static bool object_hold(void *arg)
+{
+    struct object *object = arg;
+    int n = atomic_load(&object->references);
+    while (n > 0 && !atomic_compare_exchange_weak(&object->references, &n, n + 1)) {
+    }
+    return n > 0;
+}
+
+static void object_drop(void *arg)
+{
+    struct object *object = arg;
+    if (atomic_fetch_sub(&object->references, 1) == 1) {
+        weft_timer_deinit(&object->timer);
+        free(object);
+        atomic_store(&held, 1);
+    }
+}
+
+static void object_used(weft_timer *which, void *arg, uint64_t times)
+{
+    struct object *object = arg;
+    (void)which;
+    (void)times;
+    CHECK(atomic_load(&object->references) >= 2 || atomic_load(&calls) == 3);
+    if (atomic_fetch_add(&calls, 1) == 2) {
+        atomic_fetch_sub(&object->references, 1); /* the last user's: drop destroys it */
+    }
+}
+
+TEST(a_timer_holds_its_object_while_it_runs_and_may_be_the_last_to_do_so)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    struct object *object = calloc(1, sizeof *object);
+    atomic_store(&calls, 0);
+    atomic_store(&held, 0);
+    atomic_store(&object->references, 1);
+    weft_timer_init(
+        &object->timer, object_used, object,
+        &(struct weft_timer_opts){.pool = pool, .hold = object_hold, .drop = object_drop});
+    weft_timer_set_every(&object->timer, 0, MS / 10, WEFT_TIMER_RATE);
+    await_count(&held, 1);
+    CHECK_EQ(atomic_load(&calls), 3);
+
+    object = calloc(1, sizeof *object); /* dead from the first: never called */
+    weft_timer_init(
+        &object->timer, object_used, object,
+        &(struct weft_timer_opts){.pool = pool, .hold = object_hold, .drop = object_drop});
+    weft_timer_set_every(&object->timer, 0, MS / 10, WEFT_TIMER_RATE);
+    while (weft_timer_pending(&object->timer)) {
+        sched_yield();
+    }
+    CHECK_EQ(weft_timer_cancel_wait(&object->timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    CHECK_EQ(atomic_load(&calls), 3);
+    free(object);
+    pool_close(pool);
+}
+
+/* --- pools ------------------------------------------------------------------------------------ */
+
+TEST(a_stopped_pool_fires_nothing_until_it_starts_again)
+{
+    weft_pool *pool = open_with(count_call, NULL, 2);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_timer_set(&timer, 0);
+    CHECK(weft_timer_pending(&timer));
+    CHECK_EQ(weft_pool_start(pool), 0);
+    await_count(&calls, 1);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    close_with(pool);
+}
+
+TEST(a_host_that_polls_fires_the_timers_of_its_pool)
+{
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1, .caller = true}), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    atomic_store(&calls, 0);
+    weft_timer_init(&timer, count_call, NULL, &(struct weft_timer_opts){.pool = pool});
+    weft_timer_set_after(&timer, MS);
+    while (atomic_load(&calls) == 0) {
+        CHECK(weft_pool_poll(pool) >= 0);
+    }
+    close_with(pool);
+}
+
+TEST(the_tick_is_an_option_and_rounds_up_to_a_power_of_two)
+{
+    const int64_t tick = INT64_C(1) << 23;
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.timer_tick_ns = -1}), -EINVAL);
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.timer_tick_ns = 1000000001}),
+             -EINVAL);
+    pool = pool_open(&(struct weft_pool_opts){.workers = 1, .timer_tick_ns = tick / 2 + 1});
+    int64_t deadline = (weft_now() / tick + 1) * tick;
+    atomic_store(&calls, 0);
+    weft_timer_init(&timer, count_call, &deadline, &(struct weft_timer_opts){.pool = pool});
+    weft_timer_set(&timer, deadline - tick + 1); /* belongs to the tick that begins at `deadline` */
+    await_count(&calls, 1);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    close_with(pool);
+}
+
+/* --- many ------------------------------------------------------------------------------------- */
+
+#define MANY 20000
+
+static weft_timer many[MANY];
+static weft_timer *all[MANY];
+static int64_t deadlines[MANY];
+static int between, worst; /* callbacks between two turns of the fiber; one worker */
+
+static void count_between(weft_timer *which, void *arg, uint64_t times)
+{
+    (void)which;
+    (void)arg;
+    (void)times;
+    between++;
+    atomic_fetch_add(&calls, 1);
+}
+
+static void *yield_meanwhile(void *arg)
+{
+    int64_t at = weft_after(2 * MS);
+    (void)arg;
+    for (int i = 0; i < MANY; i++) {
+        weft_timer_init(&many[i], count_between, NULL, NULL);
+        all[i] = &many[i];
+        deadlines[i] = at;
+    }
+    weft_timer_set_batch(all, deadlines, MANY);
+    while (atomic_load(&calls) < MANY) {
+        weft_yield();
+        worst = between > worst ? between : worst;
+        between = 0;
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_timer_cancel(&many[i]), WEFT_TIMER_IDLE);
+    }
+    return NULL;
+}
+
+TEST(a_mass_expiry_lets_others_run_after_each_slice)
+{
+    atomic_store(&calls, 0);
+    between = worst = 0;
+    run_in_fiber(1, yield_meanwhile, NULL);
+    CHECK_EQ(atomic_load(&calls), MANY);
+    CHECK(worst <= 256); /* or 200 us of callbacks, whichever is less */
+}
+
+TEST(a_batch_from_outside_is_set_on_all_workers)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3});
+    atomic_store(&calls, 0);
+    for (int i = 0; i < 1000; i++) {
+        weft_timer_init(&many[i], count_call, &deadlines[i],
+                        &(struct weft_timer_opts){.pool = pool});
+        all[i] = &many[i];
+        deadlines[i] = weft_after(i % 7 * MS / 4);
+    }
+    weft_timer_set_batch(all, deadlines, 1000);
+    await_count(&calls, 1000);
+    for (int i = 0; i < 1000; i++) {
+        CHECK_EQ(weft_timer_cancel_wait(&many[i], WEFT_FOREVER), WEFT_TIMER_IDLE);
+    }
+    pool_close(pool);
+}
+
+/* --- bugs of the caller --------------------------------------------------------------------- */
+
+static void without_a_pool(void *arg)
+{
+    weft_timer_init(&timer, count_call, arg, NULL);
+}
+
+static void deinit_pending(void *arg)
+{
+    weft_pool *pool = open_with(count_call, arg, 1);
+    weft_timer_set(&timer, weft_after(HOUR));
+    close_with(pool);
+}
+
+static void destroy_with_timer(void *arg)
+{
+    weft_pool *pool = open_with(count_call, arg, 1);
+    weft_timer_set(&timer, WEFT_FOREVER);
+    pool_close(pool);
+}
+
+static void refresh_a_time(void *arg)
+{
+    open_with(count_call, arg, 1);
+    weft_timer_set(&timer, weft_after(HOUR));
+    weft_timer_refresh(&timer);
+}
+
+static void wait_for_other(weft_timer *which, void *arg, uint64_t times)
+{
+    (void)which;
+    (void)times;
+    weft_timer_cancel_wait(arg, WEFT_FOREVER);
+}
+
+static void wait_in_callback(void *arg)
+{
+    weft_timer other;
+    (void)arg;
+    weft_pool *pool = open_with(wait_for_other, &other, 1);
+    weft_timer_init(&other, count_call, NULL, &(struct weft_timer_opts){.pool = pool});
+    weft_timer_set(&timer, 0);
+    pause();
+}
+
+static void check_panics(void (*fn)(void *), const char *message)
+{
+    char err[1024];
+    CHECK(WIFSIGNALED(check_child(fn, NULL, err, sizeof err)));
+    CHECK(strstr(err, message));
+}
+
+TEST(misuse_stops_the_program)
+{
+    check_panics(without_a_pool, "needs a pool");
+    check_panics(deinit_pending, "while it is pending");
+    check_panics(destroy_with_timer, "with timers in it");
+    check_panics(refresh_a_time, "set for a time");
+    check_panics(wait_in_callback, "waits for the callback of another");
+}
