@@ -25,6 +25,7 @@
 #include <weft/oneshot.h>
 #include <weft/mutex.h>
 #include <weft/once.h>
+#include <weft/idle.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/scope.h>

@@ -1,0 +1,42 @@
+/* The idle group as its own struct, and its wait in two steps for bodies without a stack. */
+#ifndef WEFT_SYNC_SILENT_H
+#define WEFT_SYNC_SILENT_H
+
+#include <weft/idle.h>
+#include <weft/timer.h>
+
+#include "sync/source.h"
+#include "time/silence.h"
+
+struct WEFT__OVERLAY weft__idle_group {
+    struct weft__silence silence; /* first: the public touch reads its first field; under the lock */
+    struct weft__source source;
+    weft_timer timer; /* ticks while there are members */
+    bool ticking;     /* under the lock */
+    void (*on_silent)(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg);
+    void *arg;
+};
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__idle_group) <= sizeof(weft_idle_group), "the public storage");
+_Static_assert(sizeof(struct weft__quiet) <= sizeof(weft_idle_member), "the public storage");
+_Static_assert(offsetof(weft_idle_group, weft_step) == offsetof(struct weft__silence, step) &&
+                   offsetof(weft_idle_member, weft_seen) == offsetof(struct weft__quiet, seen) &&
+                   offsetof(weft_idle_member, weft_next) == offsetof(struct weft__quiet, next),
+               "what the inline functions use");
+#endif
+
+static inline struct weft__idle_group *weft__idle_group_of(weft_idle_group *group)
+{
+    return (struct weft__idle_group *)(void *)group;
+}
+
+/* Links the node, whose waiter is armed. False: there is a batch, nothing was linked; disarm and take. */
+bool weft__idle_group_arm(struct weft__idle_group *group, struct weft__node *node);
+/* After the wait has ended, for whatever reason. If a node was fired and leaves without a take the batch is still there:
+ * the next waiter is told. */
+void weft__idle_group_finish(struct weft__idle_group *group, struct weft__node *node);
+/* What there is, or NULL. */
+weft_idle_member *weft__idle_group_take(struct weft__idle_group *group, size_t *n);
+
+#endif

@@ -1,0 +1,213 @@
+/* labels: valgrind */
+#include <weft/idle.h>
+
+#include "sched/fixture.h"
+#include "sync/body.h"
+#include "sync/silent.h"
+
+#define MS INT64_C(1000000)
+#define PERIOD (8 * MS)
+
+struct member {
+    weft_idle_member member; /* first */
+    _Atomic(int64_t) touched;
+};
+
+static weft_idle_group group;
+static struct member members[100];
+static atomic_int came_out, batches;
+
+static void note_batch(weft_idle_group *which, weft_idle_member *first, size_t n, void *arg)
+{
+    size_t counted = 0;
+    CHECK(which == &group && arg == members);
+    for (weft_idle_member *m = first; m; m = weft_idle_next(m)) {
+        struct member *member = (struct member *)(void *)m;
+        CHECK(weft_now() - atomic_load(&member->touched) >= PERIOD);
+        CHECK(!weft_idle_remove(which, m)); /* it is out */
+        counted++;
+    }
+    CHECK_EQ(counted, n);
+    atomic_fetch_add(&batches, 1);
+    atomic_fetch_add(&came_out, (int)n);
+}
+
+static void touch(struct member *member)
+{
+    atomic_store(&member->touched, weft_now());
+    weft_idle_touch(&group, &member->member);
+}
+
+static weft_pool *open_group(bool callback)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    struct weft_idle_opts opts = {.name = "quiet",
+                                  .pool = pool,
+                                  .period_ns = PERIOD,
+                                  .precision_ns = 2 * MS,
+                                  .on_silent = callback ? note_batch : NULL,
+                                  .arg = members};
+    memset(&group, 0xa5, sizeof group);
+    CHECK_EQ(weft_idle_init(&group, &opts), 0);
+    atomic_store(&came_out, 0);
+    atomic_store(&batches, 0);
+    memset(members, 0, sizeof members);
+    return pool;
+}
+
+static void add(struct member *member)
+{
+    atomic_store(&member->touched, weft_now());
+    weft_idle_add(&group, &member->member);
+}
+
+static void close_group(weft_pool *pool)
+{
+    weft_idle_deinit(&group);
+    pool_close(pool);
+}
+
+TEST(the_silent_come_out_and_those_that_are_touched_stay)
+{
+    weft_pool *pool = open_group(true);
+    for (int i = 0; i < 100; i++) {
+        add(&members[i]);
+    }
+    CHECK_EQ(weft_idle_count(&group), 100);
+    while (atomic_load(&came_out) < 99) {
+        touch(&members[7]);
+        sched_yield();
+        if (atomic_load(&came_out) == 100) {
+            break; /* a slow machine: this thread was silent as well */
+        }
+    }
+    if (weft_idle_remove(&group, &members[7].member)) {
+        CHECK_EQ(atomic_load(&came_out), 99);
+    }
+    while (weft_idle_count(&group) > 0) {
+        sched_yield();
+    }
+    close_group(pool);
+    CHECK(atomic_load(&came_out) >= 99);
+}
+
+TEST(a_group_that_was_empty_goes_on_with_the_next_member)
+{
+    weft_pool *pool = open_group(true);
+    for (int i = 0; i < 3; i++) {
+        await_idle(pool);
+        add(&members[i]);
+        await_count(&came_out, i + 1);
+        CHECK(!weft_idle_remove(&group, &members[i].member));
+    }
+    add(&members[3]);
+    CHECK(weft_idle_remove(&group, &members[3].member));
+    CHECK(!weft_idle_remove(&group, &members[3].member));
+    close_group(pool);
+    CHECK_EQ(atomic_load(&came_out), 3);
+}
+
+static void *wait_for_batch(void *arg)
+{
+    weft_idle_member *first = NULL;
+    (void)arg;
+    ssize_t n = weft_idle_wait(&group, &first, WEFT_FOREVER);
+    for (ssize_t i = 0; i < n; i++, first = weft_idle_next(first)) {
+        struct member *member = (struct member *)(void *)first;
+        CHECK(weft_now() - atomic_load(&member->touched) >= PERIOD);
+        atomic_fetch_add(&came_out, 1);
+    }
+    return (void *)(intptr_t)n;
+}
+
+TEST(a_fiber_or_a_thread_waits_for_a_batch)
+{
+    weft_fiber fiber;
+    weft_idle_member *first;
+    weft_pool *pool = open_group(false);
+    CHECK_EQ(weft_idle_wait(&group, &first, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_idle_wait(&group, &first, weft_after(MS)), -ETIMEDOUT);
+    for (int i = 0; i < 10; i++) {
+        add(&members[i]);
+    }
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, wait_for_batch, NULL, NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    while (atomic_load(&came_out) < 10) { /* a slow machine: several batches */
+        wait_for_batch(NULL);
+    }
+    CHECK_EQ(atomic_load(&came_out), 10);
+    CHECK_EQ(weft_idle_wait(&group, &first, 0), -ETIMEDOUT);
+    close_group(pool);
+}
+
+TEST(a_wait_for_a_batch_can_be_cancelled_and_interrupted)
+{
+    weft_fiber fiber;
+    void *result;
+    weft_pool *pool = open_group(false);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_pool_spawn(pool, &fiber, wait_for_batch, NULL, NULL), 0);
+        await_state(fiber, WEFT_FIBER_WAITING);
+        CHECK_EQ(i ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+        CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+        CHECK_EQ((intptr_t)result, i ? -ECANCELED : -EINTR);
+    }
+    close_group(pool);
+}
+
+TEST(a_body_without_a_stack_waits_as_well)
+{
+    struct body body, second;
+    size_t n;
+    weft_pool *pool = open_group(false);
+    struct weft__idle_group *g = weft__idle_group_of(&group);
+    body_arm(&body);
+    body_arm(&second);
+    CHECK(weft__idle_group_arm(g, &body.node));
+    CHECK(weft__idle_group_arm(g, &second.node));
+    add(&members[0]);
+    while (!body_told(&body)) {
+        sched_yield();
+    }
+    weft__idle_group_finish(g, &body.node); /* leaves the batch to the second */
+    CHECK(body_told(&second));
+    CHECK(weft__idle_group_take(g, &n) == &members[0].member && n == 1);
+    weft__idle_group_finish(g, &second.node);
+    close_group(pool);
+}
+
+static void destroys_with_members(void *arg)
+{
+    (void)arg;
+    weft_pool *pool = open_group(true);
+    weft_idle_add(&group, &members[0].member);
+    close_group(pool);
+}
+
+static void destroys_while_waited_on(void *arg)
+{
+    weft_fiber fiber;
+    weft_pool *pool = open_group(false);
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, wait_for_batch, arg, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    weft_idle_deinit(&group);
+}
+
+static void waits_beside_a_callback(void *arg)
+{
+    open_group(true);
+    weft_idle_wait(&group, arg, 0);
+}
+
+TEST(misuse_stops_the_program)
+{
+    char err[1024];
+    CHECK(WIFSIGNALED(check_child(destroys_with_members, NULL, err, sizeof err)));
+    CHECK(strstr(err, "quiet was destroyed with 1 members"));
+    CHECK(WIFSIGNALED(check_child(destroys_while_waited_on, NULL, err, sizeof err)));
+    CHECK(strstr(err, "idle group quiet was destroyed while somebody waits"));
+    CHECK(WIFSIGNALED(check_child(waits_beside_a_callback, NULL, err, sizeof err)));
+    CHECK(strstr(err, "has an on_silent"));
+    struct weft_idle_opts opts = {.period_ns = 5, .precision_ns = 6};
+    CHECK_EQ(weft_idle_init(&group, &opts), -EINVAL);
+}
