@@ -18,7 +18,8 @@
 #define STEAL_FRESH 32u        /* at most at once */
 #define TIMER_BATCH 256u       /* fired before other work gets a turn, if it does not take longer */
 #define TIMER_SLICE_NS 200000  /* than this */
-#define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before it sleeps */
+#define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before a long sleep, */
+#define REST_NS 50000000       /* which is one that has lasted so long already */
 #define TRIM_SLICE 32u
 #define TIGHT_PROBES 4   /* searches without a pause in between */
 #define PAUSES 16        /* between two looks after that */
@@ -502,8 +503,9 @@ int64_t weft__worker_nearest_timer(const struct weft__worker *w)
     return nearest;
 }
 
-/* Sleeps until there may be work. True: it was woken to search. */
-static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until)
+/* Sleeps until there may be work, or until `rested`. True: it was woken to search. */
+static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
+                       int64_t rested)
 {
     struct weft__idle *idle = &w->pool->idle;
     weft__idle_enter(idle, &w->sleeper, searching);
@@ -519,7 +521,8 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         set_state(w, WEFT_WORKER_PARKED);
         WEFT__TRACE(w, WEFT__TRACE_PARK, 0);
         weft__count(&w->counters.parks, 1);
-        if (weft__parker_park(&w->sleeper.parker, weft__worker_nearest_timer(w))) {
+        int64_t nearest = weft__worker_nearest_timer(w);
+        if (weft__parker_park(&w->sleeper.parker, nearest < rested ? nearest : rested)) {
             weft__count(&w->counters.wakes, 1);
         }
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
@@ -534,12 +537,13 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
 /* The same for somebody who wants to know how long. Callbacks are called while this worker is not in the idle
  * word: they may wake fibers, and it must look at its queues after that. */
 static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *w, bool searching,
-                                                           const _Atomic(uint32_t) *until)
+                                                           const _Atomic(uint32_t) *until,
+                                                           int64_t rested)
 {
     uint64_t parks = atomic_load_explicit(&w->counters.parks, memory_order_relaxed);
     weft__gauge_sleep(w);
     look_perf(w);
-    searching = sleep_once(w, searching, until);
+    searching = sleep_once(w, searching, until, rested);
     look_perf(w);
     weft__gauge_wake(w, atomic_load_explicit(&w->counters.parks, memory_order_relaxed) != parks);
     return searching;
@@ -550,6 +554,7 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
 {
     struct weft__idle *idle = &w->pool->idle;
     bool searching = false;
+    int64_t idle_since = INT64_MAX;
     for (;;) {
         struct weft__task *task = find_here(w);
         if (!task && !told_to_leave(w, until)) {
@@ -566,15 +571,19 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             }
             return task;
         }
-        if (weft__stack_warm() > KEEP_WARM_STACKS &&
+        /* Whoever has much to do by fits and starts needs its stacks again at once: they are trimmed after a rest. */
+        idle_since = idle_since == INT64_MAX ? w->now : idle_since;
+        bool warm = weft__stack_warm() > KEEP_WARM_STACKS;
+        if (warm && w->now - idle_since >= REST_NS &&
             weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) > 0) {
             continue; /* look for work between slices: a sleeper that trims would be deaf */
         }
         if (weft__home_settle(w->bufs, TRIM_SLICE)) {
             continue;
         }
-        searching = weft__perf_mask() | w->gauge.seen ? sleep_measured(w, searching, until)
-                                                      : sleep_once(w, searching, until);
+        int64_t rested = warm ? idle_since + REST_NS : INT64_MAX;
+        searching = weft__perf_mask() | w->gauge.seen ? sleep_measured(w, searching, until, rested)
+                                                      : sleep_once(w, searching, until, rested);
     }
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -276,6 +277,71 @@ func rwlock() {
 	report("rwlock8", nsSince(start)/(fibers*each), "ns/lock")
 }
 
+type random uint64
+
+func (r *random) next() uint64 {
+	*r = *r*6364136223846793005 + 1442695040888963407
+	return uint64(*r >> 33)
+}
+
+func timerBulk() {
+	const timers = 1000000
+	seed := random(1)
+	delays, all := make([]time.Duration, timers), make([]*time.Timer, timers)
+	for i := range delays {
+		delays[i] = time.Second + time.Duration(seed.next()%59000)*time.Millisecond
+	}
+	start := time.Now()
+	for i := range all {
+		all[i] = time.AfterFunc(delays[i], func() {})
+	}
+	for i := range all {
+		all[i].Stop()
+	}
+	report("timer_bulk", nsSince(start)/timers, "ns")
+}
+
+func timerOnce() {
+	const pairs = 2000000
+	timer := time.AfterFunc(time.Hour, func() {})
+	timer.Stop()
+	start := time.Now()
+	for i := 0; i < pairs; i++ {
+		timer.Reset(10*time.Second + time.Duration(i))
+		timer.Stop()
+	}
+	report("timer_once", nsSince(start)/pairs, "ns")
+}
+
+func cpuMs() float64 {
+	var usage syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e6
+}
+
+func sleepRound() float64 {
+	const fibers = 100000
+	seed := random(1)
+	var done sync.WaitGroup
+	done.Add(fibers)
+	before := cpuMs()
+	for i := 0; i < fibers; i++ {
+		delay := time.Duration(seed.next()%1000) * time.Millisecond
+		go func() {
+			time.Sleep(delay)
+			done.Done()
+		}()
+	}
+	done.Wait()
+	return cpuMs() - before
+}
+
+func sleep() {
+	first := sleepRound()
+	report("sleep100k", sleepRound(), "ms")
+	report("sleep100k_first", first, "ms")
+}
+
 func main() {
 	suffix = os.Args[2]
 	workers, _ := strconv.Atoi(suffix)
@@ -303,6 +369,12 @@ func main() {
 		mutex()
 	case "rwlock":
 		rwlock()
+	case "timer_bulk":
+		timerBulk()
+	case "timer_once":
+		timerOnce()
+	case "sleep":
+		sleep()
 	case "memory":
 		fibers, _ := strconv.Atoi(os.Args[3])
 		memory(fibers)

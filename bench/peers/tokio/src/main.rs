@@ -320,6 +320,87 @@ fn memory(workers: &str, fibers: usize) {
     });
 }
 
+struct Random(u64);
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+}
+
+struct NoWake;
+impl std::task::Wake for NoWake {
+    fn wake(self: Arc<Self>) {}
+}
+
+// The first poll of a Sleep is what puts it into the wheel; dropping it takes it out.
+fn timer_bulk(workers: &str) {
+    const TIMERS: usize = 1_000_000;
+    let ns = on_worker(workers, async {
+        let mut seed = Random(1);
+        let delays: Vec<_> = (0..TIMERS).map(|_| Duration::from_millis(1000 + seed.next() % 59000)).collect();
+        let waker = Arc::new(NoWake).into();
+        let mut context = std::task::Context::from_waker(&waker);
+        let mut sleeps = Vec::with_capacity(TIMERS);
+        let start = Instant::now();
+        for delay in delays {
+            let mut sleep = Box::pin(tokio::time::sleep(delay));
+            assert!(sleep.as_mut().poll(&mut context).is_pending());
+            sleeps.push(sleep);
+        }
+        drop(sleeps);
+        ns_since(start)
+    });
+    report("tokio", "timer_bulk", ns / TIMERS as f64, "ns");
+}
+
+fn timer_once(workers: &str) {
+    const PAIRS: usize = 2_000_000;
+    let ns = on_worker(workers, async {
+        let waker = Arc::new(NoWake).into();
+        let mut context = std::task::Context::from_waker(&waker);
+        let start = Instant::now();
+        for _ in 0..PAIRS {
+            let sleep = tokio::time::sleep(Duration::from_secs(10));
+            tokio::pin!(sleep);
+            assert!(sleep.as_mut().poll(&mut context).is_pending());
+        }
+        ns_since(start)
+    });
+    report("tokio", "timer_once", ns / PAIRS as f64, "ns");
+}
+
+fn cpu_ms() -> f64 {
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        let ms = |t: libc::timeval| t.tv_sec as f64 * 1e3 + t.tv_usec as f64 / 1e3;
+        ms(usage.ru_utime) + ms(usage.ru_stime)
+    }
+}
+
+async fn sleep_round() -> f64 {
+    const FIBERS: usize = 100_000;
+    let mut seed = Random(1);
+    let countdown = Countdown::new(FIBERS);
+    let before = cpu_ms();
+    for _ in 0..FIBERS {
+        let (countdown, delay) = (countdown.clone(), Duration::from_millis(seed.next() % 1000));
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            countdown.done();
+        });
+    }
+    countdown.wait().await;
+    cpu_ms() - before
+}
+
+fn sleep(workers: &str) {
+    let (first, second) = on_worker(workers, async { (sleep_round().await, sleep_round().await) });
+    report("tokio", "sleep100k", second, "ms");
+    report("tokio", "sleep100k_first", first, "ms");
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let workers = args[2].as_str();
@@ -334,6 +415,9 @@ fn main() {
         "skynet" => skynet(workers),
         "crosspost" => crosspost(peer, workers),
         "wake" => wake(peer, workers),
+        "timer_bulk" => timer_bulk(workers),
+        "timer_once" => timer_once(workers),
+        "sleep" => sleep(workers),
         "memory" => memory(workers, args[3].parse().unwrap()),
         other => panic!("no workload {}", other),
     }
