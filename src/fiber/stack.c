@@ -368,6 +368,24 @@ void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *
     cache->count[class]++;
 }
 
+void weft__stack_cache_fill(struct weft__stack_cache *cache, unsigned class)
+{
+    struct stack_class *c = &classes[class];
+    struct weft__stack *stack;
+    if (weft__stack_warm() == 0 || canaries_in_use() || !may_hoard(cache, class)) {
+        return;
+    }
+    unsigned n = 0;
+    weft__lock(&c->lock);
+    for (; n < (cache_room(class) + 1) / 2 && (stack = pop(&c->warm)); n++) {
+        __builtin_prefetch(stack->top - WEFT__CACHE_LINE, 1);
+        push(&cache->free[class], stack);
+    }
+    warm_changed_locked(c, -(int)n);
+    weft__unlock(&c->lock);
+    cache->count[class] = (uint8_t)(cache->count[class] + n);
+}
+
 void weft__stack_cache_flush(struct weft__stack_cache *cache)
 {
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {

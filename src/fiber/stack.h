@@ -91,6 +91,10 @@ static inline struct weft__stack *weft__stack_cache_get(struct weft__stack_cache
     return stack;
 }
 
+/* Takes some warm stacks of the common list into an empty cache, if there are any and it may keep them: where many fibers
+ * begin one after the other that is one lock for all, and their first pages are on their way. */
+void weft__stack_cache_fill(struct weft__stack_cache *cache, unsigned class);
+
 /* Gives a stack back, to the cache if it has room. */
 void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *stack,
                            unsigned class);

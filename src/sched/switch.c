@@ -365,7 +365,10 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
 {
     struct weft__stack *spare = NULL;
     if (weft__task_is_fresh(task) && !w->stacks.free[task->stack_class]) {
-        spare = weft__stack_get_slow(task->stack_class);
+        weft__stack_cache_fill(&w->stacks, task->stack_class);
+        if (!w->stacks.free[task->stack_class]) {
+            spare = weft__stack_get_slow(task->stack_class);
+        }
     }
     start(w, task, spare);
     if (task->flags & WEFT__TASK_FP_ENV) {

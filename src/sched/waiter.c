@@ -5,26 +5,21 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "sched/deadline.h"
 #include "sched/ident.h"
 #include "sched/parker.h"
 #include "sched/perf.h"
 #include "sched/worker.h"
 
-/* The deadline of a fiber's wait, in the wheel of the worker it began on. */
-struct deadline {
-    struct weft__timer timer; /* first: the timer is the deadline */
-    struct weft__task *task;
-    uint64_t ticket;
-};
-
-/* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock. */
+/* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock, unless this has fired. */
 static void deadline_expire(struct weft__timer *timer, void *arg)
 {
-    struct deadline *deadline = (struct deadline *)(void *)timer;
+    struct weft__deadline *deadline = (struct weft__deadline *)(void *)timer;
+    struct weft__task *task = deadline->task;
     struct weft__chain *ready = arg;
-    if (weft__task_fire(deadline->task, deadline->ticket, WEFT__REASON_TIMEOUT) ==
-        WEFT__FIRE_ENQUEUE) {
-        weft__chain_push(ready, &deadline->task->link);
+    /* From the fire on the node is the waiter's again. */
+    if (weft__task_fire(task, deadline->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
+        weft__chain_push(ready, &task->link);
     }
 }
 
@@ -168,7 +163,7 @@ static void look_at_flags(struct weft__task *task, uint64_t flags)
     }
 }
 
-/* The deadline's node is on this stack, in the wheel of the worker it began on. */
+/* With a deadline: its node is in the wheel of the worker it began on, and goes to the one it ends on. */
 static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
 {
     if (deadline == WEFT_FOREVER) {
@@ -176,11 +171,19 @@ static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
         return;
     }
     struct weft__wheel *wheel = &waiter->worker->wheel;
-    struct deadline node = {.task = waiter->task, .ticket = waiter->ticket};
-    weft__timer_init(&node.timer, deadline_expire);
-    weft__wheel_add(wheel, &node.timer, deadline);
+    struct weft__deadline here, *taken = weft__deadline_take(&waiter->worker->deadlines);
+    struct weft__deadline *node = taken ? taken : &here;
+    node->task = waiter->task;
+    node->ticket = waiter->ticket;
+    weft__timer_init(&node->timer, deadline_expire);
+    weft__wheel_add(wheel, &node->timer, deadline);
     weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
-    weft__wheel_cancel(wheel, &node.timer);
+    if (weft__task_reason(waiter->task) != WEFT__REASON_TIMEOUT) {
+        weft__wheel_cancel(wheel, &node->timer);
+    }
+    if (taken) {
+        weft__deadline_give(&weft__worker_self()->deadlines, taken);
+    }
 }
 
 void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,

@@ -18,6 +18,11 @@
 #define STEAL_FRESH 32u        /* at most at once */
 #define TIMER_BATCH 256u       /* fired before other work gets a turn, if it does not take longer */
 #define TIMER_SLICE_NS 200000  /* than this */
+#define DENSE_NS 500000        /* timers that come closer than this, */
+#define DENSE_PARKS 8u         /* so often in a row, */
+#define DENSE_SLACK_NS 200000  /* share wake-ups by being so late */
+#define PREFETCH 32u           /* of these, the stacks; as many */
+#define FRAME_LINES 12u        /* cache lines from the stack pointer on */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before a long sleep, */
 #define REST_NS 50000000       /* which is one that has lasted so long already */
 #define TRIM_SLICE 32u
@@ -77,6 +82,7 @@ deinit_ring:
 void weft__worker_deinit(struct weft__worker *w)
 {
     weft__stack_cache_deinit(&w->stacks);
+    weft__deadlines_leave(&w->deadlines, UINT32_MAX);
     weft__spawner_flush(&w->spawner);
     weft__home_close(w->bufs);
     weft__ring_deinit(&w->ring);
@@ -198,6 +204,25 @@ static uint64_t global_share(const struct weft__worker *w)
     return share < room ? share : room;
 }
 
+/* Those who slept are cold: their frames come while the first of them run. */
+static void prefetch_stacks(const struct weft__chain *ready)
+{
+    const struct weft__link *link = ready->head;
+    for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
+        const struct weft__task *task = (const struct weft__task *)(const void *)link;
+        const char *sp = task->ctx.sp;
+        __builtin_prefetch(task->stack, 1);
+        for (unsigned line = 0; line < FRAME_LINES; line++) {
+            __builtin_prefetch(sp + (size_t)line * WEFT__CACHE_LINE, 1);
+        }
+    }
+    link = ready->head;
+    for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
+        const struct weft__task *task = (const struct weft__task *)(const void *)link;
+        __builtin_prefetch(weft__task_rare(task), 1);
+    }
+}
+
 /* A slice of what is due: waits whose deadline it was are queued, callbacks are called, each without the lock. */
 static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
 {
@@ -211,6 +236,7 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     do {
         firing.run.alarm = NULL;
         left -= weft__wheel_advance(wheel, w->now, left, &firing);
+        prefetch_stacks(&firing.ready);
         weft__place_chain(&firing.ready);
         if (!firing.run.alarm) {
             break;
@@ -294,6 +320,7 @@ static struct weft__task *tick(struct weft__worker *w)
 {
     pace(w);
     weft__worker_look_cancelling(w);
+    weft__deadlines_balance(&w->deadlines);
     fire_timers(w, &w->wheel);
     weft__home_tick(w->bufs);
     if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
@@ -503,6 +530,22 @@ int64_t weft__worker_nearest_timer(const struct weft__worker *w)
     return nearest;
 }
 
+/* A wake-up costs as much as firing twenty timers. One that comes alone is met as exactly as the wheel can; those that come by
+ * the thousand in a second wait a little for one another. */
+static bool park(struct weft__worker *w, int64_t rested)
+{
+    int64_t nearest = weft__worker_nearest_timer(w), began = w->now;
+    if (w->dense >= DENSE_PARKS && nearest < INT64_MAX - DENSE_SLACK_NS) {
+        nearest += DENSE_SLACK_NS;
+    }
+    bool woken = weft__parker_park(&w->sleeper.parker, nearest < rested ? nearest : rested);
+    w->now = weft__clock_ns();
+    if (!woken) {
+        w->dense = w->now - began < DENSE_NS ? w->dense + 1 : 0;
+    }
+    return woken;
+}
+
 /* Sleeps until there may be work, or until `rested`. True: it was woken to search. */
 static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
                        int64_t rested)
@@ -521,13 +564,11 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         set_state(w, WEFT_WORKER_PARKED);
         WEFT__TRACE(w, WEFT__TRACE_PARK, 0);
         weft__count(&w->counters.parks, 1);
-        int64_t nearest = weft__worker_nearest_timer(w);
-        if (weft__parker_park(&w->sleeper.parker, nearest < rested ? nearest : rested)) {
+        if (park(w, rested)) {
             weft__count(&w->counters.wakes, 1);
         }
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         set_state(w, WEFT_WORKER_RUNNING);
-        w->now = weft__clock_ns();
     }
     /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
      * the searcher again, and wakes the next. */

@@ -35,6 +35,7 @@
 #include "queue/fresh.h"
 #include "queue/inbox.h"
 #include "queue/ring.h"
+#include "sched/deadline.h"
 #include "sched/gauge.h"
 #include "sched/idle.h"
 #include "sched/slab.h"
@@ -117,6 +118,7 @@ struct weft__worker {
     void *dead_san;  /* the checker's record of a fiber that ended on the stack it left */
     int64_t now;     /* read at each tick and park */
     int64_t offered; /* the nearest timer that the others were told of */
+    unsigned dense;  /* parks in a row that a timer ended soon */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
     int counted_from; /* turns_left + plain when `executed` was last brought up to date */
@@ -130,6 +132,7 @@ struct weft__worker {
     struct weft__stack_cache stacks;
     struct weft__home *bufs; /* its small buffers */
     struct weft__gauge gauge;
+    struct weft__deadlines deadlines;
 
     /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;

@@ -480,7 +480,7 @@ _of("park", "src/sched/waiter.c",
     "while (!(reason = atomic_load_explicit(&waiter->word, memory_order_relaxed))) {",
     "the fired thread does not acquire the value")
 _of("park", "src/sched/waiter.c",
-    "        weft__wheel_cancel(wheel, &node.timer);\n",
+    "        weft__wheel_cancel(wheel, &node->timer);\n",
     "",
     "a timer of a wait that is over stays on the stack")
 _of("park", "src/sched/waiter.h",

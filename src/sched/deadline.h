@@ -1,0 +1,66 @@
+/* Nodes for the deadlines of waits.
+ *
+ * A wheel walks its nodes when they cascade and when they expire. On the stacks of those who wait every node would be a
+ * page of its own, and each look a walk through cold page tables. So they come from arrays: each worker keeps a list of free
+ * ones, takes from it when a wait begins and gives to it when it ends, whoever's they were. The list is filled on the base
+ * context. A wait that finds it empty has a node on its stack instead: nothing here can fail.
+ *
+ * The arrays are never freed; what a worker leaves behind goes to a common list for the next ones.
+ */
+#ifndef WEFT_SCHED_DEADLINE_H
+#define WEFT_SCHED_DEADLINE_H
+
+#include <stdint.h>
+
+#include "sched/task.h"
+#include "time/wheel.h"
+
+/* In the wheel of the worker on which the wait began. */
+struct weft__deadline {
+    struct weft__timer timer; /* first: the timer is the deadline; `next` while it is free */
+    struct weft__task *task;
+    uint64_t ticket;
+};
+
+/* Of one worker. */
+struct weft__deadlines {
+    struct weft__deadline *free;
+    uint32_t count;
+};
+
+#define WEFT__DEADLINES_LOW 128u         /* enough for the waits between two ticks */
+#define WEFT__DEADLINES_HIGH (256u * 1024) /* others may need them: fibers that wait here may end there */
+
+static inline struct weft__deadline *weft__deadline_take(struct weft__deadlines *list)
+{
+    struct weft__deadline *deadline = list->free;
+    if (deadline) {
+        list->free = (struct weft__deadline *)(void *)deadline->timer.next;
+        list->count--;
+    }
+    return deadline;
+}
+
+static inline void weft__deadline_give(struct weft__deadlines *list,
+                                       struct weft__deadline *deadline)
+{
+    deadline->timer.next = list->free ? &list->free->timer : NULL;
+    list->free = deadline;
+    list->count++;
+}
+
+void weft__deadlines_fill(struct weft__deadlines *list);
+/* Gives up to n of them away. */
+void weft__deadlines_leave(struct weft__deadlines *list, unsigned n);
+
+/* At each tick, on the base context. */
+static inline void weft__deadlines_balance(struct weft__deadlines *list)
+{
+    if (list->count < WEFT__DEADLINES_LOW) {
+        weft__deadlines_fill(list);
+    } else if (list->count > WEFT__DEADLINES_HIGH) {
+        weft__deadlines_leave(list, WEFT__DEADLINES_LOW);
+    }
+}
+
+#endif
