@@ -120,7 +120,8 @@ static struct member *again; /* cannot be set anew under the wheel's lock */
 
 static void lazy_expire(struct weft__timer *timer, void *arg)
 {
-    struct member *member = (struct member *)(void *)((char *)timer - offsetof(struct member, timer));
+    struct member *member =
+        (struct member *)(void *)((char *)timer - offsetof(struct member, timer));
     (void)arg;
     if (now - member->touched >= PERIOD) {
         come_out(member);

@@ -37,7 +37,8 @@ static double sleep_round(void)
     countdown_init(&countdown, FIBERS);
     for (int i = 0; i < FIBERS; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        must(weft_spawn(NULL, sleeper, (void *)(intptr_t)((seed >> 33) % 1000), NULL), "weft_spawn");
+        must(weft_spawn(NULL, sleeper, (void *)(intptr_t)((seed >> 33) % 1000), NULL),
+             "weft_spawn");
     }
     countdown_wait();
     return cpu_ms() - before;

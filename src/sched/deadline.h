@@ -28,8 +28,9 @@ struct weft__deadlines {
     uint32_t count;
 };
 
-#define WEFT__DEADLINES_LOW 128u         /* enough for the waits between two ticks */
-#define WEFT__DEADLINES_HIGH (256u * 1024) /* others may need them: fibers that wait here may end there */
+#define WEFT__DEADLINES_LOW 128u /* enough for the waits between two ticks */
+#define WEFT__DEADLINES_HIGH                                                                       \
+    (256u * 1024) /* others may need them: fibers that wait here may end there */
 
 static inline struct weft__deadline *weft__deadline_take(struct weft__deadlines *list)
 {

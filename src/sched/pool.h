@@ -47,11 +47,11 @@ struct weft_pool {
     _Atomic(uint32_t) watched;    /* somebody waits in stop for the drain: idle workers look */
     _Atomic(uint32_t) cancelling; /* flags of sched/ident.h with which fibers are born and live */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
-    _Atomic(uint64_t) left;     /* fibers that ended or left outside of a worker's counting */
-    _Atomic(uint64_t) refused;  /* ... because they were not admitted in the end */
-    _Atomic(uint32_t) visitors; /* threads of others that are making something ready here */
+    _Atomic(uint64_t) left;       /* fibers that ended or left outside of a worker's counting */
+    _Atomic(uint64_t) refused;    /* ... because they were not admitted in the end */
+    _Atomic(uint32_t) visitors;   /* threads of others that are making something ready here */
     _Atomic(uint32_t) timer_turn; /* where the next timer from outside belongs */
-    _Atomic(uint64_t) admitted; /* live fibers, exact; only with max_fibers */
+    _Atomic(uint64_t) admitted;   /* live fibers, exact; only with max_fibers */
 
     /* under lock */
     struct weft__lock lock;

@@ -204,8 +204,8 @@ set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repe
     return weft__wheel_add_locked(wheel, &a->node, deadline);
 }
 
-static inline __attribute__((always_inline)) bool
-set(weft_timer *timer, int64_t deadline, int64_t period, enum weft_timer_repeat repeat)
+static inline __attribute__((always_inline)) bool set(weft_timer *timer, int64_t deadline,
+                                                      int64_t period, enum weft_timer_repeat repeat)
 {
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__worker *home = a->home;
@@ -264,8 +264,7 @@ bool weft_timer_refresh(weft_timer *timer)
     int64_t now = weft__clock_ns();
     weft__spin_lock(&home->wheel.lock);
     int64_t period = a->period;
-    bool fires =
-        a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
+    bool fires = a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
     if (fires && period > 0) {
         earlier = set_locked(a, add_ns(now, period), period, a->repeat, &pending);
     }

@@ -34,12 +34,12 @@ struct weft__alarm_run;
 
 /* Over the public storage; what set and cancel touch comes first, in 64 bytes. */
 struct __attribute__((may_alias)) weft__alarm {
-    struct weft__timer node;    /* first: the node is the alarm */
-    struct weft__worker *home;  /* immutable after init */
+    struct weft__timer node;     /* first: the node is the alarm */
+    struct weft__worker *home;   /* immutable after init */
     struct weft__alarm_run *run; /* under the wheel's lock, as are the next three */
-    uint8_t repeat;             /* enum weft_timer_repeat */
+    uint8_t repeat;              /* enum weft_timer_repeat */
     bool again;
-    int64_t period; /* or the delay; 0: it was set for a time */
+    int64_t period;                /* or the delay; 0: it was set for a time */
     struct weft__waitlist waiters; /* for the end of the callback */
     /* immutable after init */
     weft_timer_fn fn;
@@ -59,7 +59,7 @@ struct weft__alarm_run {
     struct weft__alarm *alarm; /* NULL: none was due; written under the wheel's lock */
     int64_t due;
     int64_t period; /* of a fixed rate, when it was due; else 0 */
-    bool gone; /* the callback has taken the alarm back */
+    bool gone;      /* the callback has taken the alarm back */
 };
 
 /* What an advance of a wheel hands out. */

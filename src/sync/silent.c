@@ -178,8 +178,8 @@ ssize_t weft_idle_wait(weft_idle_group *group, weft_idle_member **first, int64_t
             return (ssize_t)n;
         }
         weft__node_init(&node, NULL, 0);
-        int err = weft__source_wait_locked(&g->source, &g->source.waiters, &node, deadline,
-                                           &idle_kind);
+        int err =
+            weft__source_wait_locked(&g->source, &g->source.waiters, &node, deadline, &idle_kind);
         if (err) {
             return err;
         }

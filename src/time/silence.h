@@ -45,10 +45,10 @@ struct weft__silence {
     int64_t period_ns, step_ns;
     uint32_t slots;
     /* the user's lock */
-    uint64_t oldest; /* no member lies in an older step */
-    int64_t closed;  /* when the present step began */
-    size_t members;  /* in the lists */
-    size_t silent;   /* in the last list: found, not taken yet */
+    uint64_t oldest;                /* no member lies in an older step */
+    int64_t closed;                 /* when the present step began */
+    size_t members;                 /* in the lists */
+    size_t silent;                  /* in the last list: found, not taken yet */
     struct weft__quiet_list *lists; /* slots of them, and that of the silent */
     int64_t *ends;                  /* closed(k), per slot */
 };

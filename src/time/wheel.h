@@ -83,8 +83,8 @@ struct weft__wheel {
     bool halt;        /* the advance that is going on is to stop, see weft__wheel_halt */
     uint32_t levels;  /* which levels have a timer */
     uint64_t current;
-    struct weft__timer *front; /* in no slot yet, or NULL */
-    int64_t behind;            /* with it: what next() is without it */
+    struct weft__timer *front;             /* in no slot yet, or NULL */
+    int64_t behind;                        /* with it: what next() is without it */
     uint64_t occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer */
     struct weft__timer *slots[WEFT__WHEEL_LEVELS * WEFT__WHEEL_SLOTS];
 };

@@ -556,6 +556,23 @@ static void wait_in_callback(void *arg)
     pause();
 }
 
+static void sleep_in_callback(weft_timer *which, void *arg, uint64_t times)
+{
+    (void)which;
+    (void)times;
+    CHECK_EQ(weft_event_wait(arg, 0), -ETIMEDOUT); /* not a wait */
+    weft_event_wait(arg, weft_after(MS));
+}
+
+static void block_in_callback(void *arg)
+{
+    weft_event event = WEFT_EVENT_INIT;
+    (void)arg;
+    open_with(sleep_in_callback, &event, 1);
+    weft_timer_set(&timer, 0);
+    pause();
+}
+
 static void check_panics(void (*fn)(void *), const char *message)
 {
     char err[1024];
@@ -570,4 +587,5 @@ TEST(misuse_stops_the_program)
     check_panics(destroy_with_timer, "with timers in it");
     check_panics(refresh_a_time, "set for a time");
     check_panics(wait_in_callback, "waits for the callback of another");
+    check_panics(block_in_callback, "a timer's callback waits");
 }
