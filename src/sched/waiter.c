@@ -113,7 +113,7 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
     while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {
         const struct weft__worker *w = weft__worker_self();
         WEFT__REQUIRE(!w || weft__current(w) || deadline <= weft__clock_ns(),
-                      "a timer's callback waits");
+                      "a callback on a worker waits");
         if (weft__futex_wait(&waiter->word, 0, deadline) == -ETIMEDOUT) {
             uint32_t waiting = 0;
             if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting,

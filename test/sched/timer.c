@@ -587,5 +587,5 @@ TEST(misuse_stops_the_program)
     check_panics(destroy_with_timer, "with timers in it");
     check_panics(refresh_a_time, "set for a time");
     check_panics(wait_in_callback, "waits for the callback of another");
-    check_panics(block_in_callback, "a timer's callback waits");
+    check_panics(block_in_callback, "a callback on a worker waits");
 }
