@@ -27,6 +27,7 @@ static struct weft__stack stack;
 static char stack_bytes[1024] __attribute__((aligned(64)));
 static _Atomic(uint32_t) placed;
 static int published, results[2];
+static bool is_plain; /* T0 is no worker */
 
 static const struct weft__wait_kind test_kind = {.name = "test"};
 
@@ -34,7 +35,7 @@ static const struct weft__wait_kind test_kind = {.name = "test"};
 
 struct weft__worker *weft__worker_self(void)
 {
-    return x_thread() == 0 ? &worker : NULL;
+    return x_thread() == 0 && !is_plain ? &worker : NULL;
 }
 
 struct weft__task *weft__slab_find(uint32_t slot)
@@ -73,6 +74,7 @@ static void setup(void)
     atomic_init(&task.ident, (uint64_t)GENERATION << 32 | WEFT__IDENT_LIVE);
     atomic_init(&placed, 0);
     worker.current = &task;
+    is_plain = false;
     weft__wheel_init(&worker.wheel, TWIN_NOW, WEFT__WHEEL_TICK_SHIFT);
     published = 0;
     results[0] = results[1] = 1;
@@ -284,7 +286,7 @@ static void setup_node(void)
 {
     setup();
     atomic_init(&source.word, 0);
-    worker.current = NULL; /* T0 is a plain thread, as far as it waits */
+    is_plain = true;
     weft__waiter_arm(&plain, WEFT__WAIT_OBJECT);
     weft__node_init(&node, &plain, 0);
     linked = true;
