@@ -185,7 +185,7 @@ struct weft__rare {
         *ended; /* the wait that was last ended by a cancel or an interrupt */
     uint64_t ended_on;
     void *locals[16];
-    void *result; /* for cleanups: what the fiber ends with */
+    void *result;              /* for cleanups: what the fiber ends with */
     struct weft_hop *hops;     /* the scoped hops it is in, innermost first; under the ident lock */
     struct weft__scope *scope; /* the innermost that it has open, else the one whose child it is */
 };
