@@ -8,8 +8,8 @@
  *
  * A scope lives in the memory of the one who opens it, a fiber or a plain thread, and is closed by the same one, the
  * innermost first. close returns when the last child has ended and not before, whatever happens: if the parent is
- * cancelled or interrupted in it, it cancels the children and goes on waiting. A child costs no memory but the
- * fiber.
+ * cancelled, aborted or interrupted in it, it cancels the children and goes on waiting. A child costs no memory but
+ * the fiber.
  *
  * A fiber that ends by weft_exit, or returns, with scopes open cancels their children and waits for them, as a cleanup
  * does (weft_cleanup_push); like there, to return from the frame that a scope lives in is a caller's bug.
