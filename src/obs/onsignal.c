@@ -6,6 +6,7 @@
 
 #include "base/futex.h"
 #include "obs/dump.h"
+#include "sched/fork.h"
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 /* under `changing` */
@@ -97,6 +98,43 @@ static int begin_locked(int signal, int fd, const struct weft_dump_opts *opts)
     return err;
 }
 
+static void give_back_locked(void)
+{
+    struct sigaction present;
+    if (sigaction(used_signal, NULL, &present) == 0 && !(present.sa_flags & SA_SIGINFO) &&
+        present.sa_handler == on_signal) {
+        sigaction(used_signal, &before, NULL);
+    }
+}
+
+/* --- forks: the thread is not in the child, where it is off --------------------------- */
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&changing);
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_unlock(&changing);
+}
+
+static void fork_child(void)
+{
+    if (on) {
+        give_back_locked();
+        on = false;
+    }
+    pthread_mutex_unlock(&changing);
+}
+
+static void watch_forks(void)
+{
+    weft__fork_hook(fork_prepare, fork_parent, fork_child);
+}
+
+/* --- calls ------------------------------------------------------------------------------ */
+
 int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts)
 {
     int err = weft__dump_check(opts);
@@ -106,6 +144,8 @@ int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts)
     if (!weft__unwind_prepare()) {
         return -ENOMEM;
     }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&changing);
     err = begin_locked(signal, fd, opts);
     pthread_mutex_unlock(&changing);
@@ -116,11 +156,7 @@ void weft_dump_off_signal(void)
 {
     pthread_mutex_lock(&changing);
     if (on) {
-        struct sigaction present;
-        if (sigaction(used_signal, NULL, &present) == 0 && !(present.sa_flags & SA_SIGINFO) &&
-            present.sa_handler == on_signal) {
-            sigaction(used_signal, &before, NULL);
-        }
+        give_back_locked();
         stop_thread();
         weft__dump_destroy(dump);
         on = false;

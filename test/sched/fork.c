@@ -339,3 +339,26 @@ TEST(a_child_has_no_signal_sets_and_the_parents_hear_nothing_of_it)
     CHECK_EQ(weft_signal_wait(old_set, NULL, 0), -ETIMEDOUT);
     weft_signal_close(old_set);
 }
+
+static void dumps_no_more(void *arg)
+{
+    struct sigaction now;
+    (void)arg;
+    CHECK_EQ(sigaction(SIGUSR2, NULL, &now), 0);
+    CHECK(now.sa_handler == SIG_DFL);
+    weft_dump_off_signal(); /* its thread is not here: nothing to wait for */
+    CHECK_EQ(weft_dump_on_signal(SIGUSR2, STDERR_FILENO, NULL), 0);
+    weft_dump_off_signal();
+}
+
+TEST(dumps_on_a_signal_are_off_in_a_child)
+{
+    char err[2000];
+    CHECK_EQ(weft_dump_on_signal(SIGUSR2, STDERR_FILENO, NULL), 0);
+    int status = check_child(dumps_no_more, NULL, err, sizeof err);
+    if (status) {
+        fprintf(stderr, "%s", err);
+    }
+    CHECK_EQ(status, 0);
+    weft_dump_off_signal();
+}
