@@ -20,7 +20,9 @@
 #define WEFT_SELECT_H
 
 #include <weft/chan.h>
+#include <weft/cond.h>
 #include <weft/event.h>
+#include <weft/future.h>
 
 WEFT_BEGIN_DECLS
 
@@ -31,6 +33,8 @@ enum weft_case_kind {
     WEFT_CASE_SEND,
     WEFT_CASE_RECV,
     WEFT_CASE_EVENT,
+    WEFT_CASE_FUTURE,
+    WEFT_CASE_COND,
     WEFT_CASE_AT,
 };
 
@@ -38,7 +42,7 @@ struct weft_case {
     enum weft_case_kind kind;
     int status;   /* of the case that was done: 0, or -EPIPE: the channel is closed */
     void *object; /* NULL: a case that is never ready */
-    void *item;   /* of a channel; read only by a send */
+    void *item;   /* of a channel: only read by a send; of a condition: the mutex, or NULL */
     int64_t at;
 };
 
@@ -59,6 +63,21 @@ static inline struct weft_case weft_case_recv(weft_chan *chan, void *item)
 static inline struct weft_case weft_case_event(weft_event *event)
 {
     struct weft_case one = {WEFT_CASE_EVENT, 0, event, NULL, 0};
+    return one;
+}
+
+/* That the future is decided; what it holds is asked for afterwards. */
+static inline struct weft_case weft_case_future(weft_future *future)
+{
+    struct weft_case one = {WEFT_CASE_FUTURE, 0, future, NULL, 0};
+    return one;
+}
+
+/* A signal of the condition. The caller holds the mutex, as with weft_cond_wait, and holds it again when the select
+ * returns, whatever that returns; meanwhile it is unlocked if, and only if, the select has to wait. NULL: as there. */
+static inline struct weft_case weft_case_cond(weft_cond *cond, weft_mutex *mutex)
+{
+    struct weft_case one = {WEFT_CASE_COND, 0, cond, mutex, 0};
     return one;
 }
 

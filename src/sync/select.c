@@ -5,7 +5,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "sync/chan.h"
+#include "sync/cond.h"
 #include "sync/event.h"
+#include "sync/future.h"
+#include "sync/mutex.h"
 
 #define NODES_ON_STACK 8
 
@@ -82,6 +85,39 @@ static void finish_event(struct weft_case *one, struct weft__node *node, bool wo
     }
 }
 
+static bool take_future(struct weft_case *one)
+{
+    return settled(one, weft_future_is_done(one->object) ? 0 : -EAGAIN);
+}
+
+static bool arm_future(struct weft_case *one, struct weft__node *node)
+{
+    return weft__future_arm(one->object, node);
+}
+
+static void finish_future(struct weft_case *one, struct weft__node *node, bool won)
+{
+    if (!won) {
+        weft__future_finish(one->object, node);
+    }
+}
+
+/* A condition remembers nothing. */
+static bool arm_cond(struct weft_case *one, struct weft__node *node)
+{
+    WEFT__REQUIRE(!one->item || weft_mutex_is_mine(one->item),
+                  "a condition is selected with a mutex that the caller does not hold");
+    weft__cond_arm(weft__cond_of(one->object), node);
+    return true;
+}
+
+static void finish_cond(struct weft_case *one, struct weft__node *node, bool won)
+{
+    if (!won) {
+        weft__cond_finish(weft__cond_of(one->object), node);
+    }
+}
+
 /* Time has no node: the wait's own deadline ends with the earliest of them. */
 static bool take_at(struct weft_case *one)
 {
@@ -112,6 +148,8 @@ static const struct weft__case_ops kinds[] = {
     [WEFT_CASE_SEND] = {take_send, arm_send, finish_send},
     [WEFT_CASE_RECV] = {take_recv, arm_recv, finish_recv},
     [WEFT_CASE_EVENT] = {take_event, arm_event, finish_event},
+    [WEFT_CASE_FUTURE] = {take_future, arm_future, finish_future},
+    [WEFT_CASE_COND] = {take_never, arm_cond, finish_cond},
     [WEFT_CASE_AT] = {take_at, arm_none, finish_none},
 };
 
@@ -182,6 +220,41 @@ static int earliest(const struct weft_case *cases, size_t n)
     return first;
 }
 
+/* The mutex of a condition, unless an earlier case has it too. */
+static weft_mutex *mutex_of(const struct weft_case *cases, size_t which)
+{
+    if (cases[which].kind != WEFT_CASE_COND || !cases[which].object) {
+        return NULL;
+    }
+    for (size_t i = 0; i < which; i++) {
+        if (cases[i].kind == WEFT_CASE_COND && cases[i].object &&
+            cases[i].item == cases[which].item) {
+            return NULL;
+        }
+    }
+    return cases[which].item;
+}
+
+static void unlock_all(const struct weft_case *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        weft_mutex *mutex = mutex_of(cases, i);
+        if (mutex) {
+            weft_mutex_unlock(mutex);
+        }
+    }
+}
+
+static void lock_all(const struct weft_case *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        weft_mutex *mutex = mutex_of(cases, i);
+        if (mutex) {
+            weft__mutex_lock_surely(weft__mutex_of(mutex));
+        }
+    }
+}
+
 /* One round of steps 2 to 5. -EAGAIN: another. */
 static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes,
                      struct weft__waiter *waiter, int64_t deadline)
@@ -194,12 +267,16 @@ static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes
     if (armed < n) {
         reason = weft__waiter_disarm(waiter);
     } else {
+        unlock_all(cases, n);
         reason = weft__waiter_park(waiter, timed ? cases[timer].at : deadline, &select_kind,
                                    n ? (uint64_t)(uintptr_t)cases : 0);
     }
     size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : n;
     for (size_t i = 0; i < armed; i++) {
         ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
+    }
+    if (armed == n) {
+        lock_all(cases, n);
     }
     if (winner < n) {
         cases[winner].status = nodes[winner].status;

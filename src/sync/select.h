@@ -3,8 +3,9 @@
  * A select goes round until a case is done or its own wait has ended:
  *   1. take each case, from anywhere on, in either direction; the first that can be done is it;
  *   2. arm the wait, and each case with a node of its own; the first that says it need not wait ends that;
- *   3. park; or, if one need not wait, disarm, which fails if another case has fired meanwhile;
- *   4. finish all that were armed;
+ *   3. unlock the mutexes of conditions, and park; or, if one need not wait, disarm, which fails if another case
+ *      has fired meanwhile;
+ *   4. finish all that were armed, and lock what was unlocked;
  *   5. a node has fired: its source has done the case. Or one need not wait: take it, and if somebody was
  *      faster, from the beginning.
  * All that fires is of one wait, so one wins; a source that comes second passes the node over.

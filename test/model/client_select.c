@@ -3,8 +3,12 @@
 
 #define FIBERS 3
 #include "model/fibers.h"
+#include "model/holders.h"
 #include "sync/chan.h"
+#include "sync/cond.h"
 #include "sync/event.h"
+#include "sync/future.h"
+#include "sync/mutex.h"
 #include "sync/select.h"
 
 static struct weft_chan a, b;
@@ -12,6 +16,16 @@ static union {
     struct weft__event event;
     weft_event storage;
 } place;
+static union {
+    struct weft__mutex mutex;
+    weft_mutex storage;
+} mutex;
+static union {
+    struct weft__cond cond;
+    weft_cond storage;
+} cond;
+static weft_future *future;
+static int changed;
 static uint64_t slots[2], x, out;
 static int chosen, status, results[FIBERS];
 
@@ -30,6 +44,9 @@ static void setup_of(size_t capacity)
     chan_setup(&a, &slots[0], capacity);
     chan_setup(&b, &slots[1], capacity);
     memset(&place, 0, sizeof place);
+    memset(&mutex, 0, sizeof mutex);
+    memset(&cond, 0, sizeof cond);
+    changed = 0;
     x = 99;
     out = 7;
     chosen = -1000;
@@ -52,6 +69,12 @@ static void setup_slots(void)
     setup_of(1);
 }
 
+static void setup_future(void)
+{
+    setup_of(0);
+    X_ASSERT(weft_future_create(&future, NULL) == 0);
+}
+
 static void choose(struct weft_case *cases, size_t n, int64_t deadline)
 {
     chosen = weft_select(cases, n, deadline);
@@ -63,7 +86,7 @@ static void rest(void)
     fibers_rest();
     X_ASSERT(!a.source.waiters.first && !a.senders.first);
     X_ASSERT(!b.source.waiters.first && !b.senders.first);
-    X_ASSERT(!place.event.source.waiters.first);
+    X_ASSERT(!place.event.source.waiters.first && !cond.cond.source.waiters.first);
 }
 
 static void send_item(int thread, weft_chan *chan, uint64_t item, int64_t deadline)
@@ -170,6 +193,43 @@ static void beside_event(int i)
     }
 }
 
+/* Who changes something under the mutex and signals finds the select linked, or it finds the change. */
+static void change_under_mutex(int i)
+{
+    X_ASSERT(weft_mutex_lock(&mutex.storage, WEFT_FOREVER) == 0);
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_recv(&a, &x),
+                                    weft_case_cond(&cond.storage, &mutex.storage)};
+        while (!changed) {
+            choose(cases, 2, WEFT_FOREVER);
+            X_ASSERT(chosen == 1);
+        }
+    } else {
+        changed = 1; /* plain: the mutex orders it */
+    }
+    weft_mutex_unlock(&mutex.storage);
+    if (i == 1) {
+        weft_cond_signal(&cond.storage);
+    }
+}
+
+static void decided_future(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_future(future)};
+        choose(cases, 2, WEFT_FOREVER);
+        X_ASSERT(chosen == 1);
+    } else if (i == 1) {
+        X_ASSERT(weft_future_complete(future, NULL) == 0);
+    }
+}
+
+static void free_future(void)
+{
+    rest();
+    weft_future_unref(future);
+}
+
 /* --- two other threads ------------------------------------------------------------------ */
 
 static void two_senders(int i)
@@ -228,6 +288,9 @@ static const struct x_client clients[] = {
     X_CLIENT("both_slots", 2, setup_slots, both_slots, one_is_left, .preemptions = 3, .stale = 1),
     X_CLIENT("beside_event", 2, setup, beside_event, rest, .preemptions = 3),
     X_CLIENT("stolen", 2, setup_slots, stolen, rest, .preemptions = 3, .stale = 1),
+    X_CLIENT("decided_future", 2, setup_future, decided_future, free_future, .preemptions = 3),
+    X_CLIENT("change_under_mutex", 2, setup, change_under_mutex, rest, .preemptions = 2,
+             .stale = 1),
     X_CLIENT("event_against_send", 3, setup_slots, event_against_send, event_or_item,
              .preemptions = 2, .stale = 1),
     X_CLIENT("deadline_against_send", 3, setup_slots, deadline_against_send, item_or_deadline,

@@ -2,7 +2,8 @@
 
 STRUCTURES["select"] = {
     "client": "client_select.c",
-    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/chan_steps.c", "src/sync/event.c",
+    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/chan_steps.c", "src/sync/event.c", "src/sync/future.c", "src/sync/derive.c",
+                "src/sync/cond.c", "src/sync/mutex.c",
                 "src/base/latch.c"] + WAIT,
     "files": ["src/sync/select.c"],
 }
@@ -47,3 +48,15 @@ _of("select", "src/sync/chan.c",
     "        node.item = (void *)(uintptr_t)item; /* only read */\n        atomic_store_explicit(&c->offered, true, memory_order_relaxed);\n",
     "        node.item = (void *)(uintptr_t)item;\n",
     "a sender that waits does not say so")
+_of("select", "src/sync/select.c",
+    "        unlock_all(cases, n);\n",
+    "",
+    "the mutex of a condition is held while the select waits")
+_of("select", "src/sync/select.c",
+    "    if (armed == n) {\n        lock_all(cases, n);\n    }\n",
+    "",
+    "the mutex of a condition is not locked again")
+_of("select", "src/sync/select.c",
+    "    weft__cond_arm(weft__cond_of(one->object), node);\n    return true;\n",
+    "    if (one->item) {\n        weft_mutex_unlock(one->item);\n        weft_mutex_lock(one->item, WEFT_FOREVER);\n    }\n    weft__cond_arm(weft__cond_of(one->object), node);\n    return true;\n",
+    "the mutex is let go before the condition knows of the select")

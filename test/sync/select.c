@@ -427,3 +427,85 @@ TEST(a_select_may_have_an_owned_channel_among_its_cases)
 {
     run_in_fiber(1, on_owned, NULL);
 }
+
+/* --- futures and conditions -------------------------------------------------------------- */
+
+static weft_mutex mutex;
+static weft_cond cond, other_cond;
+static bool changed;
+
+static void *waits_for_change(void *arg)
+{
+    int x, chosen_last = -1;
+    struct weft_case cases[] = {weft_case_recv(a, &x), weft_case_cond(&cond, &mutex),
+                                weft_case_cond(&other_cond, &mutex)};
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
+    while (!changed && chosen_last != 0) {
+        chosen_last = weft_select(cases, 3, WEFT_FOREVER);
+        CHECK(weft_mutex_is_mine(&mutex));
+    }
+    weft_mutex_unlock(&mutex);
+    (void)arg;
+    return (void *)(intptr_t)chosen_last;
+}
+
+static void *changes(void *arg)
+{
+    weft_fiber fiber;
+    void *which;
+    CHECK_EQ(weft_spawn(&fiber, waits_for_change, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    weft_cond_signal(&cond); /* nothing has changed yet */
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0); /* it is free while the select waits */
+    changed = true;
+    weft_mutex_unlock(&mutex);
+    weft_cond_signal(&other_cond);
+    CHECK_EQ(weft_join(fiber, &which, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)which, 2);
+
+    changed = false;
+    CHECK_EQ(weft_spawn(&fiber, waits_for_change, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(put(a, 1), 0);
+    CHECK_EQ(weft_join(fiber, &which, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)which, 0);
+    return arg;
+}
+
+TEST(a_condition_is_a_case_and_its_mutex_is_held_again)
+{
+    open_two(0);
+    run_in_fiber(1, changes, NULL);
+    close_two();
+    weft_cond_deinit(&cond);
+    weft_cond_deinit(&other_cond);
+    weft_mutex_deinit(&mutex);
+}
+
+static void *completes(void *arg)
+{
+    CHECK_EQ(weft_future_complete(arg, &mutex), 0);
+    return NULL;
+}
+
+static void *selects_futures(void *arg)
+{
+    weft_future *first, *second;
+    CHECK_EQ(weft_future_create(&first, NULL), 0);
+    CHECK_EQ(weft_future_create(&second, NULL), 0);
+    struct weft_case cases[] = {weft_case_future(first), weft_case_future(second)};
+    CHECK_EQ(weft_select(cases, 2, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_spawn(NULL, completes, second, NULL), 0);
+    CHECK_EQ(weft_select(cases, 2, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_select(cases, 2, 0), 1);
+    weft_future_unref(first);
+    weft_future_unref(second);
+    return arg;
+}
+
+TEST(a_future_is_a_case)
+{
+    run_in_fiber(1, selects_futures, NULL);
+    run_in_fiber(2, selects_futures, NULL);
+}
