@@ -262,7 +262,7 @@ static inline void leave_read(struct weft__rwlock *l)
     uint64_t word = add(l, -READER, memory_order_acq_rel);
     WEFT__REQUIRE(has_readers(word), "rwlock %s, which nobody reads, was unlocked by a reader",
                   name_of(l));
-    if (__builtin_expect((word & QUEUED) && word < 2 * READER && !(word & WRITER), 0)) {
+    if (__builtin_expect((word & QUEUED) && !has_readers(word - READER) && !(word & WRITER), 0)) {
         serve(l, false);
     }
 }

@@ -11,8 +11,8 @@ _of("rwlock", "src/sync/rwlock.c",
     "    if (take_locked(l, writer)) {",
     "one queues up without a word")
 _of("rwlock", "src/sync/rwlock.c",
-    "(word & QUEUED) && word < 2 * READER && !(word & WRITER)",
-    "(word & QUEUED) && word < READER && !(word & WRITER)",
+    "(word & QUEUED) && !has_readers(word - READER) && !(word & WRITER)",
+    "(word & QUEUED) && !has_readers(word) && !(word & WRITER)",
     "the last reader does not look after the queue")
 _of("rwlock", "src/sync/rwlock.c",
     "    if (has_readers(word) || l->readers.first) {\n        return false;\n    }\n",
