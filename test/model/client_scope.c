@@ -73,7 +73,7 @@ void weft_exit(void *value)
     uint64_t ident;
     struct weft__chain ready;
     weft__chain_init(&ready);
-    tasks[i].value = value;
+    weft__task_rare(&tasks[i])->result = value;
     weft__local_run_cleanups(weft__task_rare(&tasks[i]));
     X_ASSERT(weft__ident_lock(&tasks[i], GENERATION, 0, &ident));
     X_ASSERT(tasks[i].joiners && !tasks[i].joiners->next);
