@@ -64,7 +64,7 @@ static inline void weft__ident_spin(unsigned spins)
  * word with the flags, without the lock bit.
  *
  * seq_cst: a flag set here (a permit, a cancel) is looked at by a task that has just armed a wait, and the
- * caller looks at its state word next; one of the two sees the other. pairs: weft__task_arm, then
+ * caller looks at its state word next; one of the two sees the other. pairs: weft__task_settle or arm, then
  * weft__ident_flags */
 static inline bool weft__ident_lock(struct weft__task *task, uint64_t generation, uint64_t flags,
                                     uint64_t *ident)

@@ -8,6 +8,7 @@
 #include "sched/local.h"
 #include "sched/parent.h"
 #include "sched/pool.h"
+#include "sched/waiter.h"
 #include "sched/worker.h"
 
 static _Thread_local struct weft__worker *self_worker __attribute__((tls_model("initial-exec")));
@@ -198,7 +199,7 @@ HOT void after_switch(struct weft__worker *w)
         weft__task_requeue(task);
         requeue(w, task);
     } else if (post == WEFT__POST_PARK) {
-        if (!weft__task_settle(task)) {
+        if (__builtin_expect(!weft__waiter_settle(task), 0)) {
             requeue(w, task);
         }
     } else if (post == WEFT__POST_END) {

@@ -17,13 +17,14 @@
  *   FRESH     RUNNING   W    run       the dequeuer owns it: queues hand each task to one worker
  *   READY     RUNNING   W    run       "
  *   RUNNING   READY     W    requeue   after the switch, so nobody runs a stack that is still in use
- *   RUNNING   ARMED     P    arm       seq_cst: then P looks at what might have fired before (a permit, a
- *                                      cancel flag); A sets that first and looks at the word second
+ *   RUNNING   ARMED     P    arm       of a park seq_cst: then P looks for a permit; A sets that first and looks
+ *                                      at the word second
  *   ARMED     RUNNING   P    disarm    CAS: P gives the wait up, unless it was fired
  *   ARMED     FIRED     A    fire      CAS: a wake between arming and the end of the switch; nobody queues
  *                                      the task, because its stack is still in use: W will
  *   FIRED     RUNNING   P    disarm    P finds out without having parked
- *   ARMED     WAITING   W    settle    CAS: the switch is complete
+ *   ARMED     WAITING   W    settle    CAS: the switch is complete. seq_cst: then W looks for a cancel or an
+ *                                      interrupt, which A sets first, to look at the word second
  *   FIRED     READY     W    settle    ... and it was fired meanwhile: W queues it
  *   WAITING   READY     A    fire      CAS: the winner queues it
  *   WAITING   HELD      A    hold      CAS: a viewer keeps it where it waits while it reads its stack
@@ -230,10 +231,14 @@ static inline uint64_t weft__task_arm(struct weft__task *task, unsigned kind)
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_RUNNING);
     uint64_t ticket = (word >> WEFT__TICKET_SHIFT) + 1;
-    atomic_store_explicit(&task->state,
-                          ticket << WEFT__TICKET_SHIFT | (uint64_t)kind << WEFT__STATE_BITS |
-                              WEFT__TASK_ARMED,
-                          memory_order_seq_cst); /* pairs: weft__task_ticket */
+    uint64_t armed =
+        ticket << WEFT__TICKET_SHIFT | (uint64_t)kind << WEFT__STATE_BITS | WEFT__TASK_ARMED;
+    if (kind & WEFT__WAIT_PARK) {
+        /* The task looks at its permit next. pairs: weft__task_ticket */
+        atomic_store_explicit(&task->state, armed, memory_order_seq_cst);
+    } else {
+        atomic_store_explicit(&task->state, armed, memory_order_release); /* pairs: fire */
+    }
     return ticket & (UINT64_MAX >> WEFT__TICKET_SHIFT);
 }
 
@@ -283,22 +288,24 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
     return WEFT__FIRE_LOST;
 }
 
-/* After the switch. True: it waits now. False: it was fired meanwhile, and the caller queues it. */
-static inline bool weft__task_settle(struct weft__task *task)
+/* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the caller queues it.
+ * seq_cst: then the caller looks at the flags that whoever cancels sets before it looks at this word. pairs:
+ * weft__task_ticket */
+static inline uint64_t weft__task_settle(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     if (weft__word_state(word) == WEFT__TASK_ARMED &&
         atomic_compare_exchange_strong_explicit(&task->state, &word,
                                                 weft__word_with(word, WEFT__TASK_WAITING),
-                                                memory_order_release, /* pairs: fire */
+                                                memory_order_seq_cst, /* pairs: fire, ticket */
                                                 memory_order_relaxed)) {
-        return true;
+        return word;
     }
     word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */
     WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);
     atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),
                           memory_order_relaxed);
-    return false;
+    return 0;
 }
 
 /* Takes a waiting task out of circulation: its stack and all that it waits on hold still until unhold. False:

@@ -137,32 +137,51 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return reason;
 }
 
-/* Under the ident lock: else the flag may be what one who has ended the last wait has not taken back yet. */
-static void deliver_interrupt(struct weft__task *task, uint64_t ticket)
+/* Under the ident lock: else the flag may be what one who has ended the last wait has not taken back yet. The task may
+ * have gone on and its slot be another fiber's by now: then the fire fails, and that one's flag stays. */
+static enum weft__fire deliver_interrupt(struct weft__task *task, uint64_t ticket)
 {
     uint64_t ident;
-    bool live = weft__ident_lock(task, weft__task_handle(task) >> 32, 0, &ident);
-    WEFT__ASSERT(live);
-    if ((ident & WEFT__IDENT_INTERRUPT) &&
-        weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {
-        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT;
+    enum weft__fire fire = WEFT__FIRE_LOST;
+    if (weft__ident_lock(task, weft__task_handle(task) >> 32, 0, &ident)) {
+        if (ident & WEFT__IDENT_INTERRUPT) {
+            fire = weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT);
+        }
+        if (fire != WEFT__FIRE_LOST) {
+            ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT;
+        }
+        weft__ident_unlock(task, ident);
     }
-    weft__ident_unlock(task, ident);
+    return fire;
 }
 
-/* What came before the ticket existed. pairs: weft__cancel and weft_interrupt set, then look */
-static void look_at_flags(struct weft__task *task, uint64_t flags)
+/* Ends this wait by what the flags say, if it may be ended by that. */
+static enum weft__fire end_by_flags(struct weft__task *task, uint64_t ticket, unsigned kind,
+                                    uint64_t flags)
+{
+    if (((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM)) ||
+        ((flags & WEFT__IDENT_CANCEL) && !(kind & WEFT__WAIT_SHIELDED))) {
+        return weft__task_fire(task, ticket, WEFT__REASON_CANCEL);
+    }
+    if ((flags & WEFT__IDENT_INTERRUPT) && !(kind & WEFT__WAIT_SHIELDED)) {
+        return deliver_interrupt(task, ticket);
+    }
+    return WEFT__FIRE_LOST;
+}
+
+bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags)
+{
+    return end_by_flags(task, armed >> WEFT__TICKET_SHIFT, (unsigned)weft__word_reason(armed),
+                        flags) == WEFT__FIRE_ENQUEUE;
+}
+
+/* Before the switch, to spare it: settle looks again. */
+static void look_at_flags(struct weft__task *task)
 {
     uint64_t ticket;
     unsigned kind;
-    if (!weft__task_ticket(task, &ticket, &kind)) {
-        return; /* fired */
-    }
-    if (((flags & WEFT__IDENT_ABORT) && !(kind & WEFT__WAIT_FIRM)) ||
-        ((flags & WEFT__IDENT_CANCEL) && !(kind & WEFT__WAIT_SHIELDED))) {
-        weft__task_fire(task, ticket, WEFT__REASON_CANCEL);
-    } else if ((flags & WEFT__IDENT_INTERRUPT) && !(kind & WEFT__WAIT_SHIELDED)) {
-        deliver_interrupt(task, ticket);
+    if (weft__task_ticket(task, &ticket, &kind)) {
+        end_by_flags(task, ticket, kind, weft__ident_flags(task));
     }
 }
 
@@ -203,7 +222,7 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     if (!task) {
         return park_thread(waiter, deadline);
     }
-    look_at_flags(task, weft__ident_flags(task));
+    look_at_flags(task);
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }

@@ -174,7 +174,7 @@ static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, i
                                                   const struct weft__wait_kind *kind, uint64_t on)
 {
     struct weft__task *task = waiter->task;
-    /* The flags: what came before the ticket existed. pairs: weft_cancel and weft_interrupt set, then look */
+    /* The flags: to spare the switch. What comes later is found when the switch is over: weft__waiter_settle */
     if (!task || deadline != WEFT_FOREVER ||
         __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
         return weft__waiter_park_any(waiter, deadline, kind, on);
@@ -190,6 +190,23 @@ static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, i
         weft__waiter_note_ended(task, kind, on);
     }
     return reason;
+}
+
+/* For a wait that has settled, armed as this: ends it if the flags say so. True: the caller queues the task. */
+bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags);
+
+/* After the switch. False: the task was fired meanwhile, or is cancelled, and the caller queues it. Who cancels or
+ * interrupts sets the flag, then looks at the state word; this settles that, then looks at the flags: all seq_cst, so one
+ * sees the other. The task may be gone by then, and is not another's: the ticket is its own. */
+static inline bool weft__waiter_settle(struct weft__task *task)
+{
+    uint64_t armed = weft__task_settle(task);
+    if (__builtin_expect(!armed, 0)) {
+        return false;
+    }
+    uint64_t flags = weft__ident_flags(task);
+    return __builtin_expect(!(flags & WEFT__IDENT_ENDS_WAITS), 1) ||
+           !weft__waiter_end_late(task, armed, flags);
 }
 
 /* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be any more. */

@@ -46,7 +46,7 @@ struct weft__task *weft__slab_find(uint32_t slot)
 void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     X_ASSERT(w == &worker && post == WEFT__POST_PARK);
-    if (weft__task_settle(&task)) {
+    if (weft__waiter_settle(&task)) {
         while (atomic_load_explicit(&placed, memory_order_acquire) == 0) {
             weft__futex_wait(&placed, 0, INT64_MAX);
         }

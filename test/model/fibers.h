@@ -47,7 +47,7 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     int i = x_thread();
     X_ASSERT(w == &workers[i] && post == WEFT__POST_PARK);
-    if (weft__task_settle(&tasks[i])) {
+    if (weft__waiter_settle(&tasks[i])) {
         while (atomic_load_explicit(&placed[i], memory_order_acquire) == 0) {
             weft__futex_wait(&placed[i], 0, INT64_MAX);
         }

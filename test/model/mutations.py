@@ -288,9 +288,13 @@ _of("task", "src/sched/task.h",
     "                                                  memory_order_release,",
     "fire does not acquire the frame")
 _of("task", "src/sched/task.h",
-    "memory_order_release, /* pairs: fire */",
+    "memory_order_seq_cst, /* pairs: fire, ticket */",
     "memory_order_relaxed,",
     "settle does not release the frame")
+_of("task", "src/sched/task.h",
+    "memory_order_seq_cst, /* pairs: fire, ticket */",
+    "memory_order_release,",
+    "settle: a cancel that is looked for next may be missed", by="park")
 _of("task", "src/sched/task.h",
     "word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */\n"
     "    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);\n"
@@ -299,8 +303,8 @@ _of("task", "src/sched/task.h",
     "    atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),",
     "settle does not acquire what the waker wrote")
 _of("task", "src/sched/task.h",
-    "memory_order_seq_cst); /* pairs: weft__task_ticket */",
-    "memory_order_release);",
+    "atomic_store_explicit(&task->state, armed, memory_order_seq_cst);",
+    "atomic_store_explicit(&task->state, armed, memory_order_release);",
     "arm: a flag that is looked at next may be missed")
 _of("task", "src/sched/task.h",
     "uint64_t word = atomic_load_explicit(&task->state, memory_order_seq_cst); /* pairs: arm */",
@@ -319,8 +323,8 @@ _of("task", "src/sched/task.h",
     "uint64_t ticket = (word >> WEFT__TICKET_SHIFT);",
     "all waits have one ticket")
 _of("task", "src/sched/task.h",
-    "weft__word_with(word, WEFT__TASK_WAITING), memory_order_release, /* pairs: fire */",
-    "weft__word_with(word, WEFT__TASK_ARMED), memory_order_release,",
+    "weft__word_with(word, WEFT__TASK_WAITING), memory_order_seq_cst, /* pairs: fire, ticket */",
+    "weft__word_with(word, WEFT__TASK_ARMED), memory_order_seq_cst,",
     "settle does not say that the switch is complete")
 
 _of("task", "src/sched/task.h",
@@ -484,9 +488,9 @@ _of("park", "src/sched/waiter.c",
     "",
     "a timer of a wait that is over stays on the stack")
 _of("park", "src/sched/waiter.h",
-    "__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {",
-    "false) {",
-    "a cancel before the wait is not looked for")
+    "return __builtin_expect(!(flags & WEFT__IDENT_ENDS_WAITS), 1) ||",
+    "return true ||",
+    "a cancel before the end of the switch is not looked for")
 
 # --- the objects one waits on, one file each -----------------------------------------
 

@@ -27,16 +27,16 @@ _of("cancel", "src/sched/waiter.c",
     "(flags & WEFT__IDENT_CANCEL)",
     "a cancel that came before the wait goes through a shield")
 _of("cancel", "src/sched/waiter.c",
-    "        ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT;\n",
+    "            ident &= ~(uint64_t)WEFT__IDENT_INTERRUPT;\n",
     "",
     "an interrupt that came before the wait is delivered twice")
 _of("cancel", "src/sched/waiter.c",
-    "    if ((ident & WEFT__IDENT_INTERRUPT) &&\n        weft__task_fire(",
-    "    if (weft__task_fire(",
+    "if (ident & WEFT__IDENT_INTERRUPT) {",
+    "if (true) {",
     "an interrupt that was delivered by its setter is delivered again")
 _of("cancel", "src/sched/waiter.c",
-    "weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST) {",
-    "(weft__task_fire(task, ticket, WEFT__REASON_INTERRUPT) != WEFT__FIRE_LOST || true)) {",
+    "if (fire != WEFT__FIRE_LOST) {\n            ident &=",
+    "if (true) {\n            ident &=",
     "an interrupt that ended nothing is taken for delivered")
 _of("cancel", "src/sched/waiter.h",
     "task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind",
