@@ -53,26 +53,35 @@ static void place_from_outside(struct weft__task *task)
     weft__pool_visit_end(home);
 }
 
+/* Not the plain case: outside its pool, bound, or something was in the next slot. */
+static __attribute__((noinline)) void place_elsewhere(struct weft__worker *w,
+                                                      struct weft__task *task)
+{
+    weft_pool *home = task->home;
+    if (!w || w->pool != home) {
+        place_from_outside(task);
+    } else if (task->pin >= 0) {
+        place_bound(w, task);
+    } else {
+        weft__place_local(w, task, memory_order_seq_cst);
+        weft__idle_notify(&home->idle);
+    }
+}
+
 void weft__place(struct weft__task *task)
 {
     struct weft__worker *w = weft__worker_self();
     if (w) {
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
-    weft_pool *home = task->home;
-    if (!w || w->pool != home) {
-        place_from_outside(task);
-        return;
-    }
-    if (task->pin >= 0) {
-        place_bound(w, task);
+    if (!w || w->pool != task->home || task->pin >= 0) {
+        place_elsewhere(w, task);
         return;
     }
     struct weft__task *before = weft__worker_swap_next(w, task);
     weft__worker_look_up(w);
     if (before) {
-        weft__place_local(w, before, memory_order_seq_cst);
-        weft__idle_notify(&home->idle);
+        place_elsewhere(w, before);
     }
 }
 

@@ -150,15 +150,19 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
  * simple, or a thief was faster. */
 HOT struct weft__task *pick_woken(struct weft__worker *w)
 {
-    if (!atomic_load_explicit(&w->next, memory_order_relaxed) || w->turns_left <= 0 ||
-        (w->streak >= WEFT__NEXT_STREAK && others_ready(w)) ||
-        atomic_load_explicit(&w->tracing, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&w->next, memory_order_relaxed) || w->turns_left <= 0) {
         return NULL;
+    }
+    if (w->streak >= WEFT__NEXT_STREAK) {
+        if (others_ready(w)) {
+            return NULL;
+        }
+        w->streak = 0; /* nobody was passed over */
     }
     struct weft__task *task = weft__worker_swap_next(w, NULL);
     if (task) {
         w->turns_left--;
-        w->streak += w->streak < WEFT__NEXT_STREAK;
+        w->streak++;
         w->fresh_last = false;
     }
     return task;
@@ -333,12 +337,6 @@ void weft_yield(void)
     }
 }
 
-HOT void suspend(struct weft__worker *w, enum weft__post post)
-{
-    struct weft__task *next = pick_woken(w);
-    leave(w, next ? next : pick(w, false), post);
-}
-
 /* Somebody listens, to what happens or to how long waits are. */
 RARE void suspend_traced(struct weft__worker *w, unsigned tracing, enum weft__post post)
 {
@@ -346,7 +344,7 @@ RARE void suspend_traced(struct weft__worker *w, unsigned tracing, enum weft__po
     int64_t began = measured ? weft__clock_ns() : 0;
     weft__trace_event(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
                       weft__task_handle(weft__current(w)));
-    suspend(w, post);
+    leave(w, pick(w, false), post);
     if (began) {
         weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
@@ -357,9 +355,10 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
     unsigned tracing = atomic_load_explicit(&w->tracing, memory_order_relaxed);
     if (__builtin_expect(tracing, 0)) {
         suspend_traced(w, tracing, post);
-    } else {
-        suspend(w, post);
+        return;
     }
+    struct weft__task *next = pick_woken(w);
+    leave(w, next ? next : pick(w, false), post);
 }
 
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)
