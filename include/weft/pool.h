@@ -35,6 +35,10 @@ struct weft_pool_opts {
     /* What times are rounded up to, itself rounded up to a power of two: how late a deadline or a timer may be
      * by design, and how seldom a worker wakes for timers that are close together. Up to 1 s; default 65536. */
     int64_t timer_tick_ns;
+    /* A fiber that keeps a worker for longer is reported (weft/report.h). Default 100 ms; < 0: never. */
+    int64_t hog_ns;
+    /* Its fibers may be woken by what Weft does not see: while it has any, there is no deadlock. */
+    bool deadlock_off;
 };
 
 /* -EINVAL: bad options (a CPU outside the allowed set, too many workers (1024), sizes). -EBUSY: with
@@ -60,7 +64,9 @@ struct weft_job {
 WEFT_API int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n);
 
 /* Spawns fn(arg) and lends the calling thread to the pool as worker 0 until that fiber has ended.
- * Only where the pool was created with `caller`, on that thread: else -EINVAL. */
+ * Only where the pool was created with `caller`, on that thread: else -EINVAL.
+ * -EDEADLK: it never will: all fibers of all pools wait, and nothing is left to wake them (weft/report.h has said
+ * which). They stay as they are, the first one detached; a stop that cancels ends them. */
 WEFT_API int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result);
 
 /* Runs what is ready on worker 0 until nothing is, then returns the number of turns it ran; for a
@@ -82,7 +88,8 @@ enum weft_stop_mode {
  * A WEFT_STOP_DRAIN with WEFT_FOREVER waits for ever; one with a deadline cancels every fiber then and waits
  * as long again, at least a second. Any thread may call it, twice too: the second waits for the first.
  *  -EINPROGRESS: called by a fiber of this pool; the stop has begun and goes on without it.
- *  -EDEADLK: worker 0 is another thread that is not in run, poll or stop, and work or fibers remain.
+ *  -EDEADLK: worker 0 is another thread that is not in run, poll or stop, and work or fibers remain; or the
+ *   caller's thread is worker 0, and all fibers wait for ever (weft/report.h): stop again, cancelling.
  *  -EBUSY: fibers have not ended in spite of being cancelled; the dump was written to stderr. The
  *   pool still works off what can end; stop again to wait again. */
 WEFT_API int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline);
@@ -98,7 +105,8 @@ WEFT_API const char *weft_pool_name(const weft_pool *pool);
 WEFT_API unsigned weft_pool_workers(const weft_pool *pool);
 
 /* One call for a whole program: a pool with the caller as worker 0, fn(arg) as its first fiber,
- * and a draining stop when that has ended. */
+ * and a draining stop when that has ended. -EDEADLK as weft_pool_run: then the fibers are cancelled, and aborted a
+ * second later; if some have not ended another second later they, and the pool, are left as they are. */
 WEFT_API int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *opts);
 
 /* The CPUs this process may use: affinity mask, cut by the cgroup's quota, at least 1. */

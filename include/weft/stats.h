@@ -31,6 +31,7 @@ struct weft_worker_stats {
     uint64_t wakes;     /* times another thread unblocked it */
     uint64_t overflows; /* times the ring spilled into the global queue */
     uint64_t stacks;    /* stacks attached */
+    uint64_t hogs;      /* times a fiber was reported for keeping the worker too long */
     size_t ring, fresh; /* queue lengths now */
     size_t inbox;       /* 1 if something has arrived from outside and was not taken yet */
     size_t bound;       /* live fibers that only this worker may run */

@@ -29,6 +29,7 @@
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/process.h>
+#include <weft/report.h>
 #include <weft/rwlock.h>
 #include <weft/scope.h>
 #include <weft/select.h>

@@ -7,6 +7,7 @@
 #include "base/futex.h"
 #include "obs/dump.h"
 #include "sched/fork.h"
+#include "sched/outside.h"
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 /* under `changing` */
@@ -32,12 +33,14 @@ static void *serve(void *arg)
 {
     uint32_t served = 0;
     (void)arg;
+    weft__outside_thread_enter();
     for (;;) {
         uint32_t now = atomic_load_explicit(&asked, memory_order_relaxed);
         if (now >> 1 != served >> 1) {
             served = now;
             weft__dump_run(dump, NULL, dump_fd);
         } else if (now & 1) {
+            weft__outside_thread_leave();
             return NULL;
         } else {
             weft__futex_wait(&asked, now, WEFT_FOREVER);
@@ -86,6 +89,7 @@ static int begin_locked(int signal, int fd, const struct weft_dump_opts *opts)
     if (!err) {
         struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
         sigfillset(&ours.sa_mask);
+        weft__outside_own_signal(signal);
         if (sigaction(signal, &ours, NULL) != 0) {
             stop_thread();
             err = -EINVAL;

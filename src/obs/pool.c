@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include <weft/buf.h>
+#include <weft/report.h>
 #include <weft/stats.h>
 
 #include "sched/pool.h"
@@ -24,10 +25,11 @@ static void dump_worker(weft_pool *pool, unsigned i, FILE *out)
     fprintf(out,
             "  worker %u: %s tid=%d current=%s executed=%" PRIu64 " spawned=%" PRIu64
             " finished=%" PRIu64 " steals=%" PRIu64 " stolen=%" PRIu64 " parks=%" PRIu64
-            " wakes=%" PRIu64 " overflows=%" PRIu64 " stacks=%" PRIu64
+            " wakes=%" PRIu64 " overflows=%" PRIu64 " stacks=%" PRIu64 " hogs=%" PRIu64
             " ring=%zu fresh=%zu bound=%zu inbox=%zu\n",
             i, state_name(w.state), w.tid, current, w.executed, w.spawned, w.finished, w.steals,
-            w.stolen, w.parks, w.wakes, w.overflows, w.stacks, w.ring, w.fresh, w.bound, w.inbox);
+            w.stolen, w.parks, w.wakes, w.overflows, w.stacks, w.hogs, w.ring, w.fresh, w.bound,
+            w.inbox);
 }
 
 struct fiber_list {
@@ -74,6 +76,18 @@ static void dump_buffers(FILE *out)
             b.live, b.live_bytes, b.kept, b.kept_bytes, b.hits, b.misses, b.foreign);
 }
 
+static void dump_watchdog(FILE *out)
+{
+    struct weft_watch_stats w;
+    weft_watch_stats(&w);
+    fprintf(out, "  watchdog: %s", weft_outlook_name(w.outlook));
+    if (w.outlook == WEFT_OUTLOOK_OUTSIDE) {
+        fprintf(out, " (%s)", w.outside);
+    }
+    fprintf(out, " cycles=%" PRIu64 " deadlocks=%" PRIu64 " hogs=%" PRIu64 " ticks=%" PRIu64 "\n",
+            w.cycles, w.deadlocks, w.hogs, w.ticks);
+}
+
 void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
 {
     struct weft_pool_stats p;
@@ -88,6 +102,7 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
     fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n",
             m.blocks, m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
     dump_buffers(out);
+    dump_watchdog(out);
     for (unsigned i = 0; i < p.workers; i++) {
         dump_worker(pool, i, out);
     }

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "obs/request.h"
 #include "sched/ident.h"
+#include "sched/outside.h"
 #include "sched/worker.h"
 
 #define PATIENCE_NS 50000000 /* with another sampler, and with a copy that has begun */
@@ -104,6 +105,7 @@ int weft__sample_begin(int signal)
         return -EBUSY;
     }
     ours.sa_sigaction = on_signal;
+    weft__outside_own_signal(signal);
     sigfillset(&ours.sa_mask);
     int err = sigaction(signal, NULL, &present) != 0 ? -EINVAL : 0;
     if (!err && !is_ours(&present)) {

@@ -30,6 +30,7 @@ static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *ou
         .wakes = read_count(&c->wakes),
         .overflows = read_count(&c->overflows),
         .stacks = read_count(&c->stacks),
+        .hogs = read_count(&w->vigil.hogs),
         .ring = weft__ring_length(&w->ring),
         .fresh = weft__fresh_length(&w->fresh),
         .bound = read_count(&w->bound),
@@ -74,6 +75,7 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
         out->total.wakes += w.wakes;
         out->total.overflows += w.overflows;
         out->total.stacks += w.stacks;
+        out->total.hogs += w.hogs;
         out->total.ring += w.ring;
         out->total.fresh += w.fresh;
         out->total.bound += w.bound;

@@ -591,6 +591,12 @@ bool weft__join_arm(weft_fiber fiber, struct weft__node *node)
     return true;
 }
 
+void weft__join_disarm(weft_fiber fiber, struct weft__node *node)
+{
+    leave_joiners(fiber, node);
+    weft_fiber_detach(fiber);
+}
+
 int weft_fiber_share(weft_fiber fiber)
 {
     uint64_t ident;

@@ -20,6 +20,7 @@
 #define MAX_TICK_NS 1000000000
 #define DEFAULT_SLOTS 4096u
 #define DEFAULT_SPIN_NS 5000
+#define PATIENCE_NS 1000000000
 
 static struct weft__lock pools_lock;
 static weft_pool *pools; /* all there are; under the lock */
@@ -104,6 +105,7 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
     opts->fresh_slots = opts->fresh_slots ? opts->fresh_slots : DEFAULT_SLOTS;
     opts->stack_bytes = opts->stack_bytes ? opts->stack_bytes : WEFT__STACK_DEFAULT;
     opts->spin_ns = opts->spin_ns ? opts->spin_ns : DEFAULT_SPIN_NS;
+    opts->hog_ns = opts->hog_ns ? opts->hog_ns : WEFT__HOG_NS;
     if (opts->spin_ns < 0 || weft__cpu_usable() == 1) {
         opts->spin_ns = 0; /* on one CPU, spinning keeps the one we wait for from running */
     }
@@ -174,6 +176,8 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     pool->max_fibers = opts.max_fibers;
     pool->spin_ns = opts.spin_ns;
     pool->tick_shift = tick_shift(opts.timer_tick_ns);
+    pool->hog_ns = opts.hog_ns;
+    pool->deadlock_off = opts.deadlock_off;
     pool->caller_thread = pthread_self();
     pool->host_fd = -1;
     weft__global_init(&pool->global);
@@ -199,6 +203,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         goto close_fd;
     }
     weft__fault_install();
+    weft__watchdog_add(pool);
     *out = pool;
     return 0;
 
@@ -233,6 +238,7 @@ void weft_pool_destroy(weft_pool *pool)
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */
     }
+    weft__watchdog_remove(pool);
     pools_remove(pool);
     for (unsigned i = 0; i < pool->worker_count; i++) {
         weft__worker_deinit(&pool->workers[i]);
@@ -412,7 +418,14 @@ void weft__pool_caller_leaves(weft_pool *pool)
     }
 }
 
-void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until)
+static void set_runner(weft_pool *pool, struct weft__waiter *waiter)
+{
+    weft__lock(&pool->lock);
+    pool->runner = waiter;
+    weft__unlock(&pool->lock);
+}
+
+enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter)
 {
     struct weft__worker *w = &pool->workers[0];
     cpu_set_t before, mine;
@@ -423,12 +436,15 @@ void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until)
         CPU_SET(w->cpu, &mine);
         pthread_setaffinity_np(pthread_self(), sizeof mine, &mine);
     }
+    set_runner(pool, waiter);
     weft__worker_enter_thread(w);
-    weft__worker_loop(w, until);
+    weft__worker_loop(w, &waiter->word);
     weft__worker_leave_thread(w, WEFT_WORKER_RUNNING);
+    set_runner(pool, NULL);
     if (pinned) {
         pthread_setaffinity_np(pthread_self(), sizeof before, &before);
     }
+    return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
 }
 
 int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
@@ -449,10 +465,15 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
     struct weft__node node;
     weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
     weft__node_init(&node, &waiter, 0);
-    if (weft__join_arm(main_fiber, &node)) {
-        weft__pool_lend_thread(pool, &waiter.word);
+    if (weft__join_arm(main_fiber, &node) &&
+        weft__pool_lend_thread(pool, &waiter) == WEFT__REASON_CANCEL) {
+        weft__join_disarm(main_fiber, &node);
+        err = -EDEADLK;
     }
     weft__pool_caller_leaves(pool);
+    if (err) {
+        return err;
+    }
     if (result) {
         *result = node.value;
     }
@@ -549,6 +570,13 @@ unsigned weft_usable_cpus(void)
 
 /* --- all in one -------------------------------------------------------------------------------- */
 
+/* After a deadlock the fibers are ended as far as they let themselves be. What is left of them keeps the pool. */
+static int end_deadlocked(weft_pool *pool)
+{
+    int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(PATIENCE_NS));
+    return err ? weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE_NS)) : 0;
+}
+
 int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
 {
     struct weft_pool_opts opts = {0};
@@ -565,8 +593,11 @@ int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *
     err = weft_pool_start(pool);
     if (!err) {
         err = weft_pool_run(pool, fn, arg, result);
-        int stopped = weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+        int stopped = err == -EDEADLK ? err : weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
         err = err ? err : stopped;
+        if (stopped == -EDEADLK && end_deadlocked(pool) != 0) {
+            return err;
+        }
     }
     weft_pool_destroy(pool);
     return err;

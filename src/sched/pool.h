@@ -36,6 +36,8 @@ struct weft_pool {
     uint64_t max_fibers;
     int64_t spin_ns;
     unsigned tick_shift; /* of the wheels */
+    int64_t hog_ns;      /* <= 0: not reported */
+    bool deadlock_off;   /* fibers here may be woken by what nobody sees */
     pthread_t caller_thread;
     int host_fd; /* eventfd of a caller in a host's loop, or -1 */
 
@@ -46,6 +48,8 @@ struct weft_pool {
     _Atomic(uint32_t) exiting;    /* threads leave their loops when they are out of work */
     _Atomic(uint32_t) watched;    /* somebody waits in stop for the drain: idle workers look */
     _Atomic(uint32_t) cancelling; /* flags of sched/ident.h with which fibers are born and live */
+    _Atomic(uint32_t)
+        hogged; /* workers that are held up and have timers: others serve these at their ticks */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
     _Atomic(uint64_t) left;       /* fibers that ended or left outside of a worker's counting */
     _Atomic(uint64_t) refused;    /* ... because they were not admitted in the end */
@@ -56,9 +60,11 @@ struct weft_pool {
     /* under lock */
     struct weft__lock lock;
     struct weft__node *stoppers; /* who waits for the drain */
+    struct weft__waiter *runner; /* the caller's, while it waits as worker 0 in run or stop */
 
     pthread_mutex_t joining; /* phases change, threads begin and end one at a time */
     weft_pool *next;         /* in the list of all pools */
+    weft_pool *next_watched; /* in the watchdog's list of all pools */
 
     struct weft__worker workers[];
 };
@@ -96,6 +102,8 @@ uint64_t weft__pool_live(weft_pool *pool);
 /* Links a joinable fiber's joiner that serves as a worker meanwhile. False: the fiber has ended already, the
  * value is there and the right used. */
 bool weft__join_arm(weft_fiber fiber, struct weft__node *node);
+/* Takes it back, with the right to join. */
+void weft__join_disarm(weft_fiber fiber, struct weft__node *node);
 enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state);
 
 /* For a fiber that ends inside scoped hops: goes back through all of them. */
@@ -105,8 +113,9 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool);
 
 /* The caller's thread is there: others may rely on it. */
 void weft__pool_caller_enters(weft_pool *pool);
-/* In between: it is worker 0 until *until is not 0. */
-void weft__pool_lend_thread(weft_pool *pool, const _Atomic(uint32_t) *until);
+/* In between: it is worker 0 until its waiter, armed by weft__waiter_arm_worker, is fired. The reason;
+ * WEFT__REASON_CANCEL: that can never be, every fiber waits for ever. */
+enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter);
 /* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it,
  * and to those who wait for it in stop. */
 void weft__pool_caller_leaves(weft_pool *pool);

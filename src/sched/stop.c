@@ -79,11 +79,11 @@ static enum weft__reason serve(weft_pool *pool, struct weft__waiter *waiter, int
     if (deadline != WEFT_FOREVER) {
         weft__wheel_add(wheel, &wait.timer, deadline);
     }
-    weft__pool_lend_thread(pool, &waiter->word);
+    enum weft__reason reason = weft__pool_lend_thread(pool, waiter);
     if (deadline != WEFT_FOREVER) {
         weft__wheel_cancel(wheel, &wait.timer);
     }
-    return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
+    return reason;
 }
 
 static const struct weft__wait_kind stop_kind = {.name = "stop"};
@@ -112,7 +112,8 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
                                              : weft__waiter_park(&waiter, deadline, &stop_kind, 0);
         if (reason != WEFT__REASON_DONE) {
             unlink_stopper(pool, &node);
-            return weft__reason_errno(reason);
+            return as_worker && reason == WEFT__REASON_CANCEL ? -EDEADLK
+                                                              : weft__reason_errno(reason);
         }
         if (weft__pool_live(pool) == 0) {
             return 0;

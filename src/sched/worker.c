@@ -137,10 +137,12 @@ void weft__worker_enter_thread(struct weft__worker *w)
     weft__fp_set(weft__fp_default());
     w->cancel_walked = 0; /* of an earlier stop */
     weft__worker_set_self(w);
+    weft__pulse_awake(&weft__pulse);
 }
 
 void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state state)
 {
+    weft__pulse_asleep(&weft__pulse);
     weft__worker_set_self(NULL);
     weft__fp_set(w->thread_fp);
     weft__spawner_give_credits(&w->spawner);
@@ -245,6 +247,14 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     } while (left > 0 && w->now < until);
 }
 
+/* What other workers would be too late for. */
+static void fire_others_timers(struct weft__worker *w)
+{
+    for (unsigned i = 0; i < w->pool->worker_count; i++) {
+        fire_timers(w, &w->pool->workers[i].wheel);
+    }
+}
+
 static struct weft__task *take_oldest_fresh(struct weft__worker *w)
 {
     bool lost;
@@ -305,6 +315,7 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
     if (weft__wheel_next(&w->wheel) != INT64_MAX || !weft__inbox_empty(&w->inbox) ||
         weft__global_length(&pool->global) || weft__fresh_length(&w->fresh) || w->pinned.head ||
         atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked ||
+        atomic_load_explicit(&pool->hogged, memory_order_relaxed) ||
         weft__gauge_due(&w->gauge, w->now) || told_to_leave(w, w->until)) {
         return false;
     }
@@ -322,6 +333,9 @@ static struct weft__task *tick(struct weft__worker *w)
     weft__worker_look_cancelling(w);
     weft__deadlines_balance(&w->deadlines);
     fire_timers(w, &w->wheel);
+    if (__builtin_expect(atomic_load_explicit(&w->pool->hogged, memory_order_relaxed) != 0, 0)) {
+        fire_others_timers(w);
+    }
     weft__home_tick(w->bufs);
     if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
         weft__gauge_tell(w);
@@ -564,9 +578,11 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         set_state(w, WEFT_WORKER_PARKED);
         WEFT__TRACE(w, WEFT__TRACE_PARK, 0);
         weft__count(&w->counters.parks, 1);
+        weft__pulse_asleep(&weft__pulse);
         if (park(w, rested)) {
             weft__count(&w->counters.wakes, 1);
         }
+        weft__pulse_awake(&weft__pulse);
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         set_state(w, WEFT_WORKER_RUNNING);
     }

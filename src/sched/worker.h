@@ -41,6 +41,7 @@
 #include "sched/slab.h"
 #include "sched/task.h"
 #include "sched/trace.h"
+#include "sched/watchdog.h"
 #include "time/wheel.h"
 
 #define WEFT__TICK_TURNS 61
@@ -138,6 +139,8 @@ struct weft__worker {
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;
     struct weft__wheel wheel;
     struct weft__trace trace;
+
+    struct weft__vigil vigil; /* the watchdog's */
 
     /* Immutable after start. */
     int cpu; /* -1: not pinned */

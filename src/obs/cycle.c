@@ -1,0 +1,234 @@
+/* Cycles of waits: fiber a waits for what b holds, b for what c holds, ... and the last for a.
+ *
+ * A fiber waits for one thing at a time, and that has at most one holder: from each fiber leads one way or none.
+ * A walk follows the way from every fiber until it ends, or meets a fiber that was met before; met in this very
+ * round, the way has come back to it, and that is a cycle. Each fiber is met once in a walk.
+ *
+ * The ways are read at different times, and fibers go on meanwhile. A cycle counts when going round it three times
+ * gives the same waits (tickets and holders). Then every fiber of it was in this wait from the first round to the
+ * third, so during the whole of the second; in the second each was seen to wait for something that the next one held, and
+ * one that waits gives nothing back. So at the end of the second round all of it was true together; it
+ * stays true until one of the waits is given up, by a deadline, a cancel or an interrupt.
+ *
+ * What was reported is remembered as long as walks find it, by the wait of its fiber with the lowest number.
+ */
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "obs/report.h"
+#include "obs/waits.h"
+#include "sched/ident.h"
+#include "sched/slab.h"
+#include "sched/watchdog.h"
+
+struct cycle {
+    struct weft__waits *waits; /* in order: each for the next, the last for the first */
+    size_t count, room;
+};
+
+static bool look(weft_fiber fiber, struct weft__waits *out)
+{
+    return weft__waits_look(fiber, out) && out->holder != WEFT_NO_FIBER;
+}
+
+static bool add(struct cycle *cycle, const struct weft__waits *waits)
+{
+    if (cycle->count == cycle->room) {
+        size_t room = cycle->room ? cycle->room * 2 : 8;
+        struct weft__waits *more = realloc(cycle->waits, room * sizeof *more);
+        if (!more) {
+            return false;
+        }
+        cycle->waits = more;
+        cycle->room = room;
+    }
+    cycle->waits[cycle->count++] = *waits;
+    return true;
+}
+
+/* Once round from this fiber, which waits; false: the way does not come back. */
+static bool go_round(weft_fiber first, size_t most, struct cycle *cycle)
+{
+    struct weft__waits waits;
+    weft_fiber at = first;
+    cycle->count = 0;
+    do {
+        if (cycle->count == most || !look(at, &waits) || !add(cycle, &waits)) {
+            return false;
+        }
+        at = waits.holder;
+    } while (at != first);
+    return true;
+}
+
+/* Once more round; false: something has changed. */
+static bool is_same(const struct cycle *cycle)
+{
+    for (size_t i = 0; i < cycle->count; i++) {
+        struct weft__waits now;
+        const struct weft__waits *then = &cycle->waits[i];
+        if (!look(then->fiber, &now) || now.ticket != then->ticket || now.holder != then->holder ||
+            now.on != then->on) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Follows the way from this fiber. True: it leads into a cycle that no earlier one has led into. */
+static bool follow(weft_fiber start, uint32_t *met, uint32_t slots, struct cycle *cycle)
+{
+    uint32_t round = (uint32_t)start; /* its slot: different for each start, and never 0 */
+    struct weft__waits waits;
+    weft_fiber at = start;
+    for (;;) {
+        uint32_t slot = (uint32_t)at;
+        if (slot == 0 || slot > slots || (met[slot] && met[slot] != round)) {
+            return false;
+        }
+        if (met[slot] == round) {
+            return go_round(at, slots, cycle) && is_same(cycle) && is_same(cycle);
+        }
+        met[slot] = round;
+        if (!look(at, &waits)) {
+            return false;
+        }
+        at = waits.holder;
+    }
+}
+
+static size_t walk(void (*found)(const struct cycle *, void *), void *arg)
+{
+    uint32_t slots = weft__slab_slots();
+    uint32_t *met = calloc((size_t)slots + 1, sizeof *met);
+    struct cycle cycle = {0};
+    size_t n = 0;
+    for (uint32_t slot = 1; met && slot <= slots; slot++) {
+        const struct weft__task *task = weft__slab_find(slot);
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+        if (met[slot] || !(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) ||
+            weft__task_state(task) != WEFT__TASK_WAITING) {
+            continue;
+        }
+        if (follow(weft__ident_generation(ident) << 32 | slot, met, slots, &cycle)) {
+            n++;
+            found(&cycle, arg);
+        }
+    }
+    free(cycle.waits);
+    free(met);
+    return n;
+}
+
+static void print(const struct cycle *cycle, FILE *out)
+{
+    if (cycle->count == 1) {
+        fputs("weft: cycle: a fiber waits for itself\n", out);
+    } else {
+        fprintf(out, "weft: cycle: %zu fibers wait for one another\n", cycle->count);
+    }
+    for (size_t i = 0; i < cycle->count; i++) {
+        fputs("  ", out);
+        weft__waits_print(&cycle->waits[i], out);
+        fputc('\n', out);
+    }
+}
+
+/* --- on demand --------------------------------------------------------------------- */
+
+static void print_found(const struct cycle *cycle, void *arg)
+{
+    if (arg) {
+        print(cycle, arg);
+    }
+}
+
+size_t weft_find_cycles(FILE *out)
+{
+    return walk(print_found, out);
+}
+
+/* --- by the watchdog ----------------------------------------------------------------- */
+
+struct reported {
+    weft_fiber fiber;
+    uint64_t ticket;
+    uint64_t walk; /* the last that found it */
+};
+
+/* The watchdog only. */
+static struct {
+    struct reported *cycles;
+    size_t count, room;
+    uint64_t walks;
+} known;
+
+static _Atomic(uint64_t) reports;
+
+uint64_t weft__cycles_reported(void)
+{
+    return atomic_load_explicit(&reports, memory_order_relaxed);
+}
+
+static const struct weft__waits *lowest(const struct cycle *cycle)
+{
+    const struct weft__waits *least = &cycle->waits[0];
+    for (size_t i = 1; i < cycle->count; i++) {
+        if (cycle->waits[i].fiber < least->fiber) {
+            least = &cycle->waits[i];
+        }
+    }
+    return least;
+}
+
+/* True: it is new. */
+static bool remember(const struct weft__waits *waits)
+{
+    for (size_t i = 0; i < known.count; i++) {
+        if (known.cycles[i].fiber == waits->fiber && known.cycles[i].ticket == waits->ticket) {
+            known.cycles[i].walk = known.walks;
+            return false;
+        }
+    }
+    if (known.count == known.room) {
+        size_t room = known.room ? known.room * 2 : 8;
+        struct reported *more = realloc(known.cycles, room * sizeof *more);
+        if (!more) {
+            return true; /* and will be new again: better twice than never */
+        }
+        known.cycles = more;
+        known.room = room;
+    }
+    known.cycles[known.count++] =
+        (struct reported){.fiber = waits->fiber, .ticket = waits->ticket, .walk = known.walks};
+    return true;
+}
+
+static void forget_resolved(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < known.count; i++) {
+        if (known.cycles[i].walk == known.walks) {
+            known.cycles[kept++] = known.cycles[i];
+        }
+    }
+    known.count = kept;
+}
+
+static void report_found(const struct cycle *cycle, void *arg)
+{
+    struct weft__report report;
+    (void)arg;
+    if (remember(lowest(cycle)) && weft__report_open(&report)) {
+        atomic_store_explicit(&reports, weft__cycles_reported() + 1, memory_order_relaxed);
+        print(cycle, report.out);
+        weft__report_send(&report, WEFT_REPORT_CYCLE);
+    }
+}
+
+void weft__report_cycles(void)
+{
+    known.walks++;
+    walk(report_found, NULL);
+    forget_resolved();
+}

@@ -1,0 +1,147 @@
+/* What the watchdog says: the texts of hogs and deadlocks, and where all reports go. */
+#include "obs/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "obs/sample.h"
+#include "obs/unwind.h"
+#include "obs/waits.h"
+#include "sched/slab.h"
+#include "sched/watchdog.h"
+
+#define MOST_FIBERS 100 /* in one report */
+#define MOST_FRAMES 32
+#define SAMPLE_NS 200000000 /* a machine where it takes that long has other worries */
+
+static struct weft__lock lock;
+static weft_report_fn hook; /* both under the lock */
+static void *hook_arg;
+
+void weft_on_report(weft_report_fn fn, void *arg)
+{
+    weft__lock(&lock);
+    hook = fn;
+    hook_arg = arg;
+    weft__unlock(&lock);
+}
+
+bool weft__report_open(struct weft__report *report)
+{
+    report->text = NULL;
+    report->out = open_memstream(&report->text, &report->length);
+    return report->out != NULL;
+}
+
+void weft__report_send(struct weft__report *report, enum weft_report_kind kind)
+{
+    fclose(report->out);
+    if (!report->text) {
+        return;
+    }
+    weft__lock(&lock);
+    weft_report_fn fn = hook;
+    void *arg = hook_arg;
+    weft__unlock(&lock);
+    if (fn) {
+        fn(kind, report->text, arg);
+    } else {
+        fwrite(report->text, 1, report->length, stderr);
+        fflush(stderr);
+    }
+    free(report->text);
+}
+
+/* --- hogs ------------------------------------------------------------------------ */
+
+/* Where it is now, if its thread can be asked in time. */
+static void print_backtrace(const struct weft__hog *hog, FILE *out)
+{
+    struct weft__shot *shot = weft__unwind_prepare() ? malloc(sizeof *shot) : NULL;
+    void *pcs[MOST_FRAMES];
+    if (!shot || weft__sample_begin(0) != 0) {
+        free(shot);
+        return;
+    }
+    int err = weft__sample(hog->tid, hog->fiber, weft__clock_ns() + SAMPLE_NS, shot);
+    weft__sample_end();
+    int n = err ? 0 : weft__shot_unwind(shot, NULL, pcs, MOST_FRAMES);
+    for (int i = 0; i < n; i++) {
+        char text[160];
+        weft__symbol(pcs[i], i > 0, text, sizeof text);
+        fprintf(out, "    at %s\n", text);
+    }
+    free(shot);
+}
+
+void weft__report_hog(const struct weft__hog *hog)
+{
+    struct weft__report report;
+    if (!weft__report_open(&report)) {
+        return;
+    }
+    fputs("weft: hog: fiber ", report.out);
+    weft__fiber_print(hog->fiber, report.out);
+    fprintf(report.out, " keeps worker %d of pool %s (thread %d) for %" PRId64 " ms already\n",
+            hog->worker, hog->pool, hog->tid, hog->held_ns / 1000000);
+    if (hog->bound) {
+        fprintf(report.out, "  bound to that worker: %" PRIu64 "; others cannot take these over\n",
+                hog->bound);
+    }
+    print_backtrace(hog, report.out);
+    weft__report_send(&report, WEFT_REPORT_HOG);
+}
+
+/* --- deadlocks ---------------------------------------------------------------------- */
+
+/* One line; false: it is not a fiber that has begun and not ended. */
+static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
+{
+    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+    weft_fiber fiber = weft__ident_generation(ident) << 32 | task->slot;
+    struct weft__waits waits;
+    if (!(ident & WEFT__IDENT_LIVE) || !weft__waits_look(fiber, &waits)) {
+        return false;
+    }
+    if (!silent) {
+        fprintf(out, "  pool %s: ", waits.pool);
+        weft__waits_print(&waits, out);
+        fputc('\n', out);
+    }
+    return true;
+}
+
+void weft__report_deadlock(void)
+{
+    struct weft__report report;
+    if (!weft__report_open(&report)) {
+        return;
+    }
+    fputs("weft: deadlock: all fibers wait, and nothing is left that could wake one\n", report.out);
+    size_t printed = 0;
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        printed += print_fiber(weft__slab_find(slot), printed >= MOST_FIBERS, report.out);
+    }
+    if (printed > MOST_FIBERS) {
+        fprintf(report.out, "  ... and %zu more\n", printed - MOST_FIBERS);
+    }
+    weft__report_send(&report, WEFT_REPORT_DEADLOCK);
+}
+
+/* --- asking ---------------------------------------------------------------------------- */
+
+void weft_watch_stats(struct weft_watch_stats *out)
+{
+    weft__watch_stats(out);
+    out->cycles = weft__cycles_reported();
+}
+
+const char *weft_outlook_name(enum weft_outlook outlook)
+{
+    static const char *const names[] = {"runs", "empty", "waiting for a timer",
+                                        "waiting for outside", "deadlock"};
+    return (unsigned)outlook < sizeof names / sizeof *names ? names[outlook] : "unknown";
+}

@@ -1,0 +1,98 @@
+#include "obs/waits.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+
+#include "sched/handle.h"
+#include "sched/pool.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+#define HOLD_TRIES 1000 /* another viewer holds a fiber for some microseconds */
+
+/* True: it waits and is held now. */
+static bool hold(struct weft__task *task)
+{
+    for (int i = 0; i < HOLD_TRIES; i++) {
+        if (weft__task_hold(task)) {
+            return true;
+        }
+        if (weft__task_state(task) != WEFT__TASK_HELD) {
+            return false;
+        }
+        sched_yield();
+    }
+    return false;
+}
+
+/* While it is held. */
+static void read_wait(const struct weft__task *task, struct weft__waits *out)
+{
+    const struct weft__rare *rare = weft__task_rare(task);
+    const struct weft__wait_kind *kind = atomic_load_explicit(&rare->waits, memory_order_relaxed);
+    unsigned how;
+    weft__task_ticket(task, &out->ticket, &how);
+    if (!kind) {
+        out->what = "?";
+        return;
+    }
+    out->on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+    out->what = kind->name;
+    out->on_fiber = kind->fiber;
+    out->holder = kind->holder ? kind->holder(out->on) : WEFT_NO_FIBER;
+    const char *label = kind->label ? kind->label(out->on) : NULL;
+    if (label) {
+        snprintf(out->label, sizeof out->label, "%s", label);
+    }
+}
+
+bool weft__waits_look(weft_fiber fiber, struct weft__waits *out)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock_running(fiber, 0, &ident);
+    if (!task) {
+        return false;
+    }
+    bool waits = hold(task), ready = false;
+    if (waits) {
+        *out = (struct weft__waits){.fiber = fiber};
+        memcpy(out->name, task->name, sizeof out->name);
+        memcpy(out->pool, task->home->name, sizeof out->pool);
+        read_wait(task, out);
+        ready = weft__task_unhold(task);
+    }
+    weft__ident_unlock(task, ident);
+    if (ready) {
+        weft__place(task);
+    }
+    return waits;
+}
+
+void weft__fiber_print(weft_fiber fiber, FILE *out)
+{
+    char text[32], name[16] = "";
+    weft_fiber_text(fiber, text, sizeof text);
+    weft_fiber_name(fiber, name, sizeof name);
+    fprintf(out, "%s%s%s", text, name[0] ? " " : "", name);
+}
+
+void weft__waits_print(const struct weft__waits *waits, FILE *out)
+{
+    char text[32];
+    weft_fiber_text(waits->fiber, text, sizeof text);
+    fprintf(out, "fiber %s%s%s waits on %s", text, waits->name[0] ? " " : "", waits->name,
+            waits->what);
+    if (waits->label[0]) {
+        fprintf(out, " %s", waits->label);
+    } else if (waits->on && !waits->on_fiber) {
+        fprintf(out, " 0x%" PRIx64, waits->on);
+    }
+    if (waits->on_fiber) {
+        fputs(" of ", out);
+        weft__fiber_print(waits->on, out);
+    } else if (waits->holder != WEFT_NO_FIBER) {
+        fputs(" held by ", out);
+        weft__fiber_print(waits->holder, out);
+    }
+}

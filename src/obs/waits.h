@@ -1,0 +1,32 @@
+/* What a fiber waits on, and who would have to act first: read while the fiber is held where it waits, so that the
+ * object is there while it is looked at. */
+#ifndef WEFT_OBS_WAITS_H
+#define WEFT_OBS_WAITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <weft/fiber.h>
+
+struct weft__waits {
+    weft_fiber fiber;
+    uint64_t ticket;   /* of this wait */
+    const char *what;  /* "mutex" */
+    uint64_t on;       /* a fiber, the address of an object, or 0 */
+    bool on_fiber;     /* which */
+    weft_fiber holder; /* WEFT_NO_FIBER: none, or nobody knows */
+    char name[16], pool[16];
+    char label[32]; /* the object's name, cut */
+};
+
+/* False: the fiber has gone, or does not wait. Any thread. */
+bool weft__waits_look(weft_fiber fiber, struct weft__waits *out);
+
+/* "fiber #3.1 a waits on mutex db held by #4.1 b", without a newline. */
+void weft__waits_print(const struct weft__waits *waits, FILE *out);
+
+/* "#4.1 b", or without the name if it has none or is gone. */
+void weft__fiber_print(weft_fiber fiber, FILE *out);
+
+#endif

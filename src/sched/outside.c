@@ -1,0 +1,159 @@
+#include "sched/outside.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "sched/watchdog.h"
+
+static _Atomic(uint64_t) refs;
+static _Atomic(uint64_t) own_signals; /* bit signo - 1 */
+
+static struct weft__lock known_lock;
+static struct {
+    int *tids;
+    size_t count, room;
+} known; /* under the lock */
+
+void weft__outside_ref(void)
+{
+    atomic_fetch_add_explicit(&refs, 1, memory_order_relaxed);
+}
+
+void weft__outside_unref(void)
+{
+    /* Release: what it woke was woken before. pairs: weft__outside_has_refs */
+    if (atomic_fetch_sub_explicit(&refs, 1, memory_order_release) == 1) {
+        weft__watchdog_look_again();
+    }
+}
+
+bool weft__outside_has_refs(void)
+{
+    return atomic_load_explicit(&refs, memory_order_acquire) != 0; /* pairs: unref */
+}
+
+/* --- threads ------------------------------------------------------------------ */
+
+static int add_tid_locked(int tid)
+{
+    if (known.count == known.room) {
+        size_t room = known.room ? known.room * 2 : 16;
+        int *tids = realloc(known.tids, room * sizeof *tids);
+        if (!tids) {
+            return -ENOMEM;
+        }
+        known.tids = tids;
+        known.room = room;
+    }
+    known.tids[known.count++] = tid;
+    return 0;
+}
+
+static bool has_tid(const int *tids, size_t count, int tid)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (tids[i] == tid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int weft_harmless_thread(int tid)
+{
+    tid = tid ? tid : (int)syscall(SYS_gettid);
+    weft__lock(&known_lock);
+    int err = has_tid(known.tids, known.count, tid) ? 0 : add_tid_locked(tid);
+    weft__unlock(&known_lock);
+    return err;
+}
+
+int weft__outside_thread_enter(void)
+{
+    return weft_harmless_thread(0);
+}
+
+void weft__outside_thread_leave(void)
+{
+    int tid = (int)syscall(SYS_gettid);
+    weft__lock(&known_lock);
+    for (size_t i = 0; i < known.count; i++) {
+        if (known.tids[i] == tid) {
+            known.tids[i] = known.tids[--known.count];
+            break;
+        }
+    }
+    weft__unlock(&known_lock);
+}
+
+static bool is_known(int tid)
+{
+    weft__lock(&known_lock);
+    bool found = has_tid(known.tids, known.count, tid);
+    weft__unlock(&known_lock);
+    return found;
+}
+
+bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t size)
+{
+    DIR *dir = opendir("/proc/self/task");
+    if (!dir) {
+        snprintf(who, size, "no /proc");
+        return true;
+    }
+    bool found = false;
+    const struct dirent *entry;
+    while (!found && (entry = readdir(dir))) {
+        int tid = atoi(entry->d_name);
+        if (tid > 0 && !has_tid(own, count, tid) && !is_known(tid)) {
+            snprintf(who, size, "thread %d", tid);
+            found = true;
+        }
+    }
+    closedir(dir);
+    return found;
+}
+
+/* --- signals ------------------------------------------------------------------- */
+
+void weft__outside_own_signal(int signo)
+{
+    atomic_fetch_or_explicit(&own_signals, (uint64_t)1 << (signo - 1), memory_order_relaxed);
+}
+
+/* Raised by the thread's own doing: they wake nobody. */
+static bool is_own_fault(int signo)
+{
+    return signo == SIGSEGV || signo == SIGBUS || signo == SIGFPE || signo == SIGILL ||
+           signo == SIGTRAP || signo == SIGABRT || signo == SIGSYS || signo == SIGPIPE;
+}
+
+bool weft__outside_has_handler(char *who, size_t size)
+{
+    uint64_t own = atomic_load_explicit(&own_signals, memory_order_relaxed);
+    for (int signo = 1; signo <= 64; signo++) {
+        struct sigaction now;
+        if (is_own_fault(signo) || (own >> (signo - 1) & 1) || sigaction(signo, NULL, &now) != 0) {
+            continue;
+        }
+        if ((now.sa_flags & SA_SIGINFO) ||
+            (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN)) {
+            snprintf(who, size, "handler of signal %d", signo);
+            return true;
+        }
+    }
+    return false;
+}
+
+void weft__outside_forget(void)
+{
+    atomic_store_explicit(&refs, 0, memory_order_relaxed);
+    atomic_store_explicit(&known_lock.word, 0, memory_order_relaxed);
+    known.count = 0;
+}

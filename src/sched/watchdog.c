@@ -1,0 +1,479 @@
+#include "sched/watchdog.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "sched/outside.h"
+#include "sched/pool.h"
+#include "sched/worker.h"
+
+#define STACK_BYTES ((size_t)1 << 20)
+#define MOVE_TICKS 5    /* of standing still: a thread that was preempted gets its queues back */
+#define MOVE_MOST 1024u /* tasks taken from one worker at one tick */
+#define BASKET_SLOTS 256u
+#define WALK_SHARE 100 /* a walk is followed by this many times its length without one */
+#define WALK_PAUSE_NS 100000000
+#define LOOKS 4 /* at threads outside, each ten times as long after the one before */
+
+struct weft__pulse weft__pulse;
+
+/* Pools that exist. A pool is looked at under the lock: it cannot go meanwhile. */
+static struct weft__lock pools_lock;
+static weft_pool *pools;
+
+/* The thread lives as long as there are pools. */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static bool started; /* under `life`, as is the next */
+static pthread_t thread;
+
+static _Atomic(bool) quits;
+static _Atomic(int64_t) tick_ns = WEFT__WATCH_TICK_NS;
+static _Atomic(uint64_t) ticks, deadlocks, hogs;
+static _Atomic(int) outlook;
+static char outside[32]; /* under the lock */
+
+/* The watchdog's own. */
+static struct weft__ring basket; /* what is taken from a ring goes through one */
+static uint64_t walked;          /* the pulse when the last walk for cycles began */
+static int64_t walk_due;
+static unsigned looks; /* at threads outside, since somebody was awake */
+
+static void *watch(void *arg);
+
+static uint64_t relaxed(const _Atomic(uint64_t) *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static int64_t tick_length(void)
+{
+    return atomic_load_explicit(&tick_ns, memory_order_relaxed);
+}
+
+void weft__watchdog_set_tick(int64_t ns)
+{
+    atomic_store_explicit(&tick_ns, ns, memory_order_relaxed);
+}
+
+/* --- pools come and go ------------------------------------------------------------ */
+
+/* The child of a fork has one thread and, by rule, no pool of before. */
+static void forget(void)
+{
+    atomic_store_explicit(&pools_lock.word, 0, memory_order_relaxed);
+    atomic_store_explicit(&weft__pulse.word, 0, memory_order_relaxed);
+    atomic_store_explicit(&basket.head, relaxed(&basket.tail), memory_order_relaxed);
+    pthread_mutex_init(&life, NULL);
+    pools = NULL;
+    started = false;
+    weft__outside_forget();
+}
+
+static void forget_in_children(void)
+{
+    pthread_atfork(NULL, NULL, forget);
+}
+
+/* Takes no signals: the program's own threads do. */
+static bool start(void)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (!basket.slots && weft__ring_init(&basket, BASKET_SLOTS, 0) != 0) {
+        return false;
+    }
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    sigfillset(&all);
+    atomic_store_explicit(&quits, false, memory_order_relaxed);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&thread, &attr, watch, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return err == 0;
+}
+
+void weft__watchdog_add(weft_pool *pool)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, forget_in_children);
+    pthread_mutex_lock(&life);
+    weft__lock(&pools_lock);
+    pool->next_watched = pools;
+    pools = pool;
+    weft__unlock(&pools_lock);
+    started = started || start();
+    pthread_mutex_unlock(&life);
+}
+
+void weft__watchdog_remove(weft_pool *pool)
+{
+    pthread_mutex_lock(&life);
+    weft__lock(&pools_lock);
+    weft_pool **at = &pools;
+    while (*at && *at != pool) { /* one from before a fork is in no list */
+        at = &(*at)->next_watched;
+    }
+    if (*at) {
+        *at = pool->next_watched;
+    }
+    bool last = !pools;
+    weft__unlock(&pools_lock);
+    if (last && started) { /* no thread is left behind, for those who fork */
+        atomic_store_explicit(&quits, true, memory_order_relaxed);
+        weft__pulse_call(&weft__pulse);
+        pthread_join(thread, NULL);
+        started = false;
+    }
+    pthread_mutex_unlock(&life);
+}
+
+/* --- hogs --------------------------------------------------------------------------- */
+
+/* The turns until the worker's next tick. They are its own and plain, because every switch counts them down: an int
+ * that may be old, or of two moments, and is only compared. The one place where such a thing is read, and what the
+ * thread checker is told not to look at. */
+__attribute__((noinline, no_sanitize("thread"))) static int peek_turns(const struct weft__worker *w)
+{
+    return *(const volatile int *)&w->turns_left + *(const volatile int *)&w->plain;
+}
+
+/* Does the worker stand where it stood at an earlier tick? If not, from now on it is measured anew. */
+static bool stands_still(struct weft__worker *w, int64_t now)
+{
+    struct weft__vigil *vigil = &w->vigil;
+    const struct weft__task *task = weft__current(w);
+    uint64_t executed = relaxed(&w->counters.executed);
+    int turns = peek_turns(w);
+    bool parked = atomic_load_explicit(&w->state, memory_order_relaxed) == WEFT_WORKER_PARKED ||
+                  atomic_load_explicit(&w->tid, memory_order_relaxed) == 0;
+    bool same = !parked && vigil->since && task == vigil->task && executed == vigil->executed &&
+                turns == vigil->turns;
+    if (!same) {
+        vigil->task = task;
+        vigil->executed = executed;
+        vigil->turns = turns;
+        vigil->since = parked ? 0 : now;
+        vigil->offered = INT64_MAX;
+        vigil->reported = false;
+    }
+    return same && now - vigil->since >= tick_length() / 2;
+}
+
+/* Everything that may run elsewhere, up to a measure. */
+static void take_all(struct weft__worker *w, struct weft__chain *out)
+{
+    struct weft__task *next = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
+    struct weft__link *item;
+    uint64_t n;
+    bool lost = true;
+    if (next) {
+        weft__chain_push(out, &next->link);
+    }
+    while (out->count < MOVE_MOST && (item = weft__ring_steal(&w->ring, &basket, &n))) {
+        do {
+            weft__chain_push(out, item);
+        } while ((item = weft__ring_pop_local(&basket)));
+    }
+    while (out->count < MOVE_MOST && ((item = weft__fresh_take_oldest(&w->fresh, &lost)) || lost)) {
+        if (item) {
+            weft__chain_push(out, item);
+        }
+    }
+}
+
+/* True: it has timers, which busy workers are to serve. */
+static bool relieve(struct weft__worker *w, int64_t now)
+{
+    weft_pool *pool = w->pool;
+    struct weft__chain moved;
+    if (pool->worker_count == 1) {
+        return false; /* nobody else may touch its queues */
+    }
+    weft__chain_init(&moved);
+    if (now - w->vigil.since >= MOVE_TICKS * tick_length()) {
+        take_all(w, &moved);
+    }
+    int64_t timer = weft__wheel_next(&w->wheel);
+    bool offer = timer != INT64_MAX && (timer <= now || timer != w->vigil.offered);
+    w->vigil.offered = timer;
+    if (moved.count) {
+        weft__global_push_chain(&pool->global, &moved);
+    }
+    if (moved.count || offer || atomic_load_explicit(&w->next, memory_order_relaxed) ||
+        weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh)) {
+        weft__idle_notify(&pool->idle);
+    }
+    return timer != INT64_MAX;
+}
+
+/* Fills in the report if one is due. */
+static bool is_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
+{
+    struct weft__vigil *vigil = &w->vigil;
+    weft_pool *pool = w->pool;
+    if (!vigil->task || vigil->reported || pool->hog_ns <= 0 || now - vigil->since < pool->hog_ns) {
+        return false;
+    }
+    vigil->reported = true;
+    *out = (struct weft__hog){
+        .fiber = weft__task_handle(vigil->task),
+        .worker = w->index,
+        .tid = atomic_load_explicit(&w->tid, memory_order_relaxed),
+        .held_ns = now - vigil->since,
+        .bound = relaxed(&w->bound),
+    };
+    memcpy(out->pool, pool->name, sizeof out->pool);
+    if (weft__current(w) != vigil->task) { /* the block may be another fiber's by now */
+        return false;
+    }
+    weft__count(&vigil->hogs, 1);
+    return true;
+}
+
+/* True: *hog is to be reported. One at a tick; with `found` there was one in another pool. */
+static bool look_at_workers_locked(weft_pool *pool, int64_t now, struct weft__hog *hog, bool found)
+{
+    uint32_t with_timers = 0;
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        struct weft__worker *w = &pool->workers[i];
+        if (stands_still(w, now)) {
+            with_timers += relieve(w, now);
+            found = found || is_hog(w, now, hog);
+        }
+    }
+    if (atomic_load_explicit(&pool->hogged, memory_order_relaxed) != with_timers) {
+        atomic_store_explicit(&pool->hogged, with_timers, memory_order_relaxed);
+    }
+    return found;
+}
+
+static void look_at_workers(int64_t now)
+{
+    struct weft__hog hog;
+    bool found = false;
+    weft__lock(&pools_lock);
+    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        found = look_at_workers_locked(pool, now, &hog, found);
+    }
+    weft__unlock(&pools_lock);
+    if (found) {
+        weft__count(&hogs, 1);
+        weft__report_hog(&hog);
+    }
+}
+
+/* --- nobody is awake ------------------------------------------------------------------ */
+
+/* Threads in their loops; NULL: no memory. */
+static int *list_workers_locked(size_t *count)
+{
+    size_t most = 1;
+    for (const weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        most += pool->worker_count;
+    }
+    int *tids = malloc(most * sizeof *tids);
+    *count = 0;
+    for (const weft_pool *pool = pools; tids && pool; pool = pool->next_watched) {
+        for (unsigned i = 0; i < pool->worker_count; i++) {
+            int tid = atomic_load_explicit(&pool->workers[i].tid, memory_order_relaxed);
+            if (tid) {
+                tids[(*count)++] = tid;
+            }
+        }
+    }
+    return tids;
+}
+
+/* Is there anybody who could do something? Says who. */
+static bool look_outside_locked(char *who, size_t size)
+{
+    size_t count;
+    if (weft__outside_has_refs()) {
+        snprintf(who, size, "a source of events");
+        return true;
+    }
+    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        if (pool->deadlock_off && weft__pool_live(pool)) {
+            snprintf(who, size, "pool %s", pool->name);
+            return true;
+        }
+    }
+    int *tids = list_workers_locked(&count);
+    bool found = !tids || weft__outside_has_thread(tids, count, who, size) ||
+                 weft__outside_has_handler(who, size);
+    free(tids);
+    return found;
+}
+
+static enum weft_outlook look_at_parkers_locked(void)
+{
+    for (const weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        for (unsigned i = 0; i < pool->worker_count; i++) {
+            const struct weft__worker *w = &pool->workers[i];
+            if (atomic_load_explicit(&w->tid, memory_order_relaxed) &&
+                !weft__pulse_parked(&w->sleeper.parker)) {
+                return WEFT_OUTLOOK_RUNS;
+            }
+        }
+    }
+    return WEFT_OUTLOOK_DEADLOCK;
+}
+
+/* The banner has the argument. */
+static enum weft_outlook look_at_fibers_locked(uint64_t pulse)
+{
+    uint64_t live = 0;
+    bool timers = false;
+    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        live += weft__pool_live(pool);
+        for (unsigned i = 0; i < pool->worker_count; i++) {
+            timers = timers || weft__wheel_next(&pool->workers[i].wheel) != INT64_MAX;
+        }
+    }
+    if (live == 0 || timers) {
+        return live == 0 ? WEFT_OUTLOOK_EMPTY : WEFT_OUTLOOK_TIMER;
+    }
+    if (look_outside_locked(outside, sizeof outside)) {
+        return WEFT_OUTLOOK_OUTSIDE;
+    }
+    enum weft_outlook found = look_at_parkers_locked();
+    return weft__pulse_read(&weft__pulse) == pulse ? found : WEFT_OUTLOOK_RUNS;
+}
+
+static enum weft_outlook look_at_fibers(uint64_t pulse)
+{
+    weft__lock(&pools_lock);
+    enum weft_outlook found = look_at_fibers_locked(pulse);
+    atomic_store_explicit(&outlook, found, memory_order_relaxed);
+    weft__unlock(&pools_lock);
+    return found;
+}
+
+/* Whoever waits as a worker for a fiber, or for all of them, goes on with an error. */
+static void end_runs_locked(void)
+{
+    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        struct weft__chain none; /* it is a thread that waits, not a fiber to be queued */
+        weft__chain_init(&none);
+        weft__lock(&pool->lock);
+        if (pool->runner) {
+            weft__waiter_fire(pool->runner, WEFT__REASON_CANCEL, &none);
+        }
+        weft__unlock(&pool->lock);
+    }
+}
+
+/* It is said first; whoever hears it may have done something about it. */
+static void report_deadlock(uint64_t pulse)
+{
+    weft__count(&deadlocks, 1);
+    if (walked != pulse) { /* whoever goes on may resolve what no walk has seen */
+        weft__report_cycles();
+        walked = pulse;
+    }
+    weft__report_deadlock();
+    weft__lock(&pools_lock);
+    if (look_at_fibers_locked(pulse) == WEFT_OUTLOOK_DEADLOCK) {
+        end_runs_locked();
+    }
+    weft__unlock(&pools_lock);
+}
+
+/* --- the thread ------------------------------------------------------------------------- */
+
+void weft__watchdog_look_again(void)
+{
+    weft__pulse_changed(&weft__pulse);
+}
+
+/* A walk is due and somebody was awake since the last; *wait says until when it is not yet due. */
+static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
+{
+    if (pulse == walked && weft__pulse_all_asleep(pulse)) {
+        return;
+    }
+    if (now < walk_due) {
+        *wait = walk_due;
+        return;
+    }
+    weft__report_cycles();
+    int64_t end = weft__clock_ns();
+    int64_t pause = (end - now) * WALK_SHARE;
+    walk_due = end + (pause > WALK_PAUSE_NS ? pause : WALK_PAUSE_NS);
+    walked = pulse;
+}
+
+/* When to look at threads outside again: they may have been about to end. */
+static int64_t next_look(int64_t now)
+{
+    int64_t wait = tick_length();
+    for (unsigned i = 0; i < looks; i++) {
+        wait *= 10;
+    }
+    return looks++ < LOOKS ? now + wait : INT64_MAX;
+}
+
+/* One tick. Returns until when to rest if nobody awakes; 0: tick on. */
+static int64_t tick(uint64_t pulse, bool still)
+{
+    int64_t now = weft__clock_ns(), until = INT64_MAX;
+    weft__count(&ticks, 1);
+    look_at_workers(now);
+    walk_if_due(pulse, now, &until);
+    if (!still) {
+        looks = 0;
+        return 0;
+    }
+    enum weft_outlook found = look_at_fibers(pulse);
+    if (found == WEFT_OUTLOOK_DEADLOCK) {
+        report_deadlock(pulse);
+    } else if (found == WEFT_OUTLOOK_EMPTY) {
+        until = INT64_MAX; /* nor is there anything to walk over */
+    } else if (found == WEFT_OUTLOOK_OUTSIDE) {
+        int64_t look = next_look(now);
+        until = look < until ? look : until;
+    }
+    return found == WEFT_OUTLOOK_RUNS ? 0 : until;
+}
+
+static void *watch(void *arg)
+{
+    uint64_t last = WEFT__PULSE_RESTING; /* none that was ever read */
+    weft__outside_thread_enter();
+    pthread_setname_np(pthread_self(), "weft_watchdog");
+    for (;;) {
+        uint32_t bell = weft__pulse_bell(&weft__pulse);
+        if (atomic_load_explicit(&quits, memory_order_relaxed)) {
+            break;
+        }
+        uint64_t pulse = weft__pulse_read(&weft__pulse);
+        int64_t until = tick(pulse, weft__pulse_all_asleep(pulse) && pulse == last);
+        last = pulse;
+        if (until) {
+            weft__pulse_rest(&weft__pulse, pulse, bell, until);
+        } else {
+            weft__futex_wait(&weft__pulse.bell, bell, weft__clock_ns() + tick_length());
+        }
+    }
+    weft__outside_thread_leave();
+    return arg;
+}
+
+/* --- asking --------------------------------------------------------------------------------- */
+
+void weft__watch_stats(struct weft_watch_stats *out)
+{
+    weft__lock(&pools_lock);
+    out->deadlocks = relaxed(&deadlocks);
+    out->hogs = relaxed(&hogs);
+    out->ticks = relaxed(&ticks);
+    out->outlook = (enum weft_outlook)atomic_load_explicit(&outlook, memory_order_relaxed);
+    memcpy(out->outside, outside, sizeof out->outside);
+    weft__unlock(&pools_lock);
+}

@@ -1,0 +1,254 @@
+/* Fibers that wait for one another in a circle are named, once; others are not. */
+#include <stdio.h>
+
+#include "obs/reports.h"
+#include "sync/source.h"
+
+/* A lock as plain as can be: it is only waited for. */
+struct gate {
+    struct weft__source source; /* first: what is waited on */
+    _Atomic(uint64_t) holder;
+};
+
+static uint64_t gate_holder(uint64_t on)
+{
+    return atomic_load(&((struct gate *)(uintptr_t)on)->holder);
+}
+
+static const struct weft__wait_kind gate_kind = {
+    .name = "gate", .holder = gate_holder, .label = weft__source_label};
+
+static void gate_wait(struct gate *gate)
+{
+    struct weft__node node;
+    weft__node_init(&node, NULL, 0);
+    weft__source_lock(&gate->source);
+    CHECK_EQ(weft__source_wait_locked(&gate->source, &gate->source.waiters, &node, WEFT_FOREVER,
+                                      &gate_kind),
+             -ECANCELED);
+}
+
+/* A fiber that holds one gate and waits for another. */
+struct part {
+    struct gate *holds, *wants;
+    atomic_bool go;
+};
+
+static void *play(void *arg)
+{
+    struct part *part = arg;
+    atomic_store(&part->holds->holder, weft_self());
+    while (!atomic_load(&part->go)) {
+        weft_yield();
+    }
+    gate_wait(part->wants);
+    return NULL;
+}
+
+static void let_go(weft_fiber fiber)
+{
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+}
+
+static void *join_it(void *arg)
+{
+    weft_fiber *other = arg;
+    while (!__atomic_load_n(other, __ATOMIC_ACQUIRE)) {
+        weft_yield();
+    }
+    return (void *)(intptr_t)weft_join(*other, NULL, WEFT_FOREVER);
+}
+
+static weft_pool *open_two(void)
+{
+    reports_begin();
+    return pool_open(&(struct weft_pool_opts){.workers = 2});
+}
+
+static void close_two(weft_pool *pool)
+{
+    pool_close(pool);
+    weft_on_report(NULL, NULL);
+}
+
+static void *run_on(void *arg)
+{
+    while (!atomic_load((atomic_bool *)arg)) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+/* Some walks of the watchdog, which needs a running fiber for that. */
+static void let_walks_pass(weft_pool *pool)
+{
+    atomic_bool stop = false;
+    weft_fiber runner;
+    struct weft_watch_stats stats;
+    weft_watch_stats(&stats);
+    uint64_t ticks = stats.ticks + 30; /* of which there are at least ten to a walk */
+    CHECK_EQ(weft_pool_spawn(pool, &runner, run_on, &stop, NULL), 0);
+    do {
+        sched_yield();
+        weft_watch_stats(&stats);
+    } while (stats.ticks < ticks);
+    atomic_store(&stop, true);
+    CHECK_EQ(weft_join(runner, NULL, WEFT_FOREVER), 0);
+}
+
+TEST(fibers_that_join_each_other_are_reported_once)
+{
+    weft_pool *pool = open_two();
+    weft_fiber a = 0, b = 0, of_a, of_b;
+    char line[256], text[2][64];
+    CHECK_EQ(weft_pool_spawn(pool, &of_a, join_it, &b, &(struct weft_fiber_opts){.name = "a"}), 0);
+    CHECK_EQ(weft_pool_spawn(pool, &of_b, join_it, &a, &(struct weft_fiber_opts){.name = "b"}), 0);
+    fiber_text(of_a, text[0], sizeof text[0]);
+    fiber_text(of_b, text[1], sizeof text[1]);
+    __atomic_store_n(&a, of_a, __ATOMIC_RELEASE);
+    __atomic_store_n(&b, of_b, __ATOMIC_RELEASE);
+    await_reports(WEFT_REPORT_CYCLE, 1);
+    let_walks_pass(pool);
+    CHECK_EQ(reports_of(WEFT_REPORT_CYCLE), 1);
+    CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], "weft: cycle: 2 fibers wait for one another\n"));
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "  fiber %s waits on join of %s\n", text[i], text[1 - i]);
+        CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], line));
+    }
+    struct weft_watch_stats stats;
+    weft_watch_stats(&stats);
+    CHECK_EQ(stats.cycles, 1);
+    CHECK_EQ(weft_cancel(of_a), 0); /* each joins the other, so nobody else may */
+    close_two(pool);
+}
+
+TEST(three_fibers_with_locks_are_named_while_others_run)
+{
+    weft_pool *pool = open_two();
+    static const char *const names[] = {"db", "cache", "log"};
+    struct gate gates[3];
+    struct part parts[3];
+    weft_fiber fibers[3], runner;
+    atomic_bool stop = false;
+    CHECK_EQ(weft_pool_spawn(pool, &runner, run_on, &stop, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        weft__source_init(&gates[i].source, &(struct weft_sync_opts){.name = names[i]});
+        atomic_init(&gates[i].holder, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        parts[i] = (struct part){.holds = &gates[i], .wants = &gates[(i + 1) % 3]};
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], play, &parts[i],
+                                 &(struct weft_fiber_opts){.name = names[i]}),
+                 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        while (atomic_load(&gates[i].holder) == 0) {
+            sched_yield();
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_find_cycles(NULL), 0);
+        atomic_store(&parts[i].go, true);
+        await_state(fibers[i], WEFT_FIBER_WAITING);
+    }
+    await_reports(WEFT_REPORT_CYCLE, 1);
+    for (int i = 0; i < 3; i++) {
+        char line[256], text[2][64];
+        snprintf(line, sizeof line, "  fiber %s waits on gate %s held by %s\n",
+                 fiber_text(fibers[i], text[0], sizeof text[0]), names[(i + 1) % 3],
+                 fiber_text(fibers[(i + 1) % 3], text[1], sizeof text[1]));
+        CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], line));
+    }
+    CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], "weft: cycle: 3 fibers wait for one another\n"));
+    for (int i = 0; i < 3; i++) {
+        let_go(fibers[i]);
+    }
+    CHECK_EQ(weft_find_cycles(NULL), 0);
+    atomic_store(&stop, true);
+    CHECK_EQ(weft_join(runner, NULL, WEFT_FOREVER), 0);
+    close_two(pool);
+}
+
+TEST(a_fiber_that_waits_for_what_it_holds_is_a_cycle)
+{
+    weft_pool *pool = open_two();
+    struct gate gate = {.source = {.name = "twice"}};
+    struct part part = {.holds = &gate, .wants = &gate, .go = true};
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, play, &part, NULL), 0);
+    await_reports(WEFT_REPORT_CYCLE, 1);
+    CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], "weft: cycle: a fiber waits for itself\n"));
+    let_go(fiber);
+    close_two(pool);
+}
+
+TEST(a_cycle_that_comes_back_is_reported_again)
+{
+    weft_pool *pool = open_two();
+    struct gate gate = {.source = {.name = "again"}};
+    for (int n = 1; n <= 3; n++) {
+        struct part part = {.holds = &gate, .wants = &gate, .go = true};
+        weft_fiber fiber;
+        CHECK_EQ(weft_pool_spawn(pool, &fiber, play, &part, NULL), 0);
+        await_reports(WEFT_REPORT_CYCLE, n);
+        let_go(fiber);
+    }
+    CHECK_EQ(reports_of(WEFT_REPORT_CYCLE), 3);
+    close_two(pool);
+}
+
+static void *park(void *arg)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(chains_and_trees_of_waits_are_no_cycles)
+{
+    weft_pool *pool = open_two();
+    weft_fiber fibers[20];
+    CHECK_EQ(weft_pool_spawn(pool, &fibers[0], park, NULL, NULL), 0);
+    for (int i = 1; i < 20; i++) {
+        weft_fiber *on = &fibers[i / 3];
+        CHECK_EQ(weft_fiber_share(*on), 0);
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], join_it, on, NULL), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        await_state(fibers[i], WEFT_FIBER_WAITING);
+    }
+    CHECK_EQ(weft_find_cycles(stderr), 0);
+    let_walks_pass(pool);
+    CHECK_EQ(reports_of(WEFT_REPORT_CYCLE), 0);
+    CHECK_EQ(weft_unpark(fibers[0]), 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    close_two(pool);
+}
+
+TEST(asking_for_cycles_writes_all_there_are)
+{
+    weft_pool *pool = open_two();
+    struct gate gates[2] = {{.source = {.name = "one"}}, {.source = {.name = "two"}}};
+    struct part parts[2];
+    weft_fiber fibers[2];
+    for (int i = 0; i < 2; i++) {
+        parts[i] = (struct part){.holds = &gates[i], .wants = &gates[i], .go = true};
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], play, &parts[i], NULL), 0);
+        await_state(fibers[i], WEFT_FIBER_WAITING);
+    }
+    char *text = NULL;
+    size_t length;
+    for (int round = 0; round < 2; round++) {
+        FILE *out = open_memstream(&text, &length);
+        CHECK_EQ(weft_find_cycles(out), 2);
+        fclose(out);
+        CHECK(strstr(text, " waits on gate one held by ") && strstr(text, " waits on gate two "));
+        free(text);
+    }
+    for (int i = 0; i < 2; i++) {
+        let_go(fibers[i]);
+    }
+    close_two(pool);
+}

@@ -1,0 +1,308 @@
+/* not under: valgrind */
+/* A run that can never end is an error, with a report; one that something outside may still end is not. Every case is a
+ * process of its own: what is outside is a matter of the whole process. */
+#include <signal.h>
+#include <sys/time.h>
+
+#include "obs/reports.h"
+#include "sched/outside.h"
+
+static char said[16384];
+
+/* Runs the case in a child that leaves with 0 or fails a check. */
+static void in_child(void (*fn)(void *))
+{
+    int status = check_child(fn, NULL, said, sizeof said);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        check_fail(__FILE__, __LINE__, "status %x:\n%s", (unsigned)status, said);
+    }
+}
+
+static void *park(void *arg)
+{
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+/* The first fiber, which waits for one that waits for nothing. */
+static void *join_parked(void *arg)
+{
+    weft_fiber sleeper;
+    CHECK_EQ(weft_spawn(&sleeper, park, NULL, &(struct weft_fiber_opts){.name = "sleeper"}), 0);
+    weft_join(sleeper, NULL, WEFT_FOREVER); /* one of the two is cancelled first */
+    return arg;
+}
+
+static weft_pool *open_caller(unsigned workers)
+{
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = workers, .caller = true}),
+             0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    return pool;
+}
+
+static enum weft_outlook outlook(char *who)
+{
+    struct weft_watch_stats stats;
+    weft_watch_stats(&stats);
+    if (who) {
+        memcpy(who, stats.outside, sizeof stats.outside);
+    }
+    return stats.outlook;
+}
+
+/* --- it is an error ------------------------------------------------------------------ */
+
+static void run_for_ever(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    for (unsigned workers = 1; workers <= 3; workers++) {
+        CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = workers}),
+                 -EDEADLK);
+    }
+}
+
+TEST(a_run_that_can_never_end_returns_an_error_and_a_report)
+{
+    in_child(run_for_ever);
+    const char *text = said;
+    for (int i = 0; i < 3; i++) {
+        text = strstr(text, "weft: deadlock: all fibers wait, and nothing is left that could wake");
+        CHECK(text);
+        CHECK(strstr(text, " main waits on join of #"));
+        CHECK(strstr(text, " sleeper waits on park\n"));
+        text++;
+    }
+    CHECK(!strstr(text, "weft: deadlock"));
+}
+
+static void run_then_stop(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    weft_pool *pool = open_caller(2);
+    CHECK_EQ(weft_pool_run(pool, join_parked, NULL, NULL), -EDEADLK);
+    CHECK_EQ(pool_live(pool), 2);
+    CHECK_EQ(weft_pool_run(pool, park, NULL, NULL), -EDEADLK);
+    CHECK_EQ(pool_live(pool), 3);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), -EDEADLK);
+    CHECK_EQ(pool_live(pool), 3);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+    struct weft_watch_stats stats;
+    weft_watch_stats(&stats);
+    CHECK_EQ(stats.deadlocks, 3);
+}
+
+TEST(after_the_error_the_fibers_stay_until_a_stop_cancels_them)
+{
+    in_child(run_then_stop);
+}
+
+static void *spawn_parked(void *arg)
+{
+    CHECK_EQ(weft_spawn(NULL, park, NULL, NULL), 0);
+    return arg;
+}
+
+static void drain_for_ever(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_run(spawn_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
+}
+
+TEST(the_drain_at_the_end_of_a_run_is_no_exception)
+{
+    in_child(drain_for_ever);
+    CHECK(strstr(said, " waits on park\n"));
+}
+
+static void *wait_in_other_pool(void *arg)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(arg, &fiber, park, NULL, &(struct weft_fiber_opts){.name = "far"}), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_unpark(fiber), 0);
+    return NULL;
+}
+
+static void two_pools(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    weft_pool *other = pool_open(&(struct weft_pool_opts){.workers = 2, .name = "other"});
+    CHECK_EQ(weft_run(wait_in_other_pool, other, NULL, NULL), -EDEADLK);
+    pool_close(other);
+}
+
+TEST(all_pools_are_one_system)
+{
+    in_child(two_pools);
+    CHECK(strstr(said, "pool other: fiber #"));
+    CHECK(strstr(said, " far waits on park\n"));
+}
+
+/* --- it is none ------------------------------------------------------------------------ */
+
+static _Atomic(weft_fiber) parked;
+
+static void *park_until_woken(void *arg)
+{
+    atomic_store(&parked, weft_self());
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void await_outside(const char *what)
+{
+    char who[32];
+    while (!atomic_load(&parked) || outlook(who) != WEFT_OUTLOOK_OUTSIDE ||
+           strncmp(who, what, strlen(what)) != 0) {
+        sched_yield();
+    }
+}
+
+static void *wake_later(void *arg)
+{
+    await_outside("thread ");
+    CHECK_EQ(weft_unpark(atomic_load(&parked)), 0);
+    return arg;
+}
+
+static void woken_from_outside(void *arg)
+{
+    (void)arg;
+    pthread_t thread = thread_open(wake_later, NULL);
+    CHECK_EQ(weft_run(park_until_woken, NULL, NULL, NULL), 0);
+    thread_close(thread);
+}
+
+TEST(a_thread_outside_may_still_wake_them)
+{
+    in_child(woken_from_outside);
+    CHECK_STR(said, "");
+}
+
+static void *sleep_long(void *arg)
+{
+    while (outlook(NULL) != WEFT_OUTLOOK_TIMER) {
+        CHECK_EQ(weft_sleep(50000000), 0);
+    }
+    return arg;
+}
+
+static void timer_pending(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_run(sleep_long, NULL, NULL, NULL), 0);
+}
+
+TEST(a_timer_is_still_to_come)
+{
+    in_child(timer_pending);
+    CHECK_STR(said, "");
+}
+
+static void ring_in(int ms)
+{
+    struct itimerval timer = {.it_value = {.tv_usec = ms * 1000}};
+    CHECK_EQ(setitimer(ITIMER_REAL, &timer, NULL), 0);
+}
+
+/* Leaves when the watchdog has looked. */
+static void leave(int signo)
+{
+    (void)signo;
+    char who[32];
+    if (outlook(who) == WEFT_OUTLOOK_OUTSIDE && strcmp(who, "handler of signal 14") == 0) {
+        _exit(0);
+    }
+    ring_in(50);
+}
+
+static void signal_expected(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    signal(SIGALRM, leave);
+    ring_in(50);
+    weft_run(park, NULL, NULL, NULL);
+    _exit(2);
+}
+
+TEST(a_handler_of_a_signal_may_be_what_the_program_waits_for)
+{
+    in_child(signal_expected);
+    CHECK_STR(said, "");
+}
+
+static void switched_off(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    ring_in(300); /* ends the process */
+    weft_run(park, NULL, NULL, &(struct weft_pool_opts){.deadlock_off = true});
+    _exit(2);
+}
+
+TEST(a_pool_may_ask_not_to_be_judged)
+{
+    int status = check_child(switched_off, NULL, said, sizeof said);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+    CHECK_STR(said, "");
+}
+
+/* --- references --------------------------------------------------------------------------- */
+
+static void *park_on_source(void *arg)
+{
+    weft__outside_ref();
+    atomic_store(&parked, weft_self());
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+/* A thread of a source: it is Weft's, so that only the reference counts. */
+static void *serve_source(void *wakes)
+{
+    CHECK_EQ(weft__outside_thread_enter(), 0);
+    await_outside("a source");
+    if (wakes) {
+        CHECK_EQ(weft_unpark(atomic_load(&parked)), 0);
+    }
+    weft__outside_unref();
+    weft__outside_thread_leave();
+    /* It stays a while, and is not outside all the same: it does nothing more. */
+    weft_harmless_thread(0);
+    return NULL;
+}
+
+static void source_wakes(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    pthread_t thread = thread_open(serve_source, &parked);
+    CHECK_EQ(weft_run(park_on_source, NULL, NULL, NULL), 0);
+    thread_close(thread);
+}
+
+static void source_gives_up(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    pthread_t thread = thread_open(serve_source, NULL);
+    CHECK_EQ(weft_run(park_on_source, NULL, NULL, NULL), -EDEADLK);
+    thread_close(thread);
+}
+
+TEST(a_source_that_is_waited_on_counts_as_outside_until_it_is_given_up)
+{
+    in_child(source_wakes);
+    CHECK_STR(said, "");
+    in_child(source_gives_up);
+    CHECK(strstr(said, "weft: deadlock"));
+}

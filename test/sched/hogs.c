@@ -1,0 +1,304 @@
+/* A fiber that keeps its worker is reported, and what waits behind it runs elsewhere meanwhile. A hog here spins until
+ * what it keeps from running has run: were that left to its own worker, it would never end. */
+#include <unistd.h>
+
+#include "obs/reports.h"
+#include "obs/unwind.h"
+
+#define TOO_LONG 30000000000 /* ns: when a hog gives up and the test has failed */
+
+static weft_pool *pool;
+static atomic_int served;
+
+static void spin_until_served(int n)
+{
+    int64_t began = weft_now();
+    while (atomic_load(&served) < n) {
+        CHECK(weft_now() - began < TOO_LONG);
+    }
+}
+
+static bool sleeps(unsigned worker)
+{
+    struct weft_worker_stats stats;
+    CHECK_EQ(weft_worker_stats(pool, worker, &stats), 0);
+    return stats.state == WEFT_WORKER_PARKED;
+}
+
+static uint64_t ticks(void)
+{
+    struct weft_watch_stats stats;
+    weft_watch_stats(&stats);
+    return stats.ticks;
+}
+
+static void open_pool(const struct weft_pool_opts *opts)
+{
+    reports_begin();
+    atomic_store(&served, 0);
+    pool = pool_open(opts);
+}
+
+static void close_pool(void)
+{
+    pool_close(pool);
+    weft_on_report(NULL, NULL);
+}
+
+static weft_fiber spawn_on(int worker, const char *name, weft_fn fn, void *arg)
+{
+    weft_fiber fiber;
+    struct weft_fiber_opts opts = {.name = name, .bound = true, .worker = worker};
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, fn, arg, &opts), 0);
+    return fiber;
+}
+
+static void join(weft_fiber fiber)
+{
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+}
+
+/* --- relief -------------------------------------------------------------------------- */
+
+static _Atomic(weft_fiber) parked;
+
+static void *park_then_serve(void *arg)
+{
+    atomic_store(&parked, weft_self());
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    CHECK_EQ(weft_worker_self(), 1);
+    atomic_fetch_add(&served, 1);
+    return arg;
+}
+
+/* Sets its deadline on worker 0 when worker 1 sleeps already, and knows nothing of it. */
+static void *sleep_then_serve(void *worker_1_sleeps)
+{
+    CHECK_EQ(weft_switch_to(pool, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_worker_self(), 0);
+    while (worker_1_sleeps && !sleeps(1)) {
+    }
+    CHECK_EQ(weft_sleep(1000000), 0);
+    CHECK_EQ(weft_worker_self(), 1);
+    atomic_fetch_add(&served, 1);
+    return NULL;
+}
+
+static void *wake_then_spin(void *arg)
+{
+    CHECK_EQ(weft_unpark(atomic_load(&parked)), 0); /* into the next slot of worker 0 */
+    spin_until_served(2);
+    return arg;
+}
+
+static void *begin_on_0(void *arg)
+{
+    weft_fiber fibers[2] = {spawn_on(0, "sleeper", sleep_then_serve, arg),
+                            spawn_on(0, "hog", wake_then_spin, NULL)};
+    join(fibers[0]);
+    join(fibers[1]);
+    return NULL;
+}
+
+TEST(a_sleeping_worker_serves_the_timers_and_the_next_slot_of_a_hog)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 2});
+    weft_fiber napper;
+    CHECK_EQ(weft_pool_spawn(pool, &napper, park_then_serve, NULL, NULL), 0);
+    await_state(napper, WEFT_FIBER_WAITING);
+    join(spawn_on(0, "begin", begin_on_0, pool));
+    join(napper);
+    close_pool();
+}
+
+static atomic_bool enough;
+
+static void *yield_on(void *arg)
+{
+    while (!atomic_load(&enough)) {
+        weft_yield();
+    }
+    return arg;
+}
+
+TEST(a_busy_worker_serves_them_too)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 2});
+    atomic_store(&enough, false);
+    weft_fiber busy = spawn_on(1, "busy", yield_on, NULL), napper;
+    CHECK_EQ(weft_pool_spawn(pool, &napper, park_then_serve, NULL, NULL), 0);
+    await_state(napper, WEFT_FIBER_WAITING);
+    join(spawn_on(0, "begin", begin_on_0, NULL));
+    join(napper);
+    atomic_store(&enough, true);
+    join(busy);
+    close_pool();
+}
+
+enum { CHILDREN = 500 };
+
+static void *serve(void *arg)
+{
+    atomic_fetch_add(&served, 1);
+    return arg;
+}
+
+static void *yield_then_serve(void *arg)
+{
+    weft_yield();
+    return serve(arg);
+}
+
+static void *spawn_then_spin(void *arg)
+{
+    for (int i = 0; i < CHILDREN; i++) {
+        CHECK_EQ(weft_spawn(NULL, i % 2 ? yield_then_serve : serve, NULL, NULL), 0);
+        if (i == CHILDREN / 2) {
+            weft_yield(); /* some of them are in the ring afterwards */
+        }
+    }
+    spin_until_served(CHILDREN);
+    return arg;
+}
+
+TEST(a_busy_worker_gets_all_that_lies_in_the_queues_of_a_hog)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 2});
+    atomic_store(&enough, false);
+    weft_fiber busy = spawn_on(1, "busy", yield_on, NULL);
+    join(spawn_on(0, "hog", spawn_then_spin, NULL));
+    atomic_store(&enough, true);
+    join(busy);
+    close_pool();
+}
+
+/* --- reports ---------------------------------------------------------------------------- */
+
+static void spin_until_reported(int n)
+{
+    while (reports_of(WEFT_REPORT_HOG) < n) {
+    }
+}
+
+static void spin_for_ticks(uint64_t n)
+{
+    uint64_t end = ticks() + n;
+    while (ticks() < end) {
+    }
+}
+
+static void *be_reported_twice(void *arg)
+{
+    spin_until_reported(1);
+    spin_for_ticks(5);
+    CHECK_EQ(reports_of(WEFT_REPORT_HOG), 1);
+    weft_yield(); /* whether there is another or not */
+    spin_until_reported(2);
+    return arg;
+}
+
+TEST(a_hog_is_reported_once_each_time)
+{
+    for (unsigned workers = 1; workers <= 2; workers++) {
+        open_pool(&(struct weft_pool_opts){.workers = workers, .name = "sty", .hog_ns = 30000000});
+        weft_fiber hog = spawn_on(0, "pig", be_reported_twice, NULL);
+        join(hog);
+        struct weft_worker_stats stats;
+        CHECK_EQ(weft_worker_stats(pool, 0, &stats), 0);
+        CHECK_EQ(stats.hogs, 2);
+        char text[64], line[128];
+        weft_fiber_text(hog, text, sizeof text);
+        snprintf(line, sizeof line, "weft: hog: fiber %s pig keeps worker 0 of pool sty (thread ",
+                 text);
+        CHECK(strstr(reports_text[WEFT_REPORT_HOG], line));
+        CHECK(strstr(reports_text[WEFT_REPORT_HOG], "  bound to that worker: 1;"));
+        CHECK(!weft__unwind_works() || strstr(reports_text[WEFT_REPORT_HOG], "    at "));
+        close_pool();
+    }
+}
+
+static void *spin_unreported(void *arg)
+{
+    spin_for_ticks(10);
+    return arg;
+}
+
+TEST(a_pool_may_ask_for_no_reports_of_hogs)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
+    join(spawn_on(0, "hog", spin_unreported, NULL));
+    CHECK_EQ(reports_of(WEFT_REPORT_HOG), 0);
+    close_pool();
+}
+
+#define HOG_NS 200000000
+
+/* The longest time between two marks, of both fibers: there is one worker. */
+static struct {
+    int64_t last, longest;
+} marks;
+
+static void mark(void)
+{
+    int64_t now = weft_now(), took = now - marks.last;
+    marks.longest = took > marks.longest ? took : marks.longest;
+    marks.last = now;
+}
+
+/* A turn is a tick long, unless the machine's other work makes it longer. */
+static void *take_long_turns(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        mark();
+        spin_for_ticks(1);
+        mark();
+        weft_yield();
+    }
+    return arg;
+}
+
+TEST(two_fibers_that_take_turns_are_no_hogs)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 1, .hog_ns = HOG_NS});
+    weft_fiber fibers[2];
+    marks.last = weft_now();
+    marks.longest = 0;
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], take_long_turns, NULL, NULL), 0);
+    }
+    join(fibers[0]);
+    join(fibers[1]);
+    CHECK(reports_of(WEFT_REPORT_HOG) == 0 || marks.longest > HOG_NS / 2);
+    close_pool();
+}
+
+/* --- ticks -------------------------------------------------------------------------------- */
+
+static void nap(long ms)
+{
+    usleep((useconds_t)ms * 1000);
+}
+
+static void *spin_until_tick(void *arg)
+{
+    spin_for_ticks(3);
+    return arg;
+}
+
+TEST(an_idle_process_has_no_ticks_and_a_fiber_brings_them_back)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 2});
+    for (int round = 0; round < 2; round++) {
+        weft_fiber fiber;
+        uint64_t before;
+        CHECK_EQ(weft_pool_spawn(pool, &fiber, spin_until_tick, NULL, NULL), 0);
+        join(fiber);
+        do { /* the last ones */
+            before = ticks();
+            nap(50);
+        } while (ticks() != before);
+        nap(200);
+        CHECK(ticks() - before <= 1); /* the machine may have been slow, but not that slow */
+    }
+    close_pool();
+}
