@@ -2,6 +2,8 @@
  * refuses is said and the walk goes on with what there is. */
 #include "tour.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,6 +354,98 @@ static int show_dump(void)
     return 0;
 }
 
+/* --- a deadlock ---------------------------------------------------------------------------- */
+
+/* In case no report comes (where there is no /proc, say) a thread ends the scene. */
+struct scene {
+    weft_fiber first; /* set before it waits */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over; /* under the lock */
+};
+
+static void *end_scene(void *arg)
+{
+    struct scene *scene = arg;
+    struct timespec until;
+    weft_harmless_thread(0); /* or there were still hope */
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 5;
+    pthread_mutex_lock(&scene->lock);
+    while (!scene->over && pthread_cond_timedwait(&scene->changed, &scene->lock, &until) == 0) {
+    }
+    if (!scene->over) {
+        weft_cancel(scene->first);
+    }
+    pthread_mutex_unlock(&scene->lock);
+    return NULL;
+}
+
+struct pair {
+    weft_fiber cook, waiter;
+};
+
+static void *wait_for_cook(void *arg)
+{
+    weft_join(((struct pair *)arg)->cook, NULL, WEFT_FOREVER);
+    return NULL;
+}
+
+static void *wait_for_waiter(void *arg)
+{
+    weft_join(((struct pair *)arg)->waiter, NULL, WEFT_FOREVER);
+    return NULL;
+}
+
+/* Both begin when this one waits: there is one worker. */
+static void *serve_dinner(void *arg)
+{
+    struct scene *scene = arg;
+    static struct pair pair;
+    pthread_mutex_lock(&scene->lock);
+    scene->first = weft_self();
+    pthread_mutex_unlock(&scene->lock);
+    if (weft_spawn(&pair.cook, wait_for_waiter, &pair, &(struct weft_fiber_opts){.name = "cook"}) ||
+        weft_spawn(&pair.waiter, wait_for_cook, &pair,
+                   &(struct weft_fiber_opts){.name = "waiter"})) {
+        return NULL;
+    }
+    weft_join(pair.waiter, NULL, WEFT_FOREVER);
+    weft_cancel(pair.cook);
+    return NULL;
+}
+
+static void print_report(enum weft_report_kind kind, const char *text, void *arg)
+{
+    (void)kind;
+    fputs(text, arg);
+}
+
+static void show_deadlock(void)
+{
+    struct scene scene = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    pthread_t thread;
+    screen_heading("7. The cook waits for the waiter, and the waiter for the cook");
+    fflush(stdout);
+    if (pthread_create(&thread, NULL, end_scene, &scene) != 0) {
+        screen_warn("left out: no thread to end it");
+        return;
+    }
+    weft_on_report(print_report, stdout);
+    int err = weft_run(serve_dinner, &scene, NULL, &(struct weft_pool_opts){.workers = 1});
+    weft_on_report(NULL, NULL);
+    pthread_mutex_lock(&scene.lock);
+    scene.over = true;
+    pthread_cond_signal(&scene.changed);
+    pthread_mutex_unlock(&scene.lock);
+    pthread_join(thread, NULL);
+    if (err == -EDEADLK) {
+        screen_fact("weft_run", "returned -EDEADLK, and has ended the three");
+    } else {
+        screen_warn("weft_run: %s", err ? strerror(-err) : "nobody has noticed");
+    }
+}
+
 /* --- all of it -------------------------------------------------------------------------- */
 
 struct walk {
@@ -394,5 +488,6 @@ int tour(long fibers)
         fprintf(stderr, "weft: cannot start a pool: %s\n", strerror(-err));
         return 1;
     }
+    show_deadlock();
     return whole.failed ? 1 : 0;
 }
