@@ -252,3 +252,51 @@ TEST(asking_for_cycles_writes_all_there_are)
     }
     close_two(pool);
 }
+
+/* Two fibers that lock two mutexes in opposite order. */
+struct locker {
+    weft_mutex *first, *second;
+    atomic_int *holding;
+};
+
+static void *lock_both(void *arg)
+{
+    const struct locker *locker = arg;
+    CHECK_EQ(weft_mutex_lock(locker->first, WEFT_FOREVER), 0);
+    atomic_fetch_add(locker->holding, 1);
+    await_count(locker->holding, 2);
+    if (weft_mutex_lock(locker->second, WEFT_FOREVER) == 0) {
+        weft_mutex_unlock(locker->second);
+    }
+    weft_mutex_unlock(locker->first);
+    return NULL;
+}
+
+TEST(mutexes_locked_in_opposite_order_are_named_with_their_holders)
+{
+    weft_pool *pool = open_two();
+    weft_mutex db, cache;
+    atomic_int holding = 0;
+    weft_mutex_init(&db, &(struct weft_sync_opts){.name = "db"});
+    weft_mutex_init(&cache, &(struct weft_sync_opts){.name = "cache"});
+    struct locker lockers[2] = {{&db, &cache, &holding}, {&cache, &db, &holding}};
+    weft_fiber fibers[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_pool_spawn(pool, &fibers[i], lock_both, &lockers[i],
+                                 &(struct weft_fiber_opts){.name = i ? "b" : "a"}),
+                 0);
+    }
+    await_reports(WEFT_REPORT_CYCLE, 1);
+    for (int i = 0; i < 2; i++) {
+        char line[256], text[2][64];
+        snprintf(line, sizeof line, "  fiber %s waits on mutex %s held by %s\n",
+                 fiber_text(fibers[i], text[0], sizeof text[0]), i ? "db" : "cache",
+                 fiber_text(fibers[1 - i], text[1], sizeof text[1]));
+        CHECK(strstr(reports_text[WEFT_REPORT_CYCLE], line));
+    }
+    let_go(fibers[0]);
+    CHECK_EQ(weft_join(fibers[1], NULL, WEFT_FOREVER), 0);
+    weft_mutex_deinit(&db);
+    weft_mutex_deinit(&cache);
+    close_two(pool);
+}
