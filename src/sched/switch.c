@@ -95,7 +95,9 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
 {
     struct weft__task *task;
     weft__worker_look_up(w);
-    if (--w->turns_left < 0 && !weft__worker_tick_is_quiet(w)) {
+    int left = weft__turns(&w->turns_left) - 1;
+    weft__turns_set(&w->turns_left, left);
+    if (left < 0 && !weft__worker_tick_is_quiet(w)) {
         return NULL; /* a tick is due: the base context serves what the queues would hide */
     }
     bool fresh_first = yielded && !w->fresh_last;
@@ -109,8 +111,8 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
         task = as_task(weft__ring_pop_local(&w->ring));
         if (weft__fresh_length(&w->fresh) == 0 &&
             !atomic_load_explicit(&w->tracing, memory_order_relaxed)) {
-            w->plain = w->turns_left;
-            w->turns_left = 0;
+            weft__turns_set(&w->plain, weft__turns(&w->turns_left));
+            weft__turns_set(&w->turns_left, 0);
         }
     }
     if (!task && !fresh_first) {
@@ -135,11 +137,12 @@ HOT void prefetch_frame(const struct weft__task *task)
  * (weft__worker_look_up) and no tick is due, look nowhere else. */
 HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
 {
-    if (w->plain > 0) {
+    int plain = weft__turns(&w->plain);
+    if (plain > 0) {
         struct weft__task *task = as_task(weft__ring_pop_local(&w->ring));
         if (task) {
             prefetch_frame(as_task(weft__ring_peek_local(&w->ring)));
-            w->plain--;
+            weft__turns_set(&w->plain, plain - 1);
             return task;
         }
     }
@@ -150,7 +153,8 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
  * simple, or a thief was faster. */
 HOT struct weft__task *pick_woken(struct weft__worker *w)
 {
-    if (!atomic_load_explicit(&w->next, memory_order_relaxed) || w->turns_left <= 0) {
+    int left = weft__turns(&w->turns_left);
+    if (!atomic_load_explicit(&w->next, memory_order_relaxed) || left <= 0) {
         return NULL;
     }
     if (w->streak >= WEFT__NEXT_STREAK) {
@@ -161,7 +165,7 @@ HOT struct weft__task *pick_woken(struct weft__worker *w)
     }
     struct weft__task *task = weft__worker_swap_next(w, NULL);
     if (task) {
-        w->turns_left--;
+        weft__turns_set(&w->turns_left, left - 1);
         w->streak++;
         w->fresh_last = false;
     }
@@ -332,7 +336,8 @@ void weft_yield(void)
         return;
     }
     struct weft__task *next = pick(w, true);
-    if (next || w->turns_left < 0) { /* else nothing is ready here, and no tick is due */
+    if (next ||
+        weft__turns(&w->turns_left) < 0) { /* else nothing is ready here, and no tick is due */
         leave(w, next, WEFT__POST_YIELD);
     }
 }
@@ -375,7 +380,7 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
         switch_fp(NULL, task);
     }
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
-    w->counted_from = w->turns_left + w->plain;
+    w->counted_from = weft__turns(&w->turns_left) + weft__turns(&w->plain);
     weft__san_leave(&w->base_san, SAN_OF(task->stack), false);
     w = weft__context_switch(&w->base, &task->ctx, w);
     weft__san_arrive(&w->base_san, NULL);

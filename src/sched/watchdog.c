@@ -135,21 +135,13 @@ void weft__watchdog_remove(weft_pool *pool)
 
 /* --- hogs --------------------------------------------------------------------------- */
 
-/* The turns until the worker's next tick. They are its own and plain, because every switch counts them down: an int
- * that may be old, or of two moments, and is only compared. The one place where such a thing is read, and what the
- * thread checker is told not to look at. */
-__attribute__((noinline, no_sanitize("thread"))) static int peek_turns(const struct weft__worker *w)
-{
-    return *(const volatile int *)&w->turns_left + *(const volatile int *)&w->plain;
-}
-
 /* Does the worker stand where it stood at an earlier tick? If not, from now on it is measured anew. */
 static bool stands_still(struct weft__worker *w, int64_t now)
 {
     struct weft__vigil *vigil = &w->vigil;
     const struct weft__task *task = weft__current(w);
     uint64_t executed = relaxed(&w->counters.executed);
-    int turns = peek_turns(w);
+    int turns = weft__turns(&w->turns_left) + weft__turns(&w->plain);
     bool parked = atomic_load_explicit(&w->state, memory_order_relaxed) == WEFT_WORKER_PARKED ||
                   atomic_load_explicit(&w->tid, memory_order_relaxed) == 0;
     bool same = !parked && vigil->since && task == vigil->task && executed == vigil->executed &&

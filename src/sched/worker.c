@@ -47,7 +47,8 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     w->pool = pool;
     w->index = (int16_t)index;
     w->cpu = -1;
-    w->turns_left = w->tick_turns = WEFT__TICK_TURNS;
+    w->tick_turns = WEFT__TICK_TURNS;
+    atomic_init(&w->turns_left, WEFT__TICK_TURNS);
     w->now = weft__clock_ns();
     w->spin_ns = pool->spin_ns;
     w->offered = INT64_MAX;
@@ -287,8 +288,8 @@ static void pace(struct weft__worker *w)
     } else if (w->tick_turns < WEFT__TICK_TURNS) {
         w->tick_turns = w->tick_turns * 2 < WEFT__TICK_TURNS ? w->tick_turns * 2 : WEFT__TICK_TURNS;
     }
-    w->turns_left = w->tick_turns;
-    w->plain = 0;
+    weft__turns_set(&w->turns_left, w->tick_turns);
+    weft__turns_set(&w->plain, 0);
     look_perf(w);
 }
 
@@ -321,7 +322,7 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
     }
     weft__worker_count_turns(w);
     pace(w);
-    w->counted_from = w->turns_left;
+    w->counted_from = weft__turns(&w->turns_left);
     return true;
 }
 
@@ -364,7 +365,7 @@ static struct weft__task *find_here(struct weft__worker *w)
         w->handoff = NULL;
         return task;
     }
-    if (w->turns_left + w->plain <= 0 && (task = tick(w))) {
+    if (weft__turns(&w->turns_left) + weft__turns(&w->plain) <= 0 && (task = tick(w))) {
         return task;
     }
     if ((task = weft__worker_pick(w))) {

@@ -85,8 +85,8 @@ static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
 struct weft__worker {
     /* Owner only, but for the atomics: what every switch touches, in two cache lines. */
     _Atomic(struct weft__task *) current; /* written by the owner; NULL on the base context */
-    int plain;                            /* turns for which only the ring need be looked at */
-    int turns_left;                       /* until the next tick, besides those */
+    _Atomic(int) plain;                   /* turns for which only the ring need be looked at */
+    _Atomic(int) turns_left;              /* until the next tick, besides those */
     uint8_t streak;                       /* tasks from `next` in a row */
     bool pinned_turn;                     /* the next of {pinned, ring} is pinned */
     bool fresh_last;                      /* the last pick was a yield's fresh task */
@@ -147,6 +147,17 @@ struct weft__worker {
     bool has_thread;
     pthread_t thread;
 };
+
+/* Turns are counted by the worker alone; the watchdog looks. */
+static inline int weft__turns(const _Atomic(int) *turns)
+{
+    return atomic_load_explicit(turns, memory_order_relaxed);
+}
+
+static inline void weft__turns_set(_Atomic(int) *turns, int n)
+{
+    atomic_store_explicit(turns, n, memory_order_relaxed);
+}
 
 /* Puts a task (or nothing) into the next slot and returns what was there. A thief may do the same: release and
  * acquire. The only worker of a pool has none. */
@@ -222,8 +233,8 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task);
 /* Something was put into the next slot, the fresh queue or the bound FIFO: the next pick goes by the rules. */
 static inline void weft__worker_look_up(struct weft__worker *w)
 {
-    w->turns_left += w->plain;
-    w->plain = 0;
+    weft__turns_set(&w->turns_left, weft__turns(&w->turns_left) + weft__turns(&w->plain));
+    weft__turns_set(&w->plain, 0);
 }
 
 /* A fiber that did not ask for fp_env has left the floating-point control words as they were; else a
@@ -233,7 +244,7 @@ void weft__worker_check_fp(const struct weft__task *task);
 /* Brings `executed` up to date: a turn for every pick since. */
 static inline void weft__worker_count_turns(struct weft__worker *w)
 {
-    int left = w->turns_left + w->plain;
+    int left = weft__turns(&w->turns_left) + weft__turns(&w->plain);
     weft__count(&w->counters.executed, (uint64_t)(w->counted_from - left));
     w->counted_from = left;
 }
