@@ -17,7 +17,8 @@ static struct weft__deadlines common;
 /* Under the lock. */
 static void make_array(void)
 {
-    struct slot *slots = weft__alloc(ARRAY * sizeof *slots);
+    struct slot *slots =
+        weft__map(ARRAY * sizeof *slots); /* no arena of the allocator for each worker */
     for (unsigned i = ARRAY; slots && i > 0; i--) {
         weft__deadline_give(&common, &slots[i - 1].deadline); /* the first is taken first */
     }

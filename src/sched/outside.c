@@ -124,7 +124,9 @@ bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t si
 
 void weft__outside_own_signal(int signo)
 {
-    atomic_fetch_or_explicit(&own_signals, (uint64_t)1 << (signo - 1), memory_order_relaxed);
+    if (signo > 0) { /* else a dump that samples nobody */
+        atomic_fetch_or_explicit(&own_signals, (uint64_t)1 << (signo - 1), memory_order_relaxed);
+    }
 }
 
 /* Raised by the thread's own doing: they wake nobody. */
