@@ -20,7 +20,8 @@ static inline void must(int result, const char *what)
 /* Runs `body` as the main fiber of a pool whose worker 0 is this thread. */
 static inline void run_main_fiber(const char *workers, weft_fn body)
 {
-    struct weft_pool_opts opts = {.workers = (unsigned)atoi(workers)};
+    /* Most of them are hogs, by intent. */
+    struct weft_pool_opts opts = {.workers = (unsigned)atoi(workers), .hog_ns = -1};
     must(weft_run(body, NULL, NULL, &opts), "weft_run");
 }
 
