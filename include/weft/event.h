@@ -1,4 +1,8 @@
-/* An event: a flag one can wait for. It stays set until it is reset. */
+/* An event: a flag one can wait for. It stays set until it is reset.
+ *
+ * It must outlive the call of weft_event_set that sets it, which may still be inside when a wait has returned: for one
+ * on the waiter's stack use weft_oneshot.
+ */
 #ifndef WEFT_EVENT_H
 #define WEFT_EVENT_H
 
