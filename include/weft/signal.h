@@ -15,7 +15,7 @@
  *    pending, so a count is a lower bound.
  *  - Of several signals that were remembered the lowest number is taken first.
  *  - It does not matter which threads block the signal: none, some or all. It must be sent to the process (kill), or to a
- *    thread that does not block it.
+ *    thread that does not block it: a fiber does not raise() signals for its sets, because workers block them.
  */
 #ifndef WEFT_SIGNAL_H
 #define WEFT_SIGNAL_H

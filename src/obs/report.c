@@ -28,6 +28,22 @@ void weft_on_report(weft_report_fn fn, void *arg)
     weft__unlock(&lock);
 }
 
+void weft__report_fork_prepare(void)
+{
+    weft__lock(&lock);
+}
+
+void weft__report_fork_parent(void)
+{
+    weft__unlock(&lock);
+}
+
+void weft__report_fork_child(void)
+{
+    weft__unlock(&lock);
+    weft__sample_fork_child();
+}
+
 bool weft__report_open(struct weft__report *report)
 {
     report->text = NULL;

@@ -160,3 +160,10 @@ int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot 
     }
     return step == WEFT__REQUEST_TAKEN ? 0 : -EAGAIN;
 }
+
+/* The handler stays if there is one: the next begin finds it to be ours. */
+void weft__sample_fork_child(void)
+{
+    atomic_store_explicit(&request.word, 0, memory_order_relaxed);
+    atomic_store_explicit(&sampling.word, 0, memory_order_relaxed);
+}

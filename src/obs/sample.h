@@ -23,4 +23,7 @@ void weft__sample_end(void);
  * -ETIMEDOUT: it did not answer. -ESRCH: no such thread. */
 int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot *out);
 
+/* Whoever was at it is not in the child, nor who was asked. */
+void weft__sample_fork_child(void);
+
 #endif

@@ -46,3 +46,13 @@ void weft__deadlines_leave(struct weft__deadlines *list, unsigned n)
     }
     weft__unlock(&lock);
 }
+
+void weft__deadlines_fork_prepare(void)
+{
+    weft__lock(&lock);
+}
+
+void weft__deadlines_fork_done(void)
+{
+    weft__unlock(&lock);
+}

@@ -54,6 +54,10 @@ void weft__deadlines_fill(struct weft__deadlines *list);
 /* Gives up to n of them away. */
 void weft__deadlines_leave(struct weft__deadlines *list, unsigned n);
 
+/* Around a fork: the common list is whole in the child. */
+void weft__deadlines_fork_prepare(void);
+void weft__deadlines_fork_done(void);
+
 /* At each tick, on the base context. */
 static inline void weft__deadlines_balance(struct weft__deadlines *list)
 {

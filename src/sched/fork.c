@@ -4,10 +4,13 @@
 
 #include "buf/depot.h"
 #include "buf/home.h"
+#include "fiber/guard.h"
 #include "fiber/stack.h"
+#include "sched/deadline.h"
 #include "sched/fdwatch.h"
 #include "sched/pool.h"
 #include "sched/slab.h"
+#include "sched/watchdog.h"
 #include "sched/worker.h"
 
 _Atomic(uint32_t) weft__fork_count;
@@ -18,16 +21,23 @@ static bool
 /* Locks that nest are taken in the order in which they do: the watcher's is held while others are taken. */
 static void prepare(void)
 {
+    /* What is done once per process is not left half done: the C library does it again in the child, at best. */
+    weft__fork_watch();
+    weft__guard_best();
     weft__fdwatch_fork_prepare();
     weft__pool_fork_prepare();
     weft__slab_fork_prepare();
     weft__stack_fork_prepare();
     weft__home_fork_prepare();
     weft__depot_fork_prepare();
+    weft__deadlines_fork_prepare();
+    weft__watchdog_fork_prepare();
 }
 
 static void parent(void)
 {
+    weft__watchdog_fork_parent();
+    weft__deadlines_fork_done();
     weft__depot_fork_done();
     weft__home_fork_done();
     weft__stack_fork_done();
@@ -42,6 +52,8 @@ static void child(void)
     orphan = w && weft__current(w);
     weft__worker_set_self(NULL); /* what goes on here is a plain thread, be it on a fiber's stack */
     weft__spawner_fork_child();
+    weft__watchdog_fork_child();
+    weft__deadlines_fork_done();
     weft__depot_fork_done();
     weft__home_fork_done();
     weft__stack_fork_done();

@@ -153,9 +153,13 @@ bool weft__outside_has_handler(char *who, size_t size)
     return false;
 }
 
-void weft__outside_forget(void)
+/* --- forks ---------------------------------------------------------------------- */
+
+/* Somebody may have been about to move the list, so the child makes its own. */
+void weft__outside_fork_child(void)
 {
     atomic_store_explicit(&refs, 0, memory_order_relaxed);
     atomic_store_explicit(&known_lock.word, 0, memory_order_relaxed);
-    known.count = 0;
+    known.tids = NULL;
+    known.count = known.room = 0;
 }

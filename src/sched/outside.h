@@ -34,6 +34,6 @@ bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t si
 bool weft__outside_has_handler(char *who, size_t size);
 
 /* In a forked child, where one thread is left. */
-void weft__outside_forget(void);
+void weft__outside_fork_child(void);
 
 #endif

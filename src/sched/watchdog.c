@@ -62,23 +62,6 @@ void weft__watchdog_set_tick(int64_t ns)
 
 /* --- pools come and go ------------------------------------------------------------ */
 
-/* The child of a fork has one thread and, by rule, no pool of before. */
-static void forget(void)
-{
-    atomic_store_explicit(&pools_lock.word, 0, memory_order_relaxed);
-    atomic_store_explicit(&weft__pulse.word, 0, memory_order_relaxed);
-    atomic_store_explicit(&basket.head, relaxed(&basket.tail), memory_order_relaxed);
-    pthread_mutex_init(&life, NULL);
-    pools = NULL;
-    started = false;
-    weft__outside_forget();
-}
-
-static void forget_in_children(void)
-{
-    pthread_atfork(NULL, NULL, forget);
-}
-
 /* Takes no signals: the program's own threads do. */
 static bool start(void)
 {
@@ -100,8 +83,6 @@ static bool start(void)
 
 void weft__watchdog_add(weft_pool *pool)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, forget_in_children);
     pthread_mutex_lock(&life);
     weft__lock(&pools_lock);
     pool->next_watched = pools;
@@ -468,4 +449,35 @@ void weft__watch_stats(struct weft_watch_stats *out)
     out->outlook = (enum weft_outlook)atomic_load_explicit(&outlook, memory_order_relaxed);
     memcpy(out->outside, outside, sizeof out->outside);
     weft__unlock(&pools_lock);
+}
+
+/* --- forks ---------------------------------------------------------------------------------- */
+
+void weft__watchdog_fork_prepare(void)
+{
+    weft__report_fork_prepare();
+}
+
+void weft__watchdog_fork_parent(void)
+{
+    weft__report_fork_parent();
+}
+
+/* The thread is not here, nor are the pools: all is as before the first. The locks are not taken before the fork: `life`
+ * is held for as long as the thread takes to end, and what they guard is left alone, memory and all. */
+void weft__watchdog_fork_child(void)
+{
+    atomic_store_explicit(&pools_lock.word, 0, memory_order_relaxed);
+    pools = NULL;
+    outside[0] = 0;
+    atomic_store_explicit(&outlook, WEFT_OUTLOOK_EMPTY, memory_order_relaxed);
+    pthread_mutex_init(&life, NULL);
+    started = false;
+    atomic_store_explicit(&weft__pulse.word, 0, memory_order_relaxed);
+    basket.slots = NULL;
+    walked = 0;
+    walk_due = 0;
+    looks = 0;
+    weft__outside_fork_child();
+    weft__report_fork_child();
 }

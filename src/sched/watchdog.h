@@ -64,6 +64,11 @@ void weft__watchdog_look_again(void);
 /* Tests: how long a tick is from now on. */
 void weft__watchdog_set_tick(int64_t ns);
 
+/* sched/fork.h */
+void weft__watchdog_fork_prepare(void);
+void weft__watchdog_fork_parent(void);
+void weft__watchdog_fork_child(void);
+
 /* All but the cycles. */
 void weft__watch_stats(struct weft_watch_stats *out);
 
@@ -81,5 +86,9 @@ void weft__report_hog(const struct weft__hog *hog);
 void weft__report_deadlock(void);
 /* Reports every cycle that it has not reported before. */
 void weft__report_cycles(void);
+
+void weft__report_fork_prepare(void);
+void weft__report_fork_parent(void);
+void weft__report_fork_child(void);
 
 #endif

@@ -1,0 +1,131 @@
+/* Forks of a process whose watchdog is at work: the child has none until it makes a pool, and that one works. */
+/* not under: qemu valgrind asan */
+/* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and the watchdog allocates.) */
+#include "obs/reports.h"
+#include "sched/forks.h"
+#include "sched/watchdog.h"
+
+static atomic_bool enough;
+
+static void *be_busy(void *arg)
+{
+    while (!atomic_load(&enough)) {
+        weft_yield();
+    }
+    return arg;
+}
+
+/* Keeps what the watchdog reads in motion. */
+static void *change_lists(void *arg)
+{
+    while (!atomic_load(&enough)) {
+        weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+        for (int i = 0; i < 100; i++) {
+            weft_on_report(i % 2 ? reports_add : NULL, NULL);
+            weft_harmless_thread(1000000 + i);
+        }
+        pool_close(pool);
+    }
+    return arg;
+}
+
+static int watchdogs(void)
+{
+    int n = 0;
+    char path[300], name[32];
+    DIR *dir = opendir("/proc/self/task");
+    CHECK(dir);
+    const struct dirent *entry;
+    while ((entry = readdir(dir))) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file) {
+            n += fgets(name, sizeof name, file) && !strcmp(name, "weft_watchdog\n");
+            fclose(file);
+        }
+    }
+    closedir(dir);
+    return n;
+}
+
+/* One that was joined is listed a moment longer. */
+static void await_watchdogs(int n)
+{
+    while (watchdogs() != n) {
+        sched_yield();
+    }
+}
+
+static void *park(void *arg)
+{
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static void *join_parked(void *arg)
+{
+    weft_fiber sleeper;
+    await_watchdogs(1); /* it names itself */
+    CHECK_EQ(weft_spawn(&sleeper, park, NULL, NULL), 0);
+    weft_join(sleeper, NULL, WEFT_FOREVER);
+    return arg;
+}
+
+static void *hog(void *arg)
+{
+    while (reports_of(WEFT_REPORT_HOG) == 0) {
+        usleep(100);
+    }
+    return arg;
+}
+
+/* Stuck, hogged, and ended: by a watchdog of its own each time. */
+static void be_watched(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(watchdogs(), 0);
+    pthread_mutex_init(&reports_lock, NULL); /* the parent's watchdog may have had it */
+    reports_begin();
+    other_threads_are_harmless();
+    CHECK_EQ(weft_run(join_parked, NULL, NULL, &(struct weft_pool_opts){.workers = 2}), -EDEADLK);
+    CHECK_EQ(reports_of(WEFT_REPORT_DEADLOCK), 1);
+    await_watchdogs(0);
+    CHECK_EQ(weft_run(hog, NULL, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = 1000000}),
+             0);
+    await_watchdogs(0);
+}
+
+static void fork_often(void)
+{
+    char err[4000];
+    /* ThreadSanitizer keeps signals back, so each report there waits in vain for a backtrace. */
+    for (int i = 0; i < (WEFT__TSAN ? 3 : 20); i++) {
+        int status = check_child(be_watched, NULL, err, sizeof err);
+        if (status != 0) {
+            fprintf(stderr, "%s", err);
+        }
+        CHECK_EQ(status, 0);
+    }
+}
+
+TEST(a_child_has_no_watchdog_until_it_makes_a_pool)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft__watchdog_set_tick(200000);
+    atomic_store(&enough, false);
+    CHECK_EQ(weft_pool_submit(pool, be_busy, NULL), 0);
+    pthread_t changer = thread_open(change_lists, NULL);
+    fork_often();
+    atomic_store(&enough, true);
+    thread_close(changer);
+    pool_close(pool);
+    weft_on_report(NULL, NULL);
+    await_watchdogs(0);
+}
+
+TEST(a_child_is_watched_though_its_parents_watchdog_rested)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    fork_often();
+    pool_close(pool);
+}
