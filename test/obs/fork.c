@@ -1,5 +1,5 @@
 /* Forks of a process whose watchdog is at work: the child has none until it makes a pool, and that one works. */
-/* not under: qemu valgrind asan tsan */
+/* not under: qemu valgrind asan */
 /* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and the watchdog allocates.) */
 #include "obs/reports.h"
 #include "sched/forks.h"

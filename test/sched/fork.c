@@ -1,7 +1,7 @@
 /* Forks of a process whose pools are at work: what the child may do, and what ends it with a message. */
 /* timeout: 120 */
-/* not under: qemu asan tsan */
-/* (ThreadSanitizer may hang in a child that makes threads; AddressSanitizer's allocator does not survive a fork while another thread is in it, and workers that start, and the
+/* not under: qemu asan */
+/* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and workers that start, and the
  * watchdog, allocate.) */
 #include <signal.h>
 #include <sys/resource.h>
