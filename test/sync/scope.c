@@ -2,6 +2,7 @@
 #include <weft/scope.h>
 
 #include "base/alloc.h"
+#include "fiber/sanitizer.h"
 #include "sched/fixture.h"
 #include "sync/scope.h"
 
@@ -699,10 +700,12 @@ TEST(misuse_is_found)
         char err[300];
         weft_fn fn = cases[i].fn;
         CHECK(WIFSIGNALED(check_child(misuses, &fn, err, sizeof err)));
-        if (!strstr(err, cases[i].says)) {
+        bool found = strstr(err, cases[i].says) ||
+                     (WEFT__ASAN && strstr(err, "stack-use-after-return")); /* by itself */
+        if (!found) {
             fprintf(stderr, "case %zu: %s\n", i, err);
         }
-        CHECK(strstr(err, cases[i].says));
+        CHECK(found);
     }
 }
 
