@@ -155,11 +155,19 @@ bool weft__outside_has_handler(char *who, size_t size)
 
 /* --- forks ---------------------------------------------------------------------- */
 
-/* Somebody may have been about to move the list, so the child makes its own. */
+void weft__outside_fork_prepare(void)
+{
+    weft__lock(&known_lock);
+}
+
+void weft__outside_fork_parent(void)
+{
+    weft__unlock(&known_lock);
+}
+
 void weft__outside_fork_child(void)
 {
+    known.count = 0; /* none of them is here */
     atomic_store_explicit(&refs, 0, memory_order_relaxed);
-    atomic_store_explicit(&known_lock.word, 0, memory_order_relaxed);
-    known.tids = NULL;
-    known.count = known.room = 0;
+    weft__unlock(&known_lock);
 }

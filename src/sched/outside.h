@@ -33,7 +33,9 @@ bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t si
 /* A handler for a signal from elsewhere. */
 bool weft__outside_has_handler(char *who, size_t size);
 
-/* In a forked child, where one thread is left. */
+/* Around a fork; in the child one thread is left. */
+void weft__outside_fork_prepare(void);
+void weft__outside_fork_parent(void);
 void weft__outside_fork_child(void);
 
 #endif

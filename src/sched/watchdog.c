@@ -456,10 +456,12 @@ void weft__watch_stats(struct weft_watch_stats *out)
 void weft__watchdog_fork_prepare(void)
 {
     weft__report_fork_prepare();
+    weft__outside_fork_prepare();
 }
 
 void weft__watchdog_fork_parent(void)
 {
+    weft__outside_fork_parent();
     weft__report_fork_parent();
 }
 
@@ -474,7 +476,7 @@ void weft__watchdog_fork_child(void)
     pthread_mutex_init(&life, NULL);
     started = false;
     atomic_store_explicit(&weft__pulse.word, 0, memory_order_relaxed);
-    basket.slots = NULL;
+    atomic_store_explicit(&basket.head, relaxed(&basket.tail), memory_order_relaxed);
     walked = 0;
     walk_due = 0;
     looks = 0;
