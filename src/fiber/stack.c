@@ -252,8 +252,8 @@ static void guard(const struct weft__stack *stack, unsigned class)
 static void guard_all(const struct weft__stack *stacks, size_t n, unsigned class)
 {
     struct iovec guards[CARVE_BATCH];
-    bool markers = n > 1 && !weft__san_valgrind && /* which does not know the call */
-                   weft__guard_best() == WEFT__GUARD_INSTALL &&
+    bool markers = n > 1 && weft__guard_best() == WEFT__GUARD_INSTALL &&
+                   !weft__san_valgrind && /* which does not know the call; probed with the guard */
                    atomic_load_explicit(&guard_limit, memory_order_relaxed) == WEFT__GUARD_INSTALL;
     for (size_t i = 0; i < n && markers; i++) {
         char *bottom = weft__stack_bottom(&stacks[i], class);
