@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/futex.h"
+#include "base/thread.h"
 #include "obs/dump.h"
 #include "sched/fork.h"
 #include "sched/outside.h"
@@ -50,15 +51,11 @@ static void *serve(void *arg)
 
 static int start_thread(void)
 {
-    sigset_t all, mask;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &mask); /* it takes no signals */
-    int err = pthread_create(&thread, NULL, serve, NULL);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    int err = weft__thread_create(&thread, NULL, serve, NULL);
     if (!err) {
         pthread_setname_np(thread, "weft_dump");
     }
-    return err ? -EAGAIN : 0;
+    return err;
 }
 
 static void stop_thread(void)

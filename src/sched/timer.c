@@ -96,7 +96,7 @@ static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uin
     struct weft__chain ready;
     struct weft__node *node;
     weft__chain_init(&ready);
-    weft__spin_lock(&home->wheel.lock);
+    weft__latch_take(&home->wheel.lock);
     a->run = NULL;
     if (times == 0 && !a->again) {
         a->repeat = WEFT_TIMER_ONCE;
@@ -106,7 +106,7 @@ static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uin
     while ((node = weft__waitlist_pop(&a->waiters))) {
         weft__node_fire(node, NULL, 0, &ready);
     }
-    weft__spin_unlock(&home->wheel.lock);
+    weft__latch_drop(&home->wheel.lock);
     weft__place_chain(&ready);
     if (earlier) {
         tell_home(home);
@@ -168,7 +168,7 @@ void weft_timer_deinit(weft_timer *timer)
 {
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__worker *w = weft__worker_self();
-    weft__spin_lock(&wheel_of(a)->lock);
+    weft__latch_take(&wheel_of(a)->lock);
     bool pending = weft__timer_pending(&a->node);
     bool mine = a->run && a->run->worker == w;
     bool running = a->run && !mine;
@@ -177,7 +177,7 @@ void weft_timer_deinit(weft_timer *timer)
         a->run = NULL;
     }
     bool waited_on = a->waiters.first != NULL;
-    weft__spin_unlock(&wheel_of(a)->lock);
+    weft__latch_drop(&wheel_of(a)->lock);
     WEFT__REQUIRE(!pending, "a timer was given up while it is pending");
     WEFT__REQUIRE(!running, "a timer was given up while its callback runs");
     WEFT__REQUIRE(!waited_on, "a timer was given up while somebody waits for its callback");
@@ -210,9 +210,9 @@ static inline __attribute__((always_inline)) bool set(weft_timer *timer, int64_t
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__worker *home = a->home;
     bool pending;
-    weft__spin_lock(&home->wheel.lock);
+    weft__latch_take(&home->wheel.lock);
     bool earlier = set_locked(a, deadline, period, (uint8_t)repeat, &pending);
-    weft__spin_unlock(&home->wheel.lock);
+    weft__latch_drop(&home->wheel.lock);
     if (earlier) {
         tell_home(home);
     }
@@ -244,12 +244,12 @@ void weft_timer_set_batch(weft_timer *const *timers, const int64_t *deadlines, s
         struct weft__worker *home = weft__alarm_of(timers[i])->home;
         size_t end = n - i > BATCH_RUN ? i + BATCH_RUN : n;
         bool earlier = false, pending;
-        weft__spin_lock(&home->wheel.lock);
+        weft__latch_take(&home->wheel.lock);
         for (; i < end && weft__alarm_of(timers[i])->home == home; i++) {
             struct weft__alarm *a = weft__alarm_of(timers[i]);
             earlier |= set_locked(a, deadlines[i], 0, WEFT_TIMER_ONCE, &pending);
         }
-        weft__spin_unlock(&home->wheel.lock);
+        weft__latch_drop(&home->wheel.lock);
         if (earlier) {
             tell_home(home);
         }
@@ -262,13 +262,13 @@ bool weft_timer_refresh(weft_timer *timer)
     struct weft__worker *home = a->home;
     bool pending, earlier = false;
     int64_t now = weft__clock_ns();
-    weft__spin_lock(&home->wheel.lock);
+    weft__latch_take(&home->wheel.lock);
     int64_t period = a->period;
     bool fires = a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
     if (fires && period > 0) {
         earlier = set_locked(a, add_ns(now, period), period, a->repeat, &pending);
     }
-    weft__spin_unlock(&home->wheel.lock);
+    weft__latch_drop(&home->wheel.lock);
     WEFT__REQUIRE(!fires || period > 0, "a timer that was set for a time is refreshed");
     if (earlier) {
         tell_home(home);
@@ -295,9 +295,9 @@ int weft_timer_cancel(weft_timer *timer)
 {
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__wheel *wheel = wheel_of(a);
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     enum weft_timer_answer answer = cancel_locked(a);
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return answer;
 }
 
@@ -309,17 +309,17 @@ static int await_callback_locked(struct weft__alarm *a, struct weft__wheel *whee
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
     weft__waitlist_push(&a->waiters, &node);
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     enum weft__reason reason =
         weft__waiter_park(&waiter, deadline, &cancel_kind, (uint64_t)(uintptr_t)a);
     if (weft__reason_done(reason)) {
         return WEFT_TIMER_IDLE;
     }
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     if (node.linked) {
         weft__waitlist_remove(&a->waiters, &node);
     }
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return weft__reason_errno(reason);
 }
 
@@ -328,12 +328,12 @@ int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__wheel *wheel = wheel_of(a);
     struct weft__worker *w = weft__worker_self();
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     enum weft_timer_answer answer = cancel_locked(a);
     /* On its base context a worker runs nothing of the user's but one callback. */
     bool mine = a->run && a->run->worker == w;
     if (answer != WEFT_TIMER_RUNNING || mine) {
-        weft__spin_unlock(&wheel->lock);
+        weft__latch_drop(&wheel->lock);
         WEFT__REQUIRE(mine || !w || weft__current(w),
                       "a timer's callback waits for the callback of another");
         return answer;
@@ -344,9 +344,9 @@ int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
 bool weft_timer_pending(const weft_timer *timer)
 {
     struct weft__alarm *a = (struct weft__alarm *)(uintptr_t)timer;
-    weft__spin_lock(&wheel_of(a)->lock);
+    weft__latch_take(&wheel_of(a)->lock);
     bool pending =
         a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
-    weft__spin_unlock(&wheel_of(a)->lock);
+    weft__latch_drop(&wheel_of(a)->lock);
     return pending;
 }

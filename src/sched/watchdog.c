@@ -1,13 +1,13 @@
 #include "sched/watchdog.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "sched/outside.h"
 #include "sched/pool.h"
 #include "sched/worker.h"
@@ -62,21 +62,16 @@ void weft__watchdog_set_tick(int64_t ns)
 
 /* --- pools come and go ------------------------------------------------------------ */
 
-/* Takes no signals: the program's own threads do. */
 static bool start(void)
 {
     pthread_attr_t attr;
-    sigset_t all, before;
     if (!basket.slots && weft__ring_init(&basket, BASKET_SLOTS, 0) != 0) {
         return false;
     }
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all);
     atomic_store_explicit(&quits, false, memory_order_relaxed);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&thread, &attr, watch, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int err = weft__thread_create(&thread, &attr, watch, NULL);
     pthread_attr_destroy(&attr);
     return err == 0;
 }

@@ -143,42 +143,42 @@ void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
 
 bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     bool earlier = weft__wheel_add_locked(wheel, timer, deadline);
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return earlier;
 }
 
 bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     /* Always by the lock, pending or not: that is what waits for a callback that is running. */
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     bool pending = weft__timer_pending(timer);
     if (pending) {
         weft__wheel_cancel_locked(wheel, timer);
     }
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return pending;
 }
 
 bool weft__wheel_rearm(struct weft__wheel *wheel, struct weft__timer *timer, int64_t deadline)
 {
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     int64_t before = weft__wheel_next(wheel);
     if (weft__timer_pending(timer)) {
         weft__wheel_cancel_locked(wheel, timer);
     }
     weft__wheel_add_locked(wheel, timer, deadline);
     bool earlier = weft__wheel_next(wheel) < before;
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return earlier;
 }
 
 bool weft__wheel_empty(struct weft__wheel *wheel)
 {
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     bool empty = wheel->levels == 0 && !wheel->front;
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return empty;
 }
 
@@ -212,7 +212,7 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         return 0;
     }
     WEFT__STEP();
-    weft__spin_lock(&wheel->lock);
+    weft__latch_take(&wheel->lock);
     uint64_t until = now == INT64_MAX ? tick_of(wheel, now) : (uint64_t)now >> wheel->tick_shift;
     weft__wheel_settle(wheel);
     wheel->halt = false;
@@ -241,6 +241,6 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
         }
     }
     next_raise(wheel);
-    weft__spin_unlock(&wheel->lock);
+    weft__latch_drop(&wheel->lock);
     return expired;
 }

@@ -51,7 +51,7 @@
 
 #include "base/assert.h"
 #include "base/atomic.h"
-#include "base/spin.h"
+#include "base/latch.h"
 
 #define WEFT__WHEEL_TICK_SHIFT 16 /* the default tick: 65.5 us */
 #define WEFT__WHEEL_SLOTS 64      /* per level: one word of occupancy */
@@ -78,7 +78,7 @@ struct weft__wheel {
     unsigned tick_shift;
     unsigned moves; /* WEFT__WHEEL_MOVES; tests make it small */
     /* under the lock */
-    alignas(WEFT__CACHE_LINE) struct weft__spin lock;
+    alignas(WEFT__CACHE_LINE) struct weft__latch lock;
     uint32_t cascade; /* the slot that is moving down, or WEFT__TIMER_IDLE */
     bool halt;        /* the advance that is going on is to stop, see weft__wheel_halt */
     uint32_t levels;  /* which levels have a timer */

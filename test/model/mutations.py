@@ -11,7 +11,7 @@ import os
 
 # What a wait of a fiber is made of: linked to every client of src/sync.
 WAIT = ["src/sync/source.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
-        "src/time/wheel.c", "src/base/spin.c", "src/base/lock.c"]
+        "src/time/wheel.c", "src/base/latch.c", "src/base/lock.c"]
 
 STRUCTURES = {
     # The explorer's own test.
@@ -61,7 +61,7 @@ STRUCTURES = {
     "park": {
         "client": "client_park.c",
         "sources": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.c", "src/sched/parker.c",
-                    "src/time/wheel.c", "src/base/spin.c", "src/base/lock.c"],
+                    "src/time/wheel.c", "src/base/latch.c", "src/base/lock.c"],
         "files": ["src/sched/park.c", "src/sched/cancel.c", "src/sched/waiter.h", "src/sched/waiter.c",
                   "src/sched/ident.h"],
     },

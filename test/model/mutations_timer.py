@@ -3,16 +3,16 @@
 STRUCTURES["timer"] = {
     "client": "client_timer.c",
     "sources": ["src/sched/timer.c", "src/sched/idle.c"] + WAIT,
-    "files": ["src/sched/timer.c", "src/time/wheel.h", "src/time/wheel.c", "src/base/spin.h", "src/base/spin.c"],
+    "files": ["src/sched/timer.c", "src/time/wheel.h", "src/time/wheel.c", "src/base/latch.h"],
 }
 
-_of("timer", "src/base/spin.h",
-    "atomic_store_explicit(&lock->word, 0, memory_order_release);",
-    "atomic_store_explicit(&lock->word, 0, memory_order_relaxed);",
+_of("timer", "src/base/latch.h",
+    "memory_order_release); /* pairs: try */",
+    "memory_order_relaxed);",
     "the lock does not release what was done under it")
-_of("timer", "src/base/spin.h",
-    "atomic_exchange_explicit(&lock->word, 1, memory_order_acquire) != 0,",
-    "atomic_exchange_explicit(&lock->word, 1, memory_order_relaxed) != 0,",
+_of("timer", "src/base/latch.h",
+    "memory_order_acquire) == 0; /* pairs: drop */",
+    "memory_order_relaxed) == 0;",
     "the lock does not acquire")
 _of("timer", "src/sched/timer.c",
     "    weft__wheel_publish(&home->wheel);\n",
