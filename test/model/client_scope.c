@@ -134,6 +134,8 @@ static int close_it(void)
     for (int i = 1; i <= born; i++) {
         X_ASSERT(published[i] == 1); /* plain: all that a child did came before */
     }
+    const struct weft__scope *s = (const struct weft__scope *)(const void *)scope;
+    X_ASSERT(!s->running.first && !s->told.first); /* the records are gone with their stacks */
     x_free(scope);
     return err;
 }
