@@ -19,12 +19,21 @@ enum weft_fresh_order {
     WEFT_FRESH_FIFO, /* ... its oldest first */
 };
 
+/* What does the I/O of a pool. */
+enum weft_driver {
+    WEFT_DRIVER_AUTO, /* io_uring if it can be had, else epoll; WEFT_DRIVER=epoll|uring|poll in the environment decides */
+    WEFT_DRIVER_EPOLL, /* readiness, edge-triggered */
+    WEFT_DRIVER_URING, /* completions, by io_uring */
+    WEFT_DRIVER_POLL,  /* readiness, by poll(2): for a few descriptors, and to test against */
+};
+
 struct weft_pool_opts {
     const char *name; /* threads are "<name>_<i>"; at most 10 bytes; default "weft" */
     unsigned workers; /* default: the CPUs this process may use (affinity and cgroup quota) */
     bool caller;      /* the creating thread is worker 0 (weft_pool_run, weft_pool_poll, stop) */
     bool compute;     /* no I/O driver: I/O calls answer -EOPNOTSUPP (weft/compute.h) */
-    const int *cpus;  /* worker i is pinned to cpus[i % cpu_count]; default: not pinned */
+    enum weft_driver driver; /* default: auto */
+    const int *cpus;         /* worker i is pinned to cpus[i % cpu_count]; default: not pinned */
     size_t cpu_count;
     size_t stack_bytes;   /* of fibers that do not say; default 64 KiB */
     unsigned ring_slots;  /* of each worker's ring, a power of two, 4 .. 65536; default 4096 */
@@ -42,7 +51,7 @@ struct weft_pool_opts {
 };
 
 /* -EINVAL: bad options (a CPU outside the allowed set, too many workers (1024), sizes). -EBUSY: with
- * `caller`, this thread is a worker already. -ENOMEM. */
+ * `caller`, this thread is a worker already. -EOPNOTSUPP: the driver asked for cannot be had here. -ENOMEM. */
 WEFT_API int weft_pool_create(weft_pool **out, const struct weft_pool_opts *opts);
 
 /* Starts the threads. Started already: a no-op. After a stop: starts again. -EAGAIN: no threads. */

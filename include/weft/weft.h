@@ -11,6 +11,7 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <weft/addr.h>
 #include <weft/barrier.h>
 #include <weft/blocking.h>
 #include <weft/buf.h>
@@ -23,7 +24,9 @@
 #include <weft/future.h>
 #include <weft/hop.h>
 #include <weft/idle.h>
+#include <weft/io.h>
 #include <weft/mutex.h>
+#include <weft/net.h>
 #include <weft/once.h>
 #include <weft/oneshot.h>
 #include <weft/perf.h>

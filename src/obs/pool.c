@@ -30,6 +30,10 @@ static void dump_worker(weft_pool *pool, unsigned i, FILE *out)
             i, state_name(w.state), w.tid, current, w.executed, w.spawned, w.finished, w.steals,
             w.stolen, w.parks, w.wakes, w.overflows, w.stacks, w.hogs, w.ring, w.fresh, w.bound,
             w.inbox);
+    if (w.io_looks) {
+        fprintf(out, "    io: waiting=%" PRIu64 " looks=%" PRIu64 " events=%" PRIu64 "\n",
+                w.io_waiting, w.io_looks, w.io_events);
+    }
 }
 
 struct fiber_list {
@@ -99,6 +103,9 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
             " global=%zu submitted=%" PRIu64 "%s\n",
             p.name, p.workers, p.active, p.idle, p.started ? "yes" : "no",
             p.stopping ? "yes" : "no", p.live, p.global, p.submitted, p.compute ? " compute" : "");
+    if (p.driver) {
+        fprintf(out, "  driver: %s (%s)\n", p.driver, p.driver_why);
+    }
     fprintf(out, "  memory: blocks=%zu stacks=%zu reserved=%zuMiB mappings=%zu guard=%s\n",
             m.blocks, m.stacks, m.reserved_bytes >> 20, m.mappings, m.guard);
     dump_buffers(out);

@@ -31,6 +31,9 @@ static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *ou
         .overflows = read_count(&c->overflows),
         .stacks = read_count(&c->stacks),
         .hogs = read_count(&w->vigil.hogs),
+        .io_waiting = atomic_load_explicit(&w->io.linked, memory_order_relaxed),
+        .io_looks = read_count(&w->io.waits),
+        .io_events = read_count(&w->io.events),
         .ring = weft__ring_length(&w->ring),
         .fresh = weft__fresh_length(&w->fresh),
         .bound = read_count(&w->bound),
@@ -61,6 +64,12 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
         .global = weft__global_length(&pool->global),
         .submitted = read_count(&pool->entered) - read_count(&pool->refused),
     };
+    const struct weft__driver_kind *kind =
+        atomic_load_explicit(&pool->driver, memory_order_acquire); /* pairs: weft__worker_driver */
+    if (kind) {
+        out->driver = kind->name;
+        out->driver_why = atomic_load_explicit(&pool->driver_why, memory_order_relaxed);
+    }
     for (unsigned i = 0; i < pool->worker_count; i++) {
         struct weft_worker_stats w;
         worker_snapshot(&pool->workers[i], &w);
@@ -76,6 +85,9 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
         out->total.overflows += w.overflows;
         out->total.stacks += w.stacks;
         out->total.hogs += w.hogs;
+        out->total.io_waiting += w.io_waiting;
+        out->total.io_looks += w.io_looks;
+        out->total.io_events += w.io_events;
         out->total.ring += w.ring;
         out->total.fresh += w.fresh;
         out->total.bound += w.bound;

@@ -27,7 +27,7 @@ static void begin_work(struct weft__worker *w, int64_t now)
     w->gauge.work_turns = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
 }
 
-static void listen(struct weft__worker *w, unsigned flag, bool on)
+static void hear(struct weft__worker *w, unsigned flag, bool on)
 {
     if (on) {
         atomic_fetch_or_explicit(&w->tracing, (uint8_t)flag, memory_order_relaxed);
@@ -45,8 +45,8 @@ void weft__gauge_follow(struct weft__worker *w, uint64_t mask)
     } else if (!gauge->work_since) {
         begin_work(w, weft__clock_ns());
     }
-    listen(w, WEFT__TRACING_WAITS, accepted(gauge, WEFT_PERF_ACQUIRE));
-    listen(w, WEFT__TRACING_DELAYS, accepted(gauge, WEFT_PERF_QUEUE));
+    hear(w, WEFT__TRACING_WAITS, accepted(gauge, WEFT_PERF_ACQUIRE));
+    hear(w, WEFT__TRACING_DELAYS, accepted(gauge, WEFT_PERF_QUEUE));
     if (accepted(gauge, WEFT_PERF_QUEUE)) {
         weft__worker_look_up(w); /* picks that look at the ring alone do not tell */
     } else {

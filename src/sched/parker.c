@@ -18,6 +18,7 @@ static bool prepare(struct weft__parker *parker)
 
 bool weft__parker_park(struct weft__parker *parker, int64_t deadline)
 {
+    atomic_store_explicit(&parker->in_driver, false, memory_order_relaxed);
     if (!prepare(parker)) {
         return true;
     }
@@ -27,17 +28,29 @@ bool weft__parker_park(struct weft__parker *parker, int64_t deadline)
         WEFT__STEP();
         rc = weft__futex_wait(&parker->word, WEFT__PARKER_PARKED, deadline);
     }
+    return weft__parker_end(parker);
+}
+
+bool weft__parker_begin(struct weft__parker *parker)
+{
+    /* As in enter_host. */
+    atomic_store_explicit(&parker->in_driver, true, memory_order_relaxed);
+    return prepare(parker);
+}
+
+bool weft__parker_end(struct weft__parker *parker)
+{
     /* pairs: weft__parker_wake */
     return atomic_exchange_explicit(&parker->word, WEFT__PARKER_EMPTY, memory_order_acquire) ==
            WEFT__PARKER_NOTIFIED;
 }
 
 /* Keeps errno, and is never inlined, for the reasons given in base/futex.c. */
-static __attribute__((noinline)) void wake_host(int fd)
+static __attribute__((noinline)) void write_wake(int fd)
 {
     int before = errno;
     uint64_t one = 1;
-    /* EAGAIN: the counter is full, so the host is woken anyway. */
+    /* EAGAIN: the counter is full, so it is woken anyway. */
     while (write(fd, &one, sizeof one) < 0 && errno == EINTR) {
     }
     errno = before;
@@ -52,8 +65,11 @@ bool weft__parker_wake(struct weft__parker *parker)
     }
     WEFT__STEP();
     int fd = atomic_load_explicit(&parker->host_fd, memory_order_relaxed);
+    if (fd < 0 && atomic_load_explicit(&parker->in_driver, memory_order_relaxed)) {
+        fd = atomic_load_explicit(&parker->wake_fd, memory_order_relaxed);
+    }
     if (fd >= 0) {
-        wake_host(fd);
+        write_wake(fd);
     } else {
         weft__futex_wake(&parker->word, 1);
     }

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -66,7 +67,15 @@ void weft__pool_fork_child(void)
 {
     for (weft_pool *pool = pools; pool; pool = pool->next) {
         atomic_store_explicit(&pool->phase, WEFT__POOL_FORKED, memory_order_relaxed);
+        for (unsigned i = 0; i < pool->worker_count; i++) {
+            const struct weft__driver *driver =
+                atomic_load_explicit(&pool->workers[i].driver, memory_order_relaxed);
+            if (driver) {
+                weft__driver_fork_child(driver);
+            }
+        }
     }
+    weft__fd_fork_child();
     pools = NULL;
     weft__unlock(&pools_lock);
 }
@@ -146,6 +155,47 @@ static int workers_init(weft_pool *pool, const struct weft_pool_opts *opts)
     return 0;
 }
 
+static int host_add(const weft_pool *pool, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(pool->host_epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static void host_close(const weft_pool *pool)
+{
+    if (pool->host_fd >= 0) {
+        close(pool->host_fd);
+    }
+    if (pool->host_epoll >= 0) {
+        close(pool->host_epoll);
+    }
+}
+
+/* What a host waits for: wakes, and later the driver's events. */
+static int host_open(weft_pool *pool)
+{
+    pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pool->host_epoll = epoll_create1(EPOLL_CLOEXEC);
+    int err = pool->host_fd < 0 || pool->host_epoll < 0 ? -errno : host_add(pool, pool->host_fd);
+    if (err) {
+        host_close(pool);
+    }
+    return err;
+}
+
+int weft__pool_host_watch(weft_pool *pool, const struct weft__driver *driver)
+{
+    return driver->poll_fd >= 0 ? host_add(pool, driver->poll_fd) : 0;
+}
+
+/* A driver that was asked for must be one that can be had; what `auto` comes to is found out by its first use. */
+static int check_driver(enum weft_driver wanted)
+{
+    const struct weft__driver_kind *kind;
+    const char *why;
+    return wanted == WEFT_DRIVER_AUTO ? 0 : weft__driver_choose(wanted, &kind, &why);
+}
+
 int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
 {
     struct weft_pool_opts opts = {0};
@@ -154,6 +204,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         opts = *options;
     }
     int err = check_opts(&opts, &stack_class);
+    err = err ? err : check_driver(opts.driver);
     if (err) {
         return err;
     }
@@ -179,7 +230,8 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     pool->hog_ns = opts.hog_ns;
     pool->deadlock_off = opts.deadlock_off;
     pool->caller_thread = pthread_self();
-    pool->host_fd = -1;
+    pool->host_fd = pool->host_epoll = -1;
+    pool->wanted = opts.driver;
     weft__global_init(&pool->global);
     weft__idle_init(&pool->idle);
     pthread_mutex_init(&pool->joining, NULL);
@@ -192,9 +244,8 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         goto free_global;
     }
     if (opts.caller) {
-        pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (pool->host_fd < 0) {
-            err = -errno;
+        err = host_open(pool);
+        if (err) {
             goto remove_pool;
         }
     }
@@ -208,9 +259,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     return 0;
 
 close_fd:
-    if (pool->host_fd >= 0) {
-        close(pool->host_fd);
-    }
+    host_close(pool);
 remove_pool:
     pools_remove(pool);
 free_global:
@@ -243,9 +292,7 @@ void weft_pool_destroy(weft_pool *pool)
     for (unsigned i = 0; i < pool->worker_count; i++) {
         weft__worker_deinit(&pool->workers[i]);
     }
-    if (pool->host_fd >= 0) {
-        close(pool->host_fd);
-    }
+    host_close(pool);
     weft__global_deinit(&pool->global);
     pthread_mutex_destroy(&pool->joining);
     weft__free(pool);
@@ -260,6 +307,7 @@ static void *thread_main(void *arg)
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     weft__worker_enter_thread(w);
     weft__worker_loop(w, NULL);
+    weft__worker_close_driver(w); /* it belongs to this thread */
     weft__worker_leave_thread(w, WEFT_WORKER_ABSENT);
     return NULL;
 }
@@ -382,6 +430,15 @@ uint64_t weft__pool_live(weft_pool *pool)
         entered += atomic_load_explicit(&c->spawned, memory_order_acquire);
     }
     return entered - left;
+}
+
+bool weft__pool_awaits_io(const weft_pool *pool)
+{
+    bool any = false;
+    for (unsigned i = 0; i < pool->worker_count && !any; i++) {
+        any = atomic_load_explicit(&pool->workers[i].io.linked, memory_order_relaxed) > 0;
+    }
+    return any;
 }
 
 /* --- the caller as worker 0 ----------------------------------------------------------- */
@@ -531,7 +588,7 @@ int weft_pool_poll(weft_pool *pool)
 
 int weft_pool_fd(weft_pool *pool)
 {
-    return pool->caller ? pool->host_fd : -EINVAL;
+    return pool->caller ? pool->host_epoll : -EINVAL;
 }
 
 int64_t weft_pool_next_deadline(weft_pool *pool)

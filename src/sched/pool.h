@@ -30,6 +30,9 @@ struct weft_pool {
     unsigned worker_count;
     bool caller;  /* worker 0 is the creating thread */
     bool compute; /* no I/O driver */
+    enum weft_driver wanted;
+    _Atomic(const struct weft__driver_kind *) driver; /* what runs; NULL: not used yet */
+    _Atomic(const char *) driver_why;                 /* how it came to that */
     uint8_t stack_class;
     bool fresh_fifo;
     unsigned ring_slots, fresh_slots;
@@ -39,7 +42,8 @@ struct weft_pool {
     int64_t hog_ns;      /* <= 0: not reported */
     bool deadlock_off;   /* fibers here may be woken by what nobody sees */
     pthread_t caller_thread;
-    int host_fd; /* eventfd of a caller in a host's loop, or -1 */
+    int host_fd;    /* eventfd of a caller in a host's loop, or -1 */
+    int host_epoll; /* what the host waits for: that, and the driver of worker 0; or -1 */
 
     /* any thread */
     alignas(WEFT__CACHE_LINE) struct weft__global global;
@@ -95,6 +99,9 @@ static inline void weft__pool_check_fork(const weft_pool *pool)
                   pool->name);
 }
 
+/* Some fiber waits for a descriptor. */
+bool weft__pool_awaits_io(const weft_pool *pool);
+
 /* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside
  * are refused (the proof is at the function). */
 uint64_t weft__pool_live(weft_pool *pool);
@@ -119,6 +126,8 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
 /* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it,
  * and to those who wait for it in stop. */
 void weft__pool_caller_leaves(weft_pool *pool);
+/* The host's descriptor shows the driver's events as well. */
+int weft__pool_host_watch(weft_pool *pool, const struct weft__driver *driver);
 /* Ends the time between two polls. */
 void weft__pool_leave_host(weft_pool *pool);
 /* Both with `joining` held. -EAGAIN: none of them runs. */

@@ -267,6 +267,10 @@ static bool look_outside_locked(char *who, size_t size)
         return true;
     }
     for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        if (weft__pool_awaits_io(pool)) {
+            snprintf(who, size, "I/O of pool %s", pool->name);
+            return true;
+        }
         if (pool->deadlock_off && weft__pool_live(pool)) {
             snprintf(who, size, "pool %s", pool->name);
             return true;

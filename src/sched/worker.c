@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@
 #define FEW 16u          /* tasks from the global queue, see gather() */
 #define GATHER_PAUSES 24 /* about 600 ns */
 #define LEAST_SPIN_NS 500
+#define POLL_NS 100000 /* a busy worker looks for I/O this often */
 
 /* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
  * of it goes over the wrap. */
@@ -82,6 +84,11 @@ deinit_ring:
 
 void weft__worker_deinit(struct weft__worker *w)
 {
+    weft__worker_close_driver(w);
+    int wake_fd = atomic_load_explicit(&w->sleeper.parker.wake_fd, memory_order_relaxed);
+    if (wake_fd >= 0) {
+        close(wake_fd);
+    }
     weft__stack_cache_deinit(&w->stacks);
     weft__deadlines_leave(&w->deadlines, UINT32_MAX);
     weft__spawner_flush(&w->spawner);
@@ -256,6 +263,109 @@ static void fire_others_timers(struct weft__worker *w)
     }
 }
 
+/* --- I/O ------------------------------------------------------------------------------ */
+
+static struct weft__driver *driver_of(const struct weft__worker *w)
+{
+    return atomic_load_explicit(&w->driver, memory_order_relaxed);
+}
+
+/* Somebody waits for I/O here. */
+static bool io_active(const struct weft__worker *w)
+{
+    return atomic_load_explicit(&w->io.linked, memory_order_relaxed) > 0;
+}
+
+struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err)
+{
+    struct weft__driver *driver = driver_of(w);
+    if (__builtin_expect(driver != NULL, 1)) {
+        return driver;
+    }
+    const struct weft__driver_kind *kind;
+    const char *why;
+    *err = w->pool->compute ? -EOPNOTSUPP : weft__driver_choose(w->pool->wanted, &kind, &why);
+    int wake_fd = atomic_load_explicit(&w->sleeper.parker.wake_fd, memory_order_relaxed);
+    if (!*err && wake_fd < 0) {
+        wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        *err = wake_fd < 0 ? -errno : 0;
+        atomic_store_explicit(&w->sleeper.parker.wake_fd, wake_fd, memory_order_relaxed);
+    }
+    if (!*err) {
+        *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);
+    }
+    if (!*err && w->index == 0 && w->pool->caller) {
+        *err = weft__pool_host_watch(w->pool, driver);
+    }
+    if (*err) {
+        weft__driver_close(driver);
+        return NULL;
+    }
+    atomic_store_explicit(&w->pool->driver_why, why, memory_order_relaxed);
+    atomic_store_explicit(&w->pool->driver, kind, memory_order_release); /* pairs: stats */
+    /* Release: for those who look at it from outside. */
+    atomic_store_explicit(&w->driver, driver, memory_order_release);
+    return driver;
+}
+
+void weft__worker_close_driver(struct weft__worker *w)
+{
+    struct weft__driver *driver = driver_of(w);
+    if (driver) {
+        atomic_store_explicit(&w->driver, NULL, memory_order_release);
+        weft__fd_leave(driver);
+        weft__driver_close(driver);
+    }
+}
+
+/* In the order of the events, behind what is ready already; one wake for all. */
+static void place_events(struct weft__worker *w, struct weft__chain *ready)
+{
+    struct weft__link *link = ready->head, *next;
+    for (; link; link = next) {
+        struct weft__task *task = as_task(link);
+        next = link->next;
+        if (task->home == w->pool && task->pin < 0) {
+            weft__place_local(w, task, memory_order_seq_cst);
+        } else {
+            weft__place(task);
+        }
+    }
+    if (ready->count > 1) {
+        weft__idle_notify(&w->pool->idle); /* the first is for this worker */
+    }
+}
+
+/* What the last wait of the driver has brought. */
+static void dispatch(struct weft__worker *w, struct weft__driver *driver)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    unsigned n = driver->kind->dispatch(driver, &ready);
+    driver->looked = w->now;
+    weft__count(&w->io.waits, 1);
+    weft__count(&w->io.events, n);
+    if (ready.head) {
+        place_events(w, &ready);
+    }
+}
+
+void weft__worker_poll(struct weft__worker *w)
+{
+    struct weft__driver *driver = driver_of(w);
+    if (driver) {
+        driver->kind->wait(driver, 0);
+        dispatch(w, driver);
+    }
+}
+
+static bool poll_due(const struct weft__worker *w)
+{
+    return io_active(w) && w->now - driver_of(w)->looked >= POLL_NS;
+}
+
+/* --- more sources of work ------------------------------------------------------- */
+
 static struct weft__task *take_oldest_fresh(struct weft__worker *w)
 {
     bool lost;
@@ -317,7 +427,7 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
         weft__global_length(&pool->global) || weft__fresh_length(&w->fresh) || w->pinned.head ||
         atomic_load_explicit(&pool->cancelling, memory_order_relaxed) != w->cancel_walked ||
         atomic_load_explicit(&pool->hogged, memory_order_relaxed) ||
-        weft__gauge_due(&w->gauge, w->now) || told_to_leave(w, w->until)) {
+        weft__gauge_due(&w->gauge, w->now) || told_to_leave(w, w->until) || poll_due(w)) {
         return false;
     }
     weft__worker_count_turns(w);
@@ -334,6 +444,9 @@ static struct weft__task *tick(struct weft__worker *w)
     weft__worker_look_cancelling(w);
     weft__deadlines_balance(&w->deadlines);
     fire_timers(w, &w->wheel);
+    if (poll_due(w)) {
+        weft__worker_poll(w);
+    }
     if (__builtin_expect(atomic_load_explicit(&w->pool->hogged, memory_order_relaxed) != 0, 0)) {
         fire_others_timers(w);
     }
@@ -470,7 +583,7 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     int64_t began = w->now = weft__clock_ns();
-    int64_t spin_ns = w->spin_ns;
+    int64_t spin_ns = io_active(w) ? 0 : w->spin_ns; /* the driver's wait finds what is there */
     int tight =
         w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
     for (int probe = 0;; probe++) {
@@ -553,7 +666,15 @@ static bool park(struct weft__worker *w, int64_t rested)
     if (w->dense >= DENSE_PARKS && nearest < INT64_MAX - DENSE_SLACK_NS) {
         nearest += DENSE_SLACK_NS;
     }
-    bool woken = weft__parker_park(&w->sleeper.parker, nearest < rested ? nearest : rested);
+    int64_t until = nearest < rested ? nearest : rested;
+    struct weft__driver *driver = driver_of(w);
+    bool woken = true;
+    if (!driver) {
+        woken = weft__parker_park(&w->sleeper.parker, until);
+    } else if (weft__parker_begin(&w->sleeper.parker)) {
+        driver->kind->wait(driver, until > 0 ? until : 1);
+        woken = weft__parker_end(&w->sleeper.parker);
+    }
     w->now = weft__clock_ns();
     if (!woken) {
         w->dense = w->now - began < DENSE_NS ? w->dense + 1 : 0;
@@ -589,7 +710,12 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     }
     /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
      * the searcher again, and wakes the next. */
-    return weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
+    searching =
+        weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
+    if (stay && driver_of(w)) {
+        dispatch(w, driver_of(w)); /* not before: this worker counted as asleep */
+    }
+    return searching;
 }
 
 /* The same for somebody who wants to know how long. Callbacks are called while this worker is not in the idle
@@ -713,8 +839,12 @@ uint64_t weft__worker_drain(struct weft__worker *w)
     struct weft__task *task;
     w->now = weft__clock_ns();
     gauge_begin(w);
+    weft__worker_poll(w);
     while ((task = find_here(w)) || (task = steal(w, true))) {
         weft__worker_run(w, task);
+        if (driver_of(w) && weft__ring_length(&w->ring) == 0) {
+            weft__worker_poll(w); /* hands over what was submitted, too */
+        }
     }
     gauge_end(w);
     weft__home_settle(w->bufs, TRIM_SLICE);

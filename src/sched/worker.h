@@ -32,6 +32,7 @@
 #include "fiber/context.h"
 #include "fiber/sanitizer.h"
 #include "fiber/stack.h"
+#include "io/driver.h"
 #include "queue/fresh.h"
 #include "queue/inbox.h"
 #include "queue/ring.h"
@@ -134,9 +135,11 @@ struct weft__worker {
     struct weft__home *bufs; /* its small buffers */
     struct weft__gauge gauge;
     struct weft__deadlines deadlines;
+    _Atomic(struct weft__driver *) driver; /* NULL: no I/O yet; others only look */
 
     /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;
+    struct weft__io_counters io;
     struct weft__wheel wheel;
     struct weft__trace trace;
 
@@ -274,6 +277,14 @@ void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_o
 
 int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index);
 void weft__worker_deinit(struct weft__worker *w);
+
+/* The worker's I/O driver, opened by its first use, on the worker's thread. NULL: *err says why; -EOPNOTSUPP: the pool
+ * is for computing. */
+struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err);
+/* When the thread leaves for good: nothing waits in it any more. */
+void weft__worker_close_driver(struct weft__worker *w);
+/* Looks for I/O that is ready, without waiting, on the base context. */
+void weft__worker_poll(struct weft__worker *w);
 
 /* The calling thread becomes this worker until leave_thread. */
 void weft__worker_enter_thread(struct weft__worker *w);

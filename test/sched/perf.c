@@ -9,7 +9,7 @@ static atomic_ulong told[WEFT_PERF_TYPES], counts[WEFT_PERF_TYPES], costs[WEFT_P
 static atomic_ulong sums[WEFT_PERF_TYPES];
 static _Atomic(uint64_t) wanted; /* bit per type */
 
-static bool accept(unsigned type, void *arg)
+static bool accepts(unsigned type, void *arg)
 {
     CHECK(arg == &wanted);
     return atomic_load(&wanted) >> type & 1;
@@ -26,7 +26,7 @@ static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t su
     atomic_fetch_add(&sums[type], sum);
 }
 
-static const struct weft_perf perf = {.accept = accept, .on_event = on_event, .arg = &wanted};
+static const struct weft_perf perf = {.accept = accepts, .on_event = on_event, .arg = &wanted};
 
 static void begin(uint64_t types)
 {

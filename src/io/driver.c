@@ -1,0 +1,165 @@
+#include "io/driver.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+/* --- which ------------------------------------------------------------------------------ */
+
+static int choose_uring(const struct weft__driver_kind **out, const char **why)
+{
+#if WEFT_URING
+    *why = weft__uring_probe();
+    if (!*why) {
+        *out = &weft__driver_uring;
+        return 0;
+    }
+#else
+    *why = "built without io_uring";
+#endif
+    return -EOPNOTSUPP;
+}
+
+/* WEFT_DRIVER in the environment stands for `auto`. False: it says nothing that is known. */
+static bool from_environment(enum weft_driver *out)
+{
+    static const char *const names[] = {"auto", "epoll", "uring", "poll"};
+    const char *text = secure_getenv("WEFT_DRIVER");
+    for (unsigned i = 1; text && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum weft_driver)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
+                        const char **why)
+{
+    const char *by =
+        wanted == WEFT_DRIVER_AUTO && from_environment(&wanted) ? "by WEFT_DRIVER" : "as asked for";
+    switch (wanted) {
+    case WEFT_DRIVER_EPOLL:
+        *out = &weft__driver_epoll;
+        *why = by;
+        return 0;
+    case WEFT_DRIVER_POLL:
+        *out = &weft__driver_poll;
+        *why = by;
+        return 0;
+    case WEFT_DRIVER_URING: {
+        int err = choose_uring(out, why);
+        *why = err ? *why : by;
+        return err;
+    }
+    case WEFT_DRIVER_AUTO:
+        if (choose_uring(out, why) == 0) {
+            *why = "io_uring works here";
+        } else {
+            *out = &weft__driver_epoll;
+        }
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
+                      int wake_fd, struct weft__io_counters *counters)
+{
+    struct weft__driver *driver = weft__alloc(kind->bytes);
+    if (!driver) {
+        return -ENOMEM;
+    }
+    driver->kind = kind;
+    driver->counters = counters;
+    driver->poll_fd = -1;
+    driver->wake_fd = wake_fd;
+    int err = kind->open(driver, roams);
+    if (err) {
+        weft__free(driver);
+        return err;
+    }
+    *out = driver;
+    return 0;
+}
+
+void weft__driver_close(struct weft__driver *driver)
+{
+    if (driver) {
+        driver->kind->close(driver);
+        weft__free(driver);
+    }
+}
+
+void weft__driver_fork_child(const struct weft__driver *driver)
+{
+    close(driver->wake_fd);
+    if (driver->poll_fd >= 0) {
+        close(driver->poll_fd);
+    }
+}
+
+/* --- from any thread ------------------------------------------------------------------------- */
+
+void weft__driver_wake(struct weft__driver *driver)
+{
+    uint64_t one = 1;
+    /* EAGAIN: the counter is full, so it is woken anyway. */
+    while (write(driver->wake_fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void weft__driver_ask(struct weft__driver *driver, struct weft__op *op)
+{
+    weft__lock(&driver->lock);
+    bool first = !op->asked;
+    if (first) {
+        op->asked = true;
+        op->next_asked = driver->asked;
+        driver->asked = op;
+    }
+    weft__unlock(&driver->lock);
+    if (first) {
+        weft__driver_wake(driver);
+    }
+}
+
+struct weft__op *weft__driver_asked(struct weft__driver *driver)
+{
+    weft__lock(&driver->lock);
+    struct weft__op *op = driver->asked;
+    weft__unlock(&driver->lock);
+    return op;
+}
+
+void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
+{
+    weft__lock(&driver->lock);
+    if (op->asked) {
+        struct weft__op **at = &driver->asked;
+        while (*at != op) {
+            at = &(*at)->next_asked;
+        }
+        *at = op->next_asked;
+        op->asked = false;
+    }
+    weft__unlock(&driver->lock);
+}
+
+int weft__driver_watch(struct weft__driver *driver, struct weft__fd *record)
+{
+    weft__lock(&record->lock);
+    int err = record->home ? 0 : driver->kind->watch(driver, record);
+    if (!err && !record->home) {
+        record->home = driver;
+    }
+    weft__unlock(&record->lock);
+    return err;
+}

@@ -1,0 +1,99 @@
+/* A driver: the I/O engine under one worker or one loop. The seam that epoll, uring and poll implement.
+ *
+ * `uring` completes operations by itself (kind->completes): submit hands one over, poll tells when it is over. `epoll` and
+ * `poll` report readiness (io/fd.h): who uses them tries the call, waits, and tries again.
+ *
+ * A driver belongs to a thread: only that one submits, waits and dispatches. Any thread may link a readiness wait, ask
+ * for an operation to be cancelled (weft__driver_ask), forget a descriptor, and wake.
+ *
+ * wait and dispatch are two steps because a worker that waits counts as asleep, and may make fibers ready only when it
+ * no longer does.
+ */
+#ifndef WEFT_IO_DRIVER_H
+#define WEFT_IO_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/pool.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "io/fd.h"
+#include "io/op.h"
+
+struct weft__driver;
+
+struct weft__driver_kind {
+    const char *name;
+    size_t bytes;   /* of the driver's struct, which begins with a struct weft__driver */
+    bool completes; /* operations, not readiness */
+    /* On the thread that will use it; `roams`: on any thread, one at a time. Fills in the pollable descriptor. */
+    int (*open)(struct weft__driver *driver, bool roams);
+    void (*close)(struct weft__driver *driver);
+    /* Interest in both sides of a descriptor, for as long as it is open; under the record's lock, any thread. */
+    int (*watch)(struct weft__driver *driver, struct weft__fd *record);
+    void (*forget)(struct weft__driver *driver, struct weft__fd *record);
+    /* A wait was linked, under the record's lock, any thread; NULL: needs not know. */
+    void (*armed)(struct weft__driver *driver);
+    /* The thread's. Takes the operation; it ends by its `complete`. */
+    void (*submit)(struct weft__driver *driver, struct weft__op *op);
+    /* Waits for events, for submissions to be taken, or for a wake, until the deadline; 0: does not wait. */
+    void (*wait)(struct weft__driver *driver, int64_t deadline);
+    /* Tells whoever is concerned by what wait has found; how many events there were. */
+    unsigned (*dispatch)(struct weft__driver *driver, void *ready);
+};
+
+/* What anybody may look at, also when the driver is gone: its owner's. */
+struct weft__io_counters {
+    _Atomic(uint32_t) linked;        /* waits and operations that have not ended; any thread */
+    _Atomic(uint64_t) waits, events; /* written by the driver's thread */
+};
+
+struct weft__driver {
+    const struct weft__driver_kind *kind;
+    int wake_fd;    /* an eventfd, its owner's: whoever writes to it ends a wait */
+    int poll_fd;    /* readable when there is something to dispatch; -1: the kind has none */
+    int64_t looked; /* when it was last polled */
+    struct weft__io_counters *counters;
+    struct weft__lock lock;
+    struct weft__op *asked; /* to be cancelled; under the lock */
+};
+
+/* Which driver the choice comes to on this machine; `why` (a static text) says how. -EOPNOTSUPP: that one cannot run
+ * here. */
+int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
+                        const char **why);
+
+/* The eventfd stays the caller's: those who wake may be late, and must not meet another's descriptor. */
+int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
+                      int wake_fd, struct weft__io_counters *counters);
+void weft__driver_close(struct weft__driver *driver);
+
+/* In a forked child: lets go of the parent's descriptors, and nothing else. */
+void weft__driver_fork_child(const struct weft__driver *driver);
+
+/* Any thread. */
+void weft__driver_wake(struct weft__driver *driver);
+/* Asks for the end of an operation that the driver has in flight, and whose memory the caller knows to be there. */
+void weft__driver_ask(struct weft__driver *driver, struct weft__op *op);
+/* The driver's thread: one that was asked for, until unask; or NULL. */
+struct weft__op *weft__driver_asked(struct weft__driver *driver);
+/* The same: it is over, or about to be; nobody's request names it any more. */
+void weft__driver_unask(struct weft__driver *driver, struct weft__op *op);
+/* The record's home is this driver, or was another before. */
+int weft__driver_watch(struct weft__driver *driver, struct weft__fd *record);
+
+static inline void weft__driver_count(struct weft__driver *driver, int n)
+{
+    atomic_fetch_add_explicit(&driver->counters->linked, (uint32_t)n, memory_order_relaxed);
+}
+
+extern const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;
+#if WEFT_URING
+extern const struct weft__driver_kind weft__driver_uring;
+/* NULL: a ring can be had, with all that the driver needs; else why not. */
+const char *weft__uring_probe(void);
+#endif
+
+#endif

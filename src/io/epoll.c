@@ -1,0 +1,131 @@
+/* Readiness by epoll: edge-triggered, both directions, added once for as long as the descriptor is open. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "io/driver.h"
+
+#define EVENTS 256
+#define NS_PER_S 1000000000
+
+struct epoll_driver {
+    struct weft__driver base;
+    int epoll;
+    int count; /* events that are not dispatched yet */
+    struct epoll_event events[EVENTS];
+};
+
+#define WAKE_ID UINT64_MAX
+
+static struct epoll_driver *of(struct weft__driver *driver)
+{
+    return (struct epoll_driver *)(void *)driver;
+}
+
+static int epoll_open(struct weft__driver *driver, bool roams)
+{
+    (void)roams;
+    struct epoll_driver *d = of(driver);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = WAKE_ID};
+    d->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (d->epoll < 0) {
+        return -errno;
+    }
+    if (epoll_ctl(d->epoll, EPOLL_CTL_ADD, driver->wake_fd, &event) != 0) {
+        int err = -errno;
+        close(d->epoll);
+        return err;
+    }
+    driver->poll_fd = d->epoll;
+    return 0;
+}
+
+static void epoll_close(struct weft__driver *driver)
+{
+    close(of(driver)->epoll);
+}
+
+static int epoll_watch(struct weft__driver *driver, struct weft__fd *record)
+{
+    struct epoll_event event = {
+        .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+        .data.u64 = (uint64_t)weft__fd_generation(record) << 32 | (uint32_t)record->number,
+    };
+    if (epoll_ctl(of(driver)->epoll, EPOLL_CTL_ADD, record->number, &event) == 0) {
+        return 0;
+    }
+    /* The number was in use before, closed behind our back, and is still there by a copy. */
+    if (errno == EEXIST &&
+        epoll_ctl(of(driver)->epoll, EPOLL_CTL_MOD, record->number, &event) == 0) {
+        return 0;
+    }
+    return -errno;
+}
+
+/* Closing alone is not enough: a copy of the descriptor, in a child say, would keep it here. */
+static void epoll_forget(struct weft__driver *driver, struct weft__fd *record)
+{
+    epoll_ctl(of(driver)->epoll, EPOLL_CTL_DEL, record->number, NULL);
+}
+
+/* The C library of Debian 12 has epoll_pwait2; kernels before 5.11 have not. */
+static int wait_until(int epoll, struct epoll_event *events, int64_t deadline)
+{
+    int64_t left = deadline == INT64_MAX ? 0 : deadline - weft__clock_ns();
+    if (deadline == INT64_MAX || left <= 0) {
+        return epoll_wait(epoll, events, EVENTS, deadline == INT64_MAX ? -1 : 0);
+    }
+    struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+    int n = epoll_pwait2(epoll, events, EVENTS, &timeout, NULL);
+    if (n < 0 && errno == ENOSYS) {
+        int64_t ms = left / 1000000 + 1;
+        n = epoll_wait(epoll, events, EVENTS, ms < INT32_MAX ? (int)ms : INT32_MAX);
+    }
+    return n;
+}
+
+static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
+{
+    struct epoll_driver *d = of(driver);
+    if (d->count == 0) {
+        int n = deadline == 0 ? epoll_wait(d->epoll, d->events, EVENTS, 0)
+                              : wait_until(d->epoll, d->events, deadline);
+        d->count = n > 0 ? n : 0; /* EINTR: the caller looks at the time and comes again */
+    }
+}
+
+static unsigned epoll_dispatch(struct weft__driver *driver, void *ready)
+{
+    struct epoll_driver *d = of(driver);
+    unsigned n = 0;
+    for (int i = 0; i < d->count; i++) {
+        uint64_t id = d->events[i].data.u64;
+        uint32_t events = d->events[i].events;
+        if (id == WAKE_ID) {
+            continue; /* its edge is gone, the count may stand */
+        }
+        struct weft__fd *record = weft__fd_record((int)(uint32_t)id);
+        unsigned sides = (events & (EPOLLIN | EPOLLPRI) ? 1u << WEFT__SIDE_IN : 0) |
+                         (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
+        weft__fd_report(record, (uint32_t)(id >> 32), sides,
+                        (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0, ready);
+        n++;
+    }
+    d->count = 0;
+    return n;
+}
+
+const struct weft__driver_kind weft__driver_epoll = {
+    .name = "epoll",
+    .bytes = sizeof(struct epoll_driver),
+    .open = epoll_open,
+    .close = epoll_close,
+    .watch = epoll_watch,
+    .forget = epoll_forget,
+    .wait = epoll_wait_events,
+    .dispatch = epoll_dispatch,
+};

@@ -1,0 +1,312 @@
+#include "io/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "io/driver.h"
+
+#define PAGE_RECORDS 512u
+#define PAGES 8192u
+
+static _Atomic(struct weft__fd *) pages[PAGES];
+
+static struct weft__fd *page_make(unsigned index)
+{
+    struct weft__fd *page = weft__map(PAGE_RECORDS * sizeof *page);
+    if (!page) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < PAGE_RECORDS; i++) {
+        page[i].number = (int)(index * PAGE_RECORDS + i);
+        for (int side = 0; side < 2; side++) {
+            atomic_init(&page[i].side[side].edges, 1);
+        }
+    }
+    struct weft__fd *none = NULL;
+    if (!atomic_compare_exchange_strong_explicit(&pages[index], &none, page, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        weft__unmap(page, PAGE_RECORDS * sizeof *page);
+        page = none;
+    }
+    return page;
+}
+
+struct weft__fd *weft__fd_record(int fd)
+{
+    unsigned index = (unsigned)fd / PAGE_RECORDS;
+    if (fd < 0 || index >= PAGES) {
+        return NULL;
+    }
+    struct weft__fd *page = atomic_load_explicit(&pages[index], memory_order_acquire);
+    page = page ? page : page_make(index);
+    return page ? page + (unsigned)fd % PAGE_RECORDS : NULL;
+}
+
+/* --- known and forgotten -------------------------------------------------------------- */
+
+static void next_generation_locked(struct weft__fd *record)
+{
+    atomic_store_explicit(&record->generation, weft__fd_generation(record) + 1,
+                          memory_order_relaxed);
+}
+
+static void open_locked(struct weft__fd *record, unsigned flags)
+{
+    next_generation_locked(record);
+    record->home = NULL;
+    for (int i = 0; i < 2; i++) {
+        struct weft__fd_side *side = &record->side[i];
+        uint32_t edges = atomic_load_explicit(&side->edges, memory_order_relaxed) + 1;
+        atomic_store_explicit(&side->edges, edges, memory_order_relaxed);
+        atomic_store_explicit(&side->empty_at, edges - 1, memory_order_relaxed);
+    }
+    /* pairs: weft__fd_is */
+    atomic_store_explicit(&record->flags, flags | WEFT__FD_KNOWN, memory_order_release);
+}
+
+static void complete_all_locked(struct weft__fd *record, int result, void *ready);
+
+int weft__fd_open(int fd, unsigned flags)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    if (!record) {
+        return -ENOMEM;
+    }
+    weft__lock(&record->lock);
+    if (record->home) {
+        record->home->kind->forget(record->home, record); /* it was closed behind our back */
+    }
+    open_locked(record, flags);
+    weft__unlock(&record->lock);
+    return 0;
+}
+
+static int look(int fd, unsigned *flags)
+{
+    struct stat st;
+    int type, mode;
+    socklen_t len = sizeof type;
+    if (fstat(fd, &st) != 0) {
+        return -errno;
+    }
+    *flags = 0;
+    if (S_ISSOCK(st.st_mode)) {
+        *flags = WEFT__FD_SOCKET;
+        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM) {
+            *flags |= WEFT__FD_STREAM;
+        }
+        return 0;
+    }
+    if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode) || S_ISDIR(st.st_mode)) {
+        *flags = WEFT__FD_FILE;
+        return 0;
+    }
+    mode = fcntl(fd, F_GETFL);
+    if (mode < 0 || (!(mode & O_NONBLOCK) && fcntl(fd, F_SETFL, mode | O_NONBLOCK) != 0)) {
+        return -errno;
+    }
+    *flags = S_ISFIFO(st.st_mode) ? WEFT__FD_STREAM : 0;
+    return 0;
+}
+
+struct weft__fd *weft__fd_use(int fd, int *err)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    if (!record) {
+        *err = fd < 0 ? -EBADF : -ENOMEM;
+        return NULL;
+    }
+    if (__builtin_expect(weft__fd_is(record, WEFT__FD_KNOWN), 1)) {
+        return record;
+    }
+    unsigned flags;
+    *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : look(fd, &flags);
+    if (*err) {
+        return NULL;
+    }
+    weft__lock(&record->lock);
+    if (weft__fd_is(record, WEFT__FD_CLOSING)) {
+        *err = -EBADF;
+    } else if (!weft__fd_is(record, WEFT__FD_KNOWN)) {
+        open_locked(record, flags);
+    }
+    weft__unlock(&record->lock);
+    return *err ? NULL : record;
+}
+
+static bool is_idle_locked(const struct weft__fd *record)
+{
+    return !record->side[WEFT__SIDE_IN].first && !record->side[WEFT__SIDE_OUT].first;
+}
+
+bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer, void *ready)
+{
+    weft__lock(&record->lock);
+    if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* somebody was faster */
+        weft__unlock(&record->lock);
+        return false;
+    }
+    if (record->home) {
+        record->home->kind->forget(record->home, record);
+        record->home = NULL;
+    }
+    next_generation_locked(record);
+    complete_all_locked(record, WEFT__CLOSED, ready);
+    bool later = !is_idle_locked(record);
+    record->closer = later ? closer : NULL;
+    atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
+    weft__unlock(&record->lock);
+    return later;
+}
+
+/* --- who waits ------------------------------------------------------------------------ */
+
+void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op)
+{
+    struct weft__fd_side *side = &record->side[op->side];
+    op->next = NULL;
+    op->prev = side->last;
+    *(side->last ? &side->last->next : &side->first) = op;
+    side->last = op;
+    op->linked = true;
+}
+
+void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op)
+{
+    struct weft__fd_side *side = &record->side[op->side];
+    *(op->prev ? &op->prev->next : &side->first) = op->next;
+    *(op->next ? &op->next->prev : &side->last) = op->prev;
+    op->linked = false;
+}
+
+void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
+{
+    weft__lock(&record->lock);
+    weft__fd_remove_locked(record, op);
+    struct weft__fd_closer *closer = record->closer;
+    if (closer && is_idle_locked(record)) {
+        record->closer = NULL;
+        atomic_store_explicit(&record->flags, 0, memory_order_release);
+        closer->empty(closer, ready);
+    }
+    weft__unlock(&record->lock);
+}
+
+bool weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges)
+{
+    weft__lock(&record->lock);
+    struct weft__driver *home = record->home;
+    bool wait =
+        home && atomic_load_explicit(&record->side[op->side].edges, memory_order_relaxed) == edges;
+    if (wait) {
+        op->driver = home;
+        weft__fd_push_locked(record, op);
+        weft__driver_count(home, 1);
+        if (home->kind->armed) {
+            home->kind->armed(home);
+        }
+    }
+    weft__unlock(&record->lock);
+    return wait;
+}
+
+bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op)
+{
+    weft__lock(&record->lock);
+    bool linked = op->linked;
+    if (linked) {
+        weft__fd_remove_locked(record, op);
+        weft__driver_count(op->driver, -1);
+    }
+    weft__unlock(&record->lock);
+    return linked;
+}
+
+/* Those who wait for readiness are done; what a driver has in flight is asked to end, and says so itself. */
+static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
+                                 void *ready)
+{
+    struct weft__op *op = record->side[side].first, *next;
+    for (; op; op = next) {
+        next = op->next;
+        if (op->driver->kind->completes) {
+            if (result != 0) {
+                op->closed = true;
+                weft__driver_ask(op->driver, op);
+            }
+            continue;
+        }
+        weft__fd_remove_locked(record, op);
+        weft__driver_count(op->driver, -1);
+        op->result = result;
+        op->complete(op, ready); /* it may be gone */
+    }
+}
+
+static void complete_all_locked(struct weft__fd *record, int result, void *ready)
+{
+    complete_side_locked(record, WEFT__SIDE_IN, result, ready);
+    complete_side_locked(record, WEFT__SIDE_OUT, result, ready);
+}
+
+static void edge_locked(struct weft__fd *record, enum weft__side side, void *ready)
+{
+    _Atomic(uint32_t) *edges = &record->side[side].edges;
+    /* pairs: weft__fd_edges */
+    atomic_store_explicit(edges, atomic_load_explicit(edges, memory_order_relaxed) + 1,
+                          memory_order_release);
+    complete_side_locked(record, side, 0, ready);
+}
+
+void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
+                     void *ready)
+{
+    weft__lock(&record->lock);
+    if (weft__fd_generation(record) == generation) {
+        if (hung) {
+            atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG, memory_order_relaxed);
+        }
+        if (hung || (sides & 1u << WEFT__SIDE_IN)) {
+            edge_locked(record, WEFT__SIDE_IN, ready);
+        }
+        if (hung || (sides & 1u << WEFT__SIDE_OUT)) {
+            edge_locked(record, WEFT__SIDE_OUT, ready);
+        }
+    }
+    weft__unlock(&record->lock);
+}
+
+/* --- drivers and processes come and go --------------------------------------------------- */
+
+void weft__fd_leave(struct weft__driver *driver)
+{
+    for (unsigned i = 0; i < PAGES; i++) {
+        struct weft__fd *page = atomic_load_explicit(&pages[i], memory_order_acquire);
+        for (unsigned j = 0; page && j < PAGE_RECORDS; j++) {
+            weft__lock(&page[j].lock);
+            if (page[j].home == driver) {
+                driver->kind->forget(driver, &page[j]);
+                page[j].home = NULL;
+            }
+            weft__unlock(&page[j].lock);
+        }
+    }
+}
+
+/* Whoever held a lock is not here, nor is anybody who waits. */
+void weft__fd_fork_child(void)
+{
+    for (unsigned i = 0; i < PAGES; i++) {
+        struct weft__fd *page = atomic_load_explicit(&pages[i], memory_order_relaxed);
+        for (unsigned j = 0; page && j < PAGE_RECORDS; j++) {
+            atomic_store_explicit(&page[j].lock.word, 0, memory_order_relaxed);
+            page[j].home = NULL;
+            for (int side = 0; side < 2; side++) {
+                page[j].side[side].first = page[j].side[side].last = NULL;
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+/* What is known of each descriptor of the process: one record per number, in memory that is never given back.
+ *
+ * Readiness. Each side counts the edges that its driver has reported. Whoever finds the descriptor empty (or full)
+ * notes which count it had read *before* it tried: as long as the count is still that, nothing has come since, and
+ * a next call need not be tried but waits. What comes after the look makes a new edge, because interest is
+ * edge-triggered and stays. Two who use the same side may overwrite each other's note, with an older one at worst: then a
+ * call is tried in vain.
+ *
+ *   user                                     driver, at an event
+ *   1. e = edges                             1. lock
+ *   2. try; would block (or a short read)    2. edges + 1
+ *   3. empty_at = e                          3. complete whoever is linked
+ *   4. lock; edges still e? link, unlock     4. unlock
+ *      else unlock and try again
+ *
+ * Under the lock either 4 sees the edge, or the driver sees the link: no wake-up is lost.
+ *
+ * The number of a closed descriptor is used again. Whoever gets one from the kernel opens the record, which forgets all that was
+ * known; events that are still under way name the generation that they are for.
+ */
+#ifndef WEFT_IO_FD_H
+#define WEFT_IO_FD_H
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "io/op.h"
+
+#define WEFT__CLOSED (-EBADFD) /* what those who wait get when somebody closes the descriptor */
+
+enum {
+    WEFT__FD_KNOWN = 1,    /* the rest is valid */
+    WEFT__FD_SOCKET = 2,   /* calls are made with MSG_DONTWAIT: it may block or not */
+    WEFT__FD_STREAM = 4,   /* less than was asked for means that there is no more for now */
+    WEFT__FD_FILE = 8,     /* always ready, and slow: a file of a disk, a directory */
+    WEFT__FD_HUNG = 16,    /* the peer has ended: no further edge may come */
+    WEFT__FD_CLOSING = 32, /* only this one: operations in flight still name the number */
+};
+
+struct weft__fd_side {
+    _Atomic(uint32_t) edges;       /* written under the lock */
+    _Atomic(uint32_t) empty_at;    /* edges when it was last found empty */
+    struct weft__op *first, *last; /* readiness waits, and operations in flight; under the lock */
+};
+
+/* Told when nothing names the number any more; under the record's lock. */
+struct weft__fd_closer {
+    void (*empty)(struct weft__fd_closer *closer, void *ready);
+};
+
+struct weft__fd {
+    alignas(64) struct weft__lock lock;
+    _Atomic(uint32_t) flags;      /* WEFT__FD_...; written under the lock */
+    _Atomic(uint32_t) generation; /* written under the lock */
+    int number;
+    struct weft__driver *home;      /* whose interest it is in; NULL: none yet; under the lock */
+    struct weft__fd_closer *closer; /* under the lock */
+    struct weft__fd *next_polled, **at_polled; /* the poll driver's, under its lock */
+    struct weft__fd_side side[2];
+};
+
+/* The record of a number. NULL: no memory, or the number is beyond what can be (4 million). */
+struct weft__fd *weft__fd_record(int fd);
+
+/* The number has just come from the kernel, by a call of ours: with these flags. -ENOMEM. */
+int weft__fd_open(int fd, unsigned flags);
+/* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first, and made
+ * non-blocking unless it is a socket or a file. -EBADF, -ENOMEM in *err. */
+struct weft__fd *weft__fd_use(int fd, int *err);
+/* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands it on. True: not
+ * before the closer was told, because a driver still has operations that name the number; they are ending. */
+bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer, void *ready);
+
+static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
+{
+    return (atomic_load_explicit(&record->flags, memory_order_acquire) & flag) != 0;
+}
+
+static inline uint32_t weft__fd_generation(const struct weft__fd *record)
+{
+    return atomic_load_explicit(&record->generation, memory_order_relaxed);
+}
+
+/* Nothing has come since it was found empty. */
+static inline bool weft__fd_empty_at(const struct weft__fd_side *side, uint32_t edges)
+{
+    return atomic_load_explicit(&side->empty_at, memory_order_relaxed) == edges;
+}
+
+static inline uint32_t weft__fd_edges(const struct weft__fd_side *side)
+{
+    return atomic_load_explicit(&side->edges, memory_order_acquire); /* pairs: weft__fd_report */
+}
+
+static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edges)
+{
+    atomic_store_explicit(&side->empty_at, edges, memory_order_relaxed);
+}
+
+/* Links a wait, unless there was an edge after `edges`: then false, and the caller tries again. The record has a home. */
+bool weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges);
+/* Takes it back. False: it was completed. */
+bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op);
+
+/* Under the lock. */
+void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op);
+void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op);
+/* For a driver that completes: the operation is over. */
+void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready);
+
+/* The driver is about to go: no record has it as its home any more. */
+void weft__fd_leave(struct weft__driver *driver);
+/* In a forked child, where no driver is. */
+void weft__fd_fork_child(void);
+
+/* The driver's: an edge. `sides` is a bit per side; `hung`: both, and short reads mean nothing any more. An event for an
+ * earlier generation is none. */
+void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
+                     void *ready);
+
+#endif

@@ -1,0 +1,53 @@
+#include "io/op.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+static ssize_t call(struct weft__op *op)
+{
+    switch ((enum weft__op_code)op->code) {
+    case WEFT__OP_READY:
+        return 0;
+    case WEFT__OP_READ:
+        return op->offset < 0 ? readv(op->fd, op->iov, op->iov_count)
+                              : preadv(op->fd, op->iov, op->iov_count, op->offset);
+    case WEFT__OP_WRITE:
+        return op->offset < 0 ? writev(op->fd, op->iov, op->iov_count)
+                              : pwritev(op->fd, op->iov, op->iov_count, op->offset);
+    case WEFT__OP_RECV:
+        return recv(op->fd, op->buf, op->len, op->flags | MSG_DONTWAIT);
+    case WEFT__OP_SEND:
+        return send(op->fd, op->buf, op->len, op->flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+    case WEFT__OP_RECVMSG:
+        return recvmsg(op->fd, op->msg, op->flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    case WEFT__OP_SENDMSG:
+        return sendmsg(op->fd, op->msg, op->flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+    case WEFT__OP_ACCEPT:
+        return accept4(op->fd, op->addr, op->addr ? &op->addr_len : NULL,
+                       SOCK_NONBLOCK | SOCK_CLOEXEC);
+    case WEFT__OP_CONNECT:
+        return connect(op->fd, op->addr, op->addr_len);
+    }
+    errno = EINVAL;
+    return -1;
+}
+
+int64_t weft__op_perform(struct weft__op *op)
+{
+    ssize_t n;
+    do {
+        n = call(op);
+        /* A connect that was interrupted goes on by itself; a second call would fail with EALREADY. */
+        if (n < 0 && errno == EINTR && op->code == WEFT__OP_CONNECT) {
+            return -EINPROGRESS;
+        }
+    } while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
+int weft__op_connected(int fd)
+{
+    int err = 0;
+    socklen_t len = sizeof err;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0 ? -errno : -err;
+}

@@ -1,0 +1,82 @@
+/* An operation on a descriptor: what is to be done, with whose bytes, and whom to tell when it is over.
+ *
+ * The memory is the caller's. From submit until `complete` is called it belongs to the driver that took it, and
+ * with it the caller's buffer. A readiness wait (WEFT__OP_READY) on a driver that only reports readiness is
+ * different: it is linked into the descriptor's record (io/fd.h), and whoever linked it may take it back under the
+ * record's lock.
+ */
+#ifndef WEFT_IO_OP_H
+#define WEFT_IO_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct weft__driver;
+
+enum weft__op_code {
+    WEFT__OP_READY, /* result: 0, the descriptor may be ready in `side` */
+    WEFT__OP_READ,  /* iov of any descriptor that is no socket */
+    WEFT__OP_WRITE,
+    WEFT__OP_RECV, /* buf of a stream socket */
+    WEFT__OP_SEND,
+    WEFT__OP_RECVMSG, /* msg */
+    WEFT__OP_SENDMSG,
+    WEFT__OP_ACCEPT, /* addr, if it is wanted; the new descriptor does not block and is closed by exec */
+    WEFT__OP_CONNECT, /* addr */
+};
+
+enum weft__side {
+    WEFT__SIDE_IN,  /* read, accept */
+    WEFT__SIDE_OUT, /* write, connect */
+};
+
+struct weft__op {
+    /* Told once, when it is over and `result` is there; by the thread that polls, or that closes. Short; it may
+     * be under the lock of the descriptor's record. `ready` is what was given to the poll. */
+    void (*complete)(struct weft__op *op, void *ready);
+    int fd;
+    uint8_t code; /* enum weft__op_code */
+    uint8_t side; /* enum weft__side */
+    int flags;    /* of the system call, besides those that are always there */
+    int64_t result;
+    union {
+        struct {
+            void *buf;
+            size_t len;
+        };
+        struct {
+            const struct iovec *iov;
+            int iov_count;
+        };
+        struct msghdr *msg;
+        struct {
+            struct sockaddr *addr;
+            socklen_t addr_len;
+        };
+    };
+    int64_t offset; /* of READ and WRITE; -1: where the file is */
+
+    /* The driver's. */
+    struct weft__op *next, *prev; /* in the record, under its lock */
+    struct weft__driver *driver;
+    struct weft__op *next_asked, *next_kept; /* under the driver's lock; the uring driver's */
+    bool linked;
+    bool asked;  /* its end is asked for; under the driver's lock */
+    bool closed; /* the descriptor is closed; under the record's lock */
+    /* The uring driver's: */
+    bool polls;  /* it would have blocked, and waits for readiness first */
+    bool ending; /* a cancel is under way */
+};
+
+/* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again. For CONNECT the first
+ * call begins it (-EINPROGRESS), the second, once the descriptor is writable, asks how it went. */
+int64_t weft__op_perform(struct weft__op *op);
+
+/* What a connect that was in progress has come to. */
+int weft__op_connected(int fd);
+
+#endif

@@ -1,0 +1,171 @@
+/* Readiness by poll: the plainest driver. It asks the kernel about every descriptor that somebody waits on, each time anew,
+ * and keeps the seam honest: what works here relies on nothing that epoll happens to do. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "io/driver.h"
+
+#define NS_PER_S 1000000000
+#define FIRST_ROOM 64
+#define NO_ROOM_NS 10000000 /* without memory for all of them, it looks again after this */
+
+struct poll_driver {
+    struct weft__driver base;
+    struct weft__fd *records; /* whose home this is; under the base's lock */
+    size_t count;
+    /* The thread's: what was asked in the last wait. */
+    struct pollfd *asked;
+    uint32_t *generations;
+    size_t used, room;
+    int found;             /* what the kernel answered; 0: nothing to dispatch */
+    _Atomic(bool) waiting; /* from before it collects until the kernel has answered */
+};
+
+static struct poll_driver *of(struct weft__driver *driver)
+{
+    return (struct poll_driver *)(void *)driver;
+}
+
+static void grow(struct poll_driver *d, size_t room)
+{
+    struct pollfd *asked = realloc(d->asked, room * sizeof *asked);
+    d->asked = asked ? asked : d->asked;
+    uint32_t *generations = realloc(d->generations, room * sizeof *generations);
+    d->generations = generations ? generations : d->generations;
+    d->room = asked && generations ? room : d->room;
+}
+
+static int poll_open(struct weft__driver *driver, bool roams)
+{
+    (void)roams;
+    grow(of(driver), FIRST_ROOM);
+    return of(driver)->room ? 0 : -ENOMEM;
+}
+
+static void poll_close(struct weft__driver *driver)
+{
+    free(of(driver)->asked);
+    free(of(driver)->generations);
+}
+
+static int poll_watch(struct weft__driver *driver, struct weft__fd *record)
+{
+    struct poll_driver *d = of(driver);
+    weft__lock(&driver->lock);
+    record->next_polled = d->records;
+    record->at_polled = &d->records;
+    if (d->records) {
+        d->records->at_polled = &record->next_polled;
+    }
+    d->records = record;
+    d->count++;
+    weft__unlock(&driver->lock);
+    return 0;
+}
+
+static void poll_forget(struct weft__driver *driver, struct weft__fd *record)
+{
+    struct poll_driver *d = of(driver);
+    weft__lock(&driver->lock);
+    *record->at_polled = record->next_polled;
+    if (record->next_polled) {
+        record->next_polled->at_polled = record->at_polled;
+    }
+    d->count--;
+    weft__unlock(&driver->lock);
+}
+
+/* A wait that goes on asks about what it knew when it began. Both seq_cst, and the link was made under a lock that the
+ * collector takes: it finds the link, or this finds it waiting. */
+static void poll_armed(struct weft__driver *driver)
+{
+    if (atomic_load_explicit(&of(driver)->waiting, memory_order_seq_cst)) {
+        weft__driver_wake(driver);
+    }
+}
+
+/* False: there was no room for all of them. */
+static bool collect(struct poll_driver *d)
+{
+    weft__lock(&d->base.lock);
+    if (d->room < d->count + 1) {
+        grow(d, 2 * (d->count + 1));
+    }
+    d->used = 0;
+    d->asked[d->used++] = (struct pollfd){.fd = d->base.wake_fd, .events = POLLIN};
+    struct weft__fd *record = d->records;
+    for (; record && d->used < d->room; record = record->next_polled) {
+        if (!weft__lock_try(&record->lock)) {
+            weft__driver_wake(&d->base); /* somebody is at it: look again at once */
+            continue;
+        }
+        short events = (short)((record->side[WEFT__SIDE_IN].first ? POLLIN | POLLRDHUP : 0) |
+                               (record->side[WEFT__SIDE_OUT].first ? POLLOUT : 0));
+        if (events) {
+            d->generations[d->used] = weft__fd_generation(record);
+            d->asked[d->used++] = (struct pollfd){.fd = record->number, .events = events};
+        }
+        weft__unlock(&record->lock);
+    }
+    weft__unlock(&d->base.lock);
+    return !record;
+}
+
+static void poll_wait(struct weft__driver *driver, int64_t deadline)
+{
+    struct poll_driver *d = of(driver);
+    atomic_store_explicit(&d->waiting, true, memory_order_seq_cst); /* pairs: poll_armed */
+    if (!collect(d) && deadline != 0) {
+        int64_t soon = weft__clock_ns() + NO_ROOM_NS;
+        deadline = soon < deadline ? soon : deadline;
+    }
+    int64_t left = deadline == INT64_MAX || deadline == 0 ? 0 : deadline - weft__clock_ns();
+    left = left > 0 ? left : 0;
+    struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+    d->found = ppoll(d->asked, d->used, deadline == INT64_MAX ? NULL : &timeout, NULL);
+    atomic_store_explicit(&d->waiting, false, memory_order_relaxed);
+}
+
+static unsigned poll_dispatch(struct weft__driver *driver, void *ready)
+{
+    struct poll_driver *d = of(driver);
+    unsigned n = 0;
+    uint64_t count;
+    if (d->found <= 0) {
+        return 0;
+    }
+    if (d->asked[0].revents && read(driver->wake_fd, &count, sizeof count) < 0) {
+        /* Somebody else's wake. */
+    }
+    for (size_t i = 1; i < d->used; i++) {
+        short events = d->asked[i].revents;
+        if (!events) {
+            continue;
+        }
+        struct weft__fd *record = weft__fd_record(d->asked[i].fd);
+        unsigned sides = (events & POLLIN ? 1u << WEFT__SIDE_IN : 0) |
+                         (events & POLLOUT ? 1u << WEFT__SIDE_OUT : 0);
+        weft__fd_report(record, d->generations[i], sides,
+                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, ready);
+        n++;
+    }
+    d->found = 0;
+    return n;
+}
+
+const struct weft__driver_kind weft__driver_poll = {
+    .name = "poll",
+    .bytes = sizeof(struct poll_driver),
+    .open = poll_open,
+    .close = poll_close,
+    .watch = poll_watch,
+    .forget = poll_forget,
+    .armed = poll_armed,
+    .wait = poll_wait,
+    .dispatch = poll_dispatch,
+};

@@ -1,0 +1,362 @@
+/* Operations by io_uring. Submissions gather until the thread waits, or until the queue is full; one system call hands them over,
+ * waits, and brings what is done. */
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "io/driver.h"
+
+#define SUBMISSIONS 512
+#define COMPLETIONS 4096
+#define NS_PER_S 1000000000
+#define BUSY_NS 1000000 /* without memory in the kernel, it tries again after this */
+#define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
+
+/* Completions of our own: user data that is no operation's address. */
+enum { WAKE = 1, CANCEL = 2 };
+
+struct uring_driver {
+    struct weft__driver base;
+    struct io_uring ring;
+    bool told;                        /* the kernel watches the wake's descriptor */
+    struct weft__op *backlog, **last; /* operations for which the queue had no room */
+};
+
+static struct uring_driver *of(struct weft__driver *driver)
+{
+    return (struct uring_driver *)(void *)driver;
+}
+
+/* --- set up ----------------------------------------------------------------------------------- */
+
+static int ring_init(struct io_uring *ring, unsigned flags)
+{
+    struct io_uring_params params = {.flags = flags | IORING_SETUP_CQSIZE,
+                                     .cq_entries = COMPLETIONS};
+    int err = io_uring_queue_init_params(SUBMISSIONS, ring, &params);
+    if (!err && (params.features & NEEDED) != NEEDED) {
+        io_uring_queue_exit(ring);
+        err = -EOPNOTSUPP;
+    }
+    return err;
+}
+
+/* What newer kernels do better, if this one does it. */
+static int ring_init_best(struct io_uring *ring, bool roams)
+{
+    int err = -EINVAL;
+    if (!roams) {
+        err = ring_init(ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                                  IORING_SETUP_TASKRUN_FLAG);
+    }
+    if (err == -EINVAL) {
+        err = ring_init(ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
+    }
+    return err == -EINVAL ? ring_init(ring, 0) : err;
+}
+
+static const char *probe_result;
+
+static bool has_operations(struct io_uring *ring)
+{
+    static const int needed[] = {IORING_OP_READV,   IORING_OP_WRITEV,  IORING_OP_SENDMSG,
+                                 IORING_OP_RECVMSG, IORING_OP_ACCEPT,  IORING_OP_ASYNC_CANCEL,
+                                 IORING_OP_CONNECT, IORING_OP_SEND,    IORING_OP_RECV,
+                                 IORING_OP_READ,    IORING_OP_POLL_ADD};
+    struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+    bool all = probe != NULL;
+    for (unsigned i = 0; all && i < sizeof needed / sizeof *needed; i++) {
+        all = io_uring_opcode_supported(probe, needed[i]);
+    }
+    io_uring_free_probe(probe);
+    return all;
+}
+
+static void probe_once(void)
+{
+    struct io_uring ring;
+    int err = ring_init_best(&ring, true);
+    if (err == 0) {
+        probe_result = has_operations(&ring) ? NULL : "io_uring is too old here";
+        io_uring_queue_exit(&ring);
+    } else if (err == -EPERM || err == -EACCES) {
+        probe_result = "io_uring is forbidden here (EPERM)";
+    } else if (err == -ENOSYS) {
+        probe_result = "there is no io_uring here (ENOSYS)";
+    } else if (err == -EOPNOTSUPP || err == -EINVAL) {
+        probe_result = "io_uring is too old here";
+    } else {
+        probe_result = "io_uring could not be set up";
+    }
+}
+
+const char *weft__uring_probe(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, probe_once);
+    return probe_result;
+}
+
+static int uring_open(struct weft__driver *driver, bool roams)
+{
+    struct uring_driver *d = of(driver);
+    int err = ring_init_best(&d->ring, roams);
+    d->last = &d->backlog;
+    driver->poll_fd = err ? -1 : d->ring.ring_fd;
+    return err;
+}
+
+static void uring_close(struct weft__driver *driver)
+{
+    io_uring_queue_exit(&of(driver)->ring);
+}
+
+/* Operations name their descriptor themselves. */
+static int uring_watch(struct weft__driver *driver, struct weft__fd *record)
+{
+    (void)driver, (void)record;
+    return 0;
+}
+
+static void uring_forget(struct weft__driver *driver, struct weft__fd *record)
+{
+    (void)driver, (void)record;
+}
+
+/* --- submit ------------------------------------------------------------------------------------ */
+
+/* NULL: the queue is full, and the kernel takes nothing before completions were seen. */
+static struct io_uring_sqe *entry(struct uring_driver *d)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&d->ring);
+    if (!sqe && io_uring_submit(&d->ring) > 0) {
+        sqe = io_uring_get_sqe(&d->ring);
+    }
+    return sqe;
+}
+
+static void prepare(struct io_uring_sqe *sqe, struct weft__op *op)
+{
+    if (op->polls || op->code == WEFT__OP_READY) {
+        io_uring_prep_poll_add(sqe, op->fd,
+                               op->side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT);
+        return;
+    }
+    switch ((enum weft__op_code)op->code) {
+    case WEFT__OP_READY:
+        break;
+    case WEFT__OP_READ:
+        io_uring_prep_readv(sqe, op->fd, op->iov, (unsigned)op->iov_count, (uint64_t)op->offset);
+        break;
+    case WEFT__OP_WRITE:
+        io_uring_prep_writev(sqe, op->fd, op->iov, (unsigned)op->iov_count, (uint64_t)op->offset);
+        break;
+    case WEFT__OP_RECV:
+        io_uring_prep_recv(sqe, op->fd, op->buf, op->len, op->flags);
+        break;
+    case WEFT__OP_SEND:
+        io_uring_prep_send(sqe, op->fd, op->buf, op->len, op->flags | MSG_NOSIGNAL);
+        break;
+    case WEFT__OP_RECVMSG:
+        io_uring_prep_recvmsg(sqe, op->fd, op->msg, (unsigned)op->flags | MSG_CMSG_CLOEXEC);
+        break;
+    case WEFT__OP_SENDMSG:
+        io_uring_prep_sendmsg(sqe, op->fd, op->msg, (unsigned)op->flags | MSG_NOSIGNAL);
+        break;
+    case WEFT__OP_ACCEPT:
+        io_uring_prep_accept(sqe, op->fd, op->addr, op->addr ? &op->addr_len : NULL,
+                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+        break;
+    case WEFT__OP_CONNECT:
+        io_uring_prep_connect(sqe, op->fd, op->addr, op->addr_len);
+        break;
+    }
+}
+
+/* False: not now. */
+static bool push(struct uring_driver *d, struct weft__op *op)
+{
+    struct io_uring_sqe *sqe = entry(d);
+    if (sqe) {
+        prepare(sqe, op);
+        io_uring_sqe_set_data(sqe, op);
+    }
+    return sqe != NULL;
+}
+
+static void push_or_keep(struct uring_driver *d, struct weft__op *op)
+{
+    if (d->backlog || !push(d, op)) {
+        op->next_kept = NULL;
+        *d->last = op;
+        d->last = &op->next_kept;
+    }
+}
+
+static void uring_submit(struct weft__driver *driver, struct weft__op *op)
+{
+    struct weft__fd *record = weft__fd_record(op->fd);
+    op->driver = driver;
+    op->asked = op->closed = op->polls = op->ending = false;
+    weft__driver_count(driver, 1);
+    weft__lock(&record->lock);
+    weft__fd_push_locked(record, op);
+    weft__unlock(&record->lock);
+    push_or_keep(of(driver), op);
+}
+
+static void push_backlog(struct uring_driver *d)
+{
+    struct weft__op *op;
+    while ((op = d->backlog) && push(d, op)) {
+        d->backlog = op->next_kept;
+        d->last = d->backlog ? d->last : &d->backlog;
+    }
+}
+
+static void push_cancels(struct uring_driver *d)
+{
+    struct weft__op *op;
+    struct io_uring_sqe *sqe;
+    /* What cannot be cancelled now stays asked for; the kernel has to know of all operations before. */
+    while (!d->backlog && (op = weft__driver_asked(&d->base)) && (sqe = entry(d))) {
+        io_uring_prep_cancel(sqe, op, 0);
+        io_uring_sqe_set_data64(sqe, CANCEL);
+        op->ending = true;
+        weft__driver_unask(&d->base, op);
+    }
+}
+
+static void push_wake(struct uring_driver *d)
+{
+    struct io_uring_sqe *sqe = d->told ? NULL : entry(d);
+    if (sqe) {
+        io_uring_prep_poll_add(sqe, d->base.wake_fd, POLLIN);
+        io_uring_sqe_set_data64(sqe, WAKE);
+        d->told = true;
+    }
+}
+
+/* --- wait ---------------------------------------------------------------------------------------- */
+
+static bool kernel_has_work(const struct io_uring *ring)
+{
+    return (atomic_load_explicit((const _Atomic(unsigned) *)(const void *)ring->sq.kflags,
+                                 memory_order_relaxed) &
+            (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
+}
+
+static void look(struct uring_driver *d)
+{
+    if (io_uring_sq_ready(&d->ring) > 0) {
+        io_uring_submit_and_get_events(&d->ring);
+    } else if (kernel_has_work(&d->ring)) {
+        io_uring_get_events(&d->ring);
+    }
+}
+
+static void sleep_until(struct uring_driver *d, int64_t deadline)
+{
+    struct io_uring_cqe *cqe;
+    int64_t left = deadline == INT64_MAX ? 0 : deadline - weft__clock_ns();
+    if (deadline != INT64_MAX && left <= 0) {
+        look(d);
+        return;
+    }
+    struct __kernel_timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+    int n = io_uring_submit_and_wait_timeout(&d->ring, &cqe, 1,
+                                             deadline == INT64_MAX ? NULL : &timeout, NULL);
+    if ((n == -EBUSY || n == -EAGAIN) && io_uring_cq_ready(&d->ring) == 0) {
+        struct pollfd wake = {.fd = d->base.wake_fd, .events = POLLIN};
+        poll(&wake, 1, BUSY_NS / 1000000);
+    }
+}
+
+static void uring_wait(struct weft__driver *driver, int64_t deadline)
+{
+    struct uring_driver *d = of(driver);
+    push_backlog(d);
+    push_cancels(d);
+    push_wake(d);
+    if (deadline == 0 || io_uring_cq_ready(&d->ring) > 0) {
+        look(d);
+    } else {
+        sleep_until(d, deadline);
+    }
+}
+
+/* --- what is done ---------------------------------------------------------------------------------- */
+
+/* True: it is not over but was handed to the kernel once more. */
+static bool goes_on(struct uring_driver *d, struct weft__op *op, int result)
+{
+    if (op->ending || op->closed || op->code == WEFT__OP_READY) {
+        return false;
+    }
+    if (op->polls ? result >= 0 : result == -EINTR) {
+        op->polls = false;
+    } else if (!op->polls && result == -EAGAIN) {
+        op->polls = true; /* the descriptor does not block, and an older kernel minds */
+    } else {
+        return false;
+    }
+    push_or_keep(d, op);
+    return true;
+}
+
+static void done(struct uring_driver *d, struct weft__op *op, int result, void *ready)
+{
+    if (goes_on(d, op, result)) {
+        return;
+    }
+    weft__fd_end(weft__fd_record(op->fd), op, ready);
+    weft__driver_unask(&d->base, op);
+    weft__driver_count(&d->base, -1);
+    if (op->polls && result >= 0) {
+        result = -ECANCELED; /* it was about to begin anew */
+    }
+    op->result = op->closed && result == -ECANCELED          ? WEFT__CLOSED
+                 : op->code == WEFT__OP_READY && result >= 0 ? 0
+                                                             : result;
+    op->complete(op, ready); /* it may be gone */
+}
+
+static unsigned uring_dispatch(struct weft__driver *driver, void *ready)
+{
+    struct uring_driver *d = of(driver);
+    struct io_uring_cqe *cqe;
+    unsigned head, n = 0, events = 0;
+    uint64_t count;
+    io_uring_for_each_cqe(&d->ring, head, cqe)
+    {
+        n++;
+        if (cqe->user_data == WAKE) {
+            d->told = false;
+            if (read(driver->wake_fd, &count, sizeof count) < 0) {
+                /* It was not written to since. */
+            }
+        } else if (cqe->user_data != CANCEL) {
+            events++;
+            done(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, ready);
+        }
+    }
+    io_uring_cq_advance(&d->ring, n);
+    return events;
+}
+
+const struct weft__driver_kind weft__driver_uring = {
+    .name = "uring",
+    .bytes = sizeof(struct uring_driver),
+    .completes = true,
+    .open = uring_open,
+    .close = uring_close,
+    .watch = uring_watch,
+    .forget = uring_forget,
+    .submit = uring_submit,
+    .wait = uring_wait,
+    .dispatch = uring_dispatch,
+};

@@ -1,0 +1,285 @@
+#include "net/call.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "io/driver.h"
+#include "sched/cancel.h"
+#include "sched/ident.h"
+#include "sched/worker.h"
+
+#define NS_PER_S 1000000000
+
+/* --- readiness ----------------------------------------------------------------------- */
+
+/* Under the record's lock. */
+static void ready(struct weft__op *op, void *arg)
+{
+    struct weft__call *call = (struct weft__call *)(void *)op;
+    weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
+}
+
+/* 0: it may be ready, or there was an edge since. */
+static int wait_ready(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+                      uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
+{
+    struct weft__call wait = {
+        .op = {.complete = ready,
+               .fd = record->number,
+               .code = WEFT__OP_READY,
+               .side = (uint8_t)side},
+    };
+    int err = weft__driver_watch(driver, record);
+    if (err) {
+        return err;
+    }
+    weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT);
+    if (!weft__fd_link(record, &wait.op, edges)) {
+        weft__waiter_disarm(&wait.waiter);
+        return 0;
+    }
+    enum weft__reason reason =
+        weft__waiter_park(&wait.waiter, deadline, kind, (uint64_t)(unsigned)record->number);
+    if (weft__reason_done(reason)) {
+        return (int)wait.op.result;
+    }
+    weft__fd_unlink(record, &wait.op);
+    return weft__reason_errno(reason);
+}
+
+/* Less than was asked for: a stream has no more for now, unless its end is near. */
+static bool ran_dry(const struct weft__fd *record, const struct weft__op *op, int64_t n)
+{
+    return (op->code == WEFT__OP_RECV || op->code == WEFT__OP_SEND) && n > 0 &&
+           (size_t)n < op->len && weft__fd_is(record, WEFT__FD_STREAM) &&
+           !weft__fd_is(record, WEFT__FD_HUNG);
+}
+
+static bool would_block(const struct weft__op *op, int64_t result)
+{
+    return result == -EAGAIN || (op->code == WEFT__OP_CONNECT && result == -EINPROGRESS);
+}
+
+static int64_t run_by_readiness(struct weft__driver *driver, struct weft__fd *record,
+                                struct weft__op *op, int64_t deadline,
+                                const struct weft__wait_kind *kind)
+{
+    struct weft__fd_side *side = &record->side[op->side];
+    uint32_t generation = weft__fd_generation(record);
+    bool begun = false; /* a connect that is in progress: the next look says how it went */
+    /* Only a look into the kernel can say that nothing is there *now*. */
+    bool once = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
+    for (;;) {
+        uint32_t edges = weft__fd_edges(side);
+        if (once || !weft__fd_empty_at(side, edges)) {
+            int64_t result = begun ? weft__op_connected(op->fd) : weft__op_perform(op);
+            if (!would_block(op, result)) {
+                if (ran_dry(record, op, result)) {
+                    weft__fd_note_empty(side, edges);
+                }
+                return result;
+            }
+            begun = op->code == WEFT__OP_CONNECT;
+            weft__fd_note_empty(side, edges);
+        }
+        int err = wait_ready(driver, record, (enum weft__side)op->side, edges, deadline, kind);
+        if (err) {
+            return err;
+        }
+        if (weft__fd_generation(record) != generation) {
+            return WEFT__CLOSED;
+        }
+        once = false;
+    }
+}
+
+/* --- completion ------------------------------------------------------------------------- */
+
+/* By the driver's thread. From the unlock on the call may be gone: its owner takes the lock before it returns. */
+static void completed(struct weft__op *op, void *arg)
+{
+    struct weft__call *call = (struct weft__call *)(void *)op;
+    weft__lock(&call->lock);
+    call->done = true;
+    if (call->waits) {
+        call->waits = false;
+        weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
+    }
+    weft__unlock(&call->lock);
+}
+
+/* Waits until it is over. NONE: it is; else why the wait ended before. */
+static enum weft__reason wait_completed(struct weft__call *call, unsigned how, int64_t deadline,
+                                        const struct weft__wait_kind *kind)
+{
+    weft__lock(&call->lock);
+    if (call->done) {
+        weft__unlock(&call->lock);
+        return WEFT__REASON_NONE;
+    }
+    weft__waiter_arm(&call->waiter, how);
+    call->waits = true;
+    weft__unlock(&call->lock);
+    enum weft__reason reason =
+        weft__waiter_park(&call->waiter, deadline, kind, (uint64_t)(unsigned)call->op.fd);
+    weft__lock(&call->lock);
+    call->waits = false;
+    bool done = call->done;
+    weft__unlock(&call->lock);
+    /* One that was fired for another reason keeps that, even if it is over by now. */
+    return weft__reason_done(reason) && done ? WEFT__REASON_NONE : reason;
+}
+
+static int64_t run_by_completion(struct weft__driver *driver, struct weft__call *call,
+                                 int64_t deadline, const struct weft__wait_kind *kind)
+{
+    call->op.complete = completed;
+    driver->kind->submit(driver, &call->op);
+    enum weft__reason reason = wait_completed(call, WEFT__WAIT_OBJECT, deadline, kind);
+    if (reason == WEFT__REASON_NONE) {
+        return call->op.result;
+    }
+    weft__driver_ask(driver, &call->op);
+    wait_completed(call, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM, WEFT_FOREVER,
+                   kind);
+    if (call->op.result == -ECANCELED) {
+        return weft__reason_errno(reason);
+    }
+    if (reason == WEFT__REASON_INTERRUPT) {
+        weft_interrupt(weft_self()); /* it was done after all: the interrupt is for the next wait */
+    }
+    return call->op.result;
+}
+
+const char *weft__call_label(uint64_t on)
+{
+    static __thread char text[16];
+    snprintf(text, sizeof text, "fd %d", (int)on);
+    return text;
+}
+
+/* --- a plain thread ------------------------------------------------------------------------ */
+
+static int poll_until(int fd, enum weft__side side, int64_t deadline)
+{
+    struct pollfd ask = {.fd = fd, .events = side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
+    for (;;) {
+        int64_t left = deadline == WEFT_FOREVER ? 0 : deadline - weft__clock_ns();
+        left = left > 0 ? left : 0;
+        struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+        int n = ppoll(&ask, 1, deadline == WEFT_FOREVER ? NULL : &timeout, NULL);
+        if (n > 0) {
+            return ask.revents & POLLNVAL ? -EBADF : 0;
+        }
+        if (n == 0) {
+            return -ETIMEDOUT;
+        }
+        if (errno != EINTR) {
+            return -errno;
+        }
+    }
+}
+
+static int64_t run_on_thread(struct weft__op *op, int64_t deadline)
+{
+    bool begun = false;
+    const struct weft__worker *w = weft__worker_self();
+    for (;;) {
+        int64_t result = begun ? weft__op_connected(op->fd) : weft__op_perform(op);
+        if (!would_block(op, result)) {
+            return result;
+        }
+        begun = op->code == WEFT__OP_CONNECT;
+        WEFT__REQUIRE(!w || deadline <= weft__clock_ns(), "a callback on a worker waits for I/O");
+        int err = poll_until(op->fd, (enum weft__side)op->side, deadline);
+        if (err) {
+            return err;
+        }
+    }
+}
+
+/* --- all ----------------------------------------------------------------------------------- */
+
+/* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline. */
+static bool try_first(const struct weft__op *op, bool cancelled, bool late)
+{
+    return (cancelled || late) && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY;
+}
+
+int64_t weft__call_run(struct weft__call *call, int64_t deadline,
+                       const struct weft__wait_kind *kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(call->op.fd, &err);
+    if (!record) {
+        return err;
+    }
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    if (!task) {
+        return run_on_thread(&call->op, deadline);
+    }
+    struct weft__driver *driver = weft__worker_driver(w, &err);
+    if (!driver) {
+        return err;
+    }
+    if (!driver->kind->completes) {
+        return run_by_readiness(driver, record, &call->op, deadline, kind);
+    }
+    bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
+    bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
+    if (try_first(&call->op, cancelled, late)) {
+        int64_t result = weft__op_perform(&call->op);
+        if (result != -EAGAIN || !cancelled) {
+            return result == -EAGAIN ? -ETIMEDOUT : result;
+        }
+    }
+    return run_by_completion(driver, call, deadline, kind);
+}
+
+int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
+                    const struct weft__wait_kind *kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record) {
+        return err;
+    }
+    if (weft__fd_is(record, WEFT__FD_FILE)) {
+        return 0;
+    }
+    if (!w || !weft__current(w)) {
+        return poll_until(fd, side, deadline);
+    }
+    struct weft__driver *driver = weft__worker_driver(w, &err);
+    if (!driver) {
+        return err;
+    }
+    int now = poll_until(fd, side, 0);
+    if (now != -ETIMEDOUT) {
+        return now;
+    }
+    if (driver->kind->completes) {
+        struct weft__call call = {
+            .op = {.fd = fd, .code = WEFT__OP_READY, .side = (uint8_t)side},
+        };
+        return (int)run_by_completion(driver, &call, deadline, kind);
+    }
+    uint32_t edges;
+    do {
+        edges = weft__fd_edges(&record->side[side]);
+        now = poll_until(fd, side, 0);
+        if (now == -ETIMEDOUT) {
+            now = wait_ready(driver, record, side, edges, deadline, kind);
+            if (now == 0 && poll_until(fd, side, 0) == -ETIMEDOUT) {
+                now = -EAGAIN; /* an edge, and somebody else was faster */
+            }
+        }
+    } while (now == -EAGAIN);
+    return now;
+}

@@ -1,0 +1,113 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <weft/io.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "io/fd.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+static const struct weft__wait_kind close_kind = {.name = "close"};
+
+/* A number that operations in flight still name must not be another's before they have ended. */
+struct closer {
+    struct weft__fd_closer base;
+    struct weft__waiter waiter;
+};
+
+static void empty(struct weft__fd_closer *base, void *ready)
+{
+    struct closer *closer = (struct closer *)(void *)base;
+    weft__waiter_fire(&closer->waiter, WEFT__REASON_DONE, ready);
+}
+
+/* A callback on a worker cannot wait: the descriptor is closed by whoever ends the last operation. */
+struct later {
+    struct weft__fd_closer base;
+    int fd;
+};
+
+static void close_later(struct weft__fd_closer *base, void *ready)
+{
+    (void)ready;
+    struct later *later = (struct later *)(void *)base;
+    close(later->fd);
+    weft__free(later);
+}
+
+static int close_number(int fd)
+{
+    /* EINTR: Linux has closed it all the same, and the number may be another's by now. */
+    return close(fd) == 0 || errno == EINTR ? 0 : -errno;
+}
+
+/* True: done, without waiting. */
+static bool forget_now(struct weft__fd *record, struct weft__fd_closer *closer)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    bool in_flight = weft__fd_forget(record, closer, &ready);
+    weft__place_chain(&ready);
+    return !in_flight;
+}
+
+/* The wait is short and nothing ends it before: the operations were told to end. */
+static void forget(struct weft__fd *record)
+{
+    struct closer closer = {.base = {.empty = empty}};
+    weft__waiter_arm(&closer.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM);
+    if (forget_now(record, &closer.base)) {
+        weft__waiter_disarm(&closer.waiter);
+        return;
+    }
+    weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
+    weft__lock(&record->lock); /* whoever told us is through */
+    weft__unlock(&record->lock);
+}
+
+static bool on_base_context(void)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return w && !weft__current(w);
+}
+
+static int close_from_callback(struct weft__fd *record, int fd)
+{
+    struct later *later = weft__alloc(sizeof *later);
+    if (!later) {
+        return -ENOMEM;
+    }
+    later->base.empty = close_later;
+    later->fd = fd;
+    if (!forget_now(record, &later->base)) {
+        return 0;
+    }
+    weft__free(later);
+    return close_number(fd);
+}
+
+int weft_close(int fd)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    if (record && weft__fd_is(record, WEFT__FD_KNOWN)) {
+        if (on_base_context()) {
+            return close_from_callback(record, fd);
+        }
+        forget(record);
+    }
+    return record && weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : close_number(fd);
+}
+
+int weft_fd_release(int fd)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    if (!record || !weft__fd_is(record, WEFT__FD_KNOWN)) {
+        return -EBADF;
+    }
+    WEFT__REQUIRE(!on_base_context(), "weft_fd_release in a callback on a worker");
+    forget(record);
+    return 0;
+}

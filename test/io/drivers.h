@@ -1,0 +1,48 @@
+/* For tests of I/O: each EACH_DRIVER(name) is a test that runs once on every driver that can be had here.
+ *
+ *     EACH_DRIVER(echo)      // `driver` is the driver's number
+ *     {
+ *         const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+ *         CHECK_EQ(weft_run(server, NULL, NULL, &opts), 0);
+ *     }
+ */
+#ifndef WEFT_TEST_IO_DRIVERS_H
+#define WEFT_TEST_IO_DRIVERS_H
+
+#include <errno.h>
+
+#include <weft/weft.h>
+
+#include "check.h"
+
+static const char *const drivers_names[] = {"auto", "epoll", "uring", "poll"};
+
+/* False, with a line: it cannot be had here. */
+__attribute__((unused)) static bool drivers_have(enum weft_driver driver)
+{
+    weft_pool *pool;
+    int err = weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1, .driver = driver});
+    if (err == -EOPNOTSUPP) {
+        printf("  %s cannot be had here\n", drivers_names[driver]);
+        return false;
+    }
+    CHECK_EQ(err, 0);
+    weft_pool_destroy(pool);
+    return true;
+}
+
+#define EACH_DRIVER(name)                                                                          \
+    static void drivers_run_##name(enum weft_driver driver);                                       \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {                              \
+            if (drivers_have((enum weft_driver)i)) {                                               \
+                printf("  on %s\n", drivers_names[i]);                                             \
+                fflush(stdout);                                                                    \
+                drivers_run_##name((enum weft_driver)i);                                           \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void drivers_run_##name(__attribute__((unused)) enum weft_driver driver)
+
+#endif
