@@ -19,6 +19,7 @@ static int choose_uring(const struct weft__driver_kind **out, const char **why)
         return 0;
     }
 #else
+    (void)out;
     *why = "built without io_uring";
 #endif
     return -EOPNOTSUPP;

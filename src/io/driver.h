@@ -22,6 +22,10 @@
 #include "io/fd.h"
 #include "io/op.h"
 
+#ifndef WEFT_URING
+#define WEFT_URING 0 /* whether liburing was found; the build says */
+#endif
+
 struct weft__driver;
 
 struct weft__driver_kind {

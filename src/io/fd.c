@@ -122,7 +122,7 @@ struct weft__fd *weft__fd_use(int fd, int *err)
     if (__builtin_expect(weft__fd_is(record, WEFT__FD_KNOWN), 1)) {
         return record;
     }
-    unsigned flags;
+    unsigned flags = 0;
     *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : look(fd, &flags);
     if (*err) {
         return NULL;
