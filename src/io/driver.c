@@ -153,14 +153,3 @@ void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
     }
     weft__unlock(&driver->lock);
 }
-
-int weft__driver_watch(struct weft__driver *driver, struct weft__fd *record)
-{
-    weft__lock(&record->lock);
-    int err = record->home ? 0 : driver->kind->watch(driver, record);
-    if (!err && !record->home) {
-        record->home = driver;
-    }
-    weft__unlock(&record->lock);
-    return err;
-}

@@ -85,8 +85,6 @@ void weft__driver_ask(struct weft__driver *driver, struct weft__op *op);
 struct weft__op *weft__driver_asked(struct weft__driver *driver);
 /* The same: it is over, or about to be; nobody's request names it any more. */
 void weft__driver_unask(struct weft__driver *driver, struct weft__op *op);
-/* The record's home is this driver, or was another before. */
-int weft__driver_watch(struct weft__driver *driver, struct weft__fd *record);
 
 static inline void weft__driver_count(struct weft__driver *driver, int n)
 {

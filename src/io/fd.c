@@ -8,41 +8,27 @@
 #include "base/alloc.h"
 #include "io/driver.h"
 
-#define PAGE_RECORDS 512u
-#define PAGES 8192u
+_Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
 
-static _Atomic(struct weft__fd *) pages[PAGES];
-
-static struct weft__fd *page_make(unsigned index)
+struct weft__fd *weft__fd_page_make(unsigned index)
 {
-    struct weft__fd *page = weft__map(PAGE_RECORDS * sizeof *page);
+    struct weft__fd *page = weft__map(WEFT__FD_PAGE * sizeof *page);
     if (!page) {
         return NULL;
     }
-    for (unsigned i = 0; i < PAGE_RECORDS; i++) {
-        page[i].number = (int)(index * PAGE_RECORDS + i);
+    for (unsigned i = 0; i < WEFT__FD_PAGE; i++) {
+        page[i].number = (int)(index * WEFT__FD_PAGE + i);
         for (int side = 0; side < 2; side++) {
             atomic_init(&page[i].side[side].edges, 1);
         }
     }
     struct weft__fd *none = NULL;
-    if (!atomic_compare_exchange_strong_explicit(&pages[index], &none, page, memory_order_acq_rel,
-                                                 memory_order_acquire)) {
-        weft__unmap(page, PAGE_RECORDS * sizeof *page);
+    if (!atomic_compare_exchange_strong_explicit(&weft__fd_pages[index], &none, page,
+                                                 memory_order_acq_rel, memory_order_acquire)) {
+        weft__unmap(page, WEFT__FD_PAGE * sizeof *page);
         page = none;
     }
     return page;
-}
-
-struct weft__fd *weft__fd_record(int fd)
-{
-    unsigned index = (unsigned)fd / PAGE_RECORDS;
-    if (fd < 0 || index >= PAGES) {
-        return NULL;
-    }
-    struct weft__fd *page = atomic_load_explicit(&pages[index], memory_order_acquire);
-    page = page ? page : page_make(index);
-    return page ? page + (unsigned)fd % PAGE_RECORDS : NULL;
 }
 
 /* --- known and forgotten -------------------------------------------------------------- */
@@ -112,15 +98,12 @@ static int look(int fd, unsigned *flags)
     return 0;
 }
 
-struct weft__fd *weft__fd_use(int fd, int *err)
+struct weft__fd *weft__fd_use_unknown(int fd, int *err)
 {
     struct weft__fd *record = weft__fd_record(fd);
     if (!record) {
         *err = fd < 0 ? -EBADF : -ENOMEM;
         return NULL;
-    }
-    if (__builtin_expect(weft__fd_is(record, WEFT__FD_KNOWN), 1)) {
-        return record;
     }
     unsigned flags = 0;
     *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : look(fd, &flags);
@@ -195,13 +178,26 @@ void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
     weft__unlock(&record->lock);
 }
 
-bool weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges)
+static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
 {
+    int err = !weft__fd_is(record, WEFT__FD_KNOWN) ? -EAGAIN : driver->kind->watch(driver, record);
+    record->home = err ? NULL : driver;
+    return err;
+}
+
+int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
+                  struct weft__driver *driver)
+{
+    int err = 0;
     weft__lock(&record->lock);
-    struct weft__driver *home = record->home;
-    bool wait =
-        home && atomic_load_explicit(&record->side[op->side].edges, memory_order_relaxed) == edges;
-    if (wait) {
+    if (__builtin_expect(!record->home, 0)) {
+        err = watch_locked(record, driver);
+    }
+    if (atomic_load_explicit(&record->side[op->side].edges, memory_order_relaxed) != edges) {
+        err = -EAGAIN;
+    }
+    if (!err) {
+        struct weft__driver *home = record->home;
         op->driver = home;
         weft__fd_push_locked(record, op);
         weft__driver_count(home, 1);
@@ -210,7 +206,7 @@ bool weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges)
         }
     }
     weft__unlock(&record->lock);
-    return wait;
+    return err;
 }
 
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op)
@@ -283,9 +279,9 @@ void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned side
 
 void weft__fd_leave(struct weft__driver *driver)
 {
-    for (unsigned i = 0; i < PAGES; i++) {
-        struct weft__fd *page = atomic_load_explicit(&pages[i], memory_order_acquire);
-        for (unsigned j = 0; page && j < PAGE_RECORDS; j++) {
+    for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
+        struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_acquire);
+        for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             weft__lock(&page[j].lock);
             if (page[j].home == driver) {
                 driver->kind->forget(driver, &page[j]);
@@ -299,9 +295,9 @@ void weft__fd_leave(struct weft__driver *driver)
 /* Whoever held a lock is not here, nor is anybody who waits. */
 void weft__fd_fork_child(void)
 {
-    for (unsigned i = 0; i < PAGES; i++) {
-        struct weft__fd *page = atomic_load_explicit(&pages[i], memory_order_relaxed);
-        for (unsigned j = 0; page && j < PAGE_RECORDS; j++) {
+    for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
+        struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_relaxed);
+        for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             atomic_store_explicit(&page[j].lock.word, 0, memory_order_relaxed);
             page[j].home = NULL;
             for (int side = 0; side < 2; side++) {

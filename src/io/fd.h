@@ -23,6 +23,7 @@
 
 #include <stdalign.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/atomic.h"
@@ -62,14 +63,29 @@ struct weft__fd {
     struct weft__fd_side side[2];
 };
 
+#define WEFT__FD_PAGE 512u /* records that are made together */
+#define WEFT__FD_PAGES 8192u
+
+extern _Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
+struct weft__fd *weft__fd_page_make(unsigned index);
+
 /* The record of a number. NULL: no memory, or the number is beyond what can be (4 million). */
-struct weft__fd *weft__fd_record(int fd);
+static inline struct weft__fd *weft__fd_record(int fd)
+{
+    unsigned index = (unsigned)fd / WEFT__FD_PAGE;
+    if (__builtin_expect(index >= WEFT__FD_PAGES, 0)) {
+        return NULL;
+    }
+    struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[index], memory_order_acquire);
+    page = __builtin_expect(page != NULL, 1) ? page : weft__fd_page_make(index);
+    return page ? page + (unsigned)fd % WEFT__FD_PAGE : NULL;
+}
 
 /* The number has just come from the kernel, by a call of ours: with these flags. -ENOMEM. */
 int weft__fd_open(int fd, unsigned flags);
 /* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first, and made
  * non-blocking unless it is a socket or a file. -EBADF, -ENOMEM in *err. */
-struct weft__fd *weft__fd_use(int fd, int *err);
+struct weft__fd *weft__fd_use_unknown(int fd, int *err);
 /* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands it on. True: not
  * before the closer was told, because a driver still has operations that name the number; they are ending. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer, void *ready);
@@ -82,6 +98,14 @@ static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
 static inline uint32_t weft__fd_generation(const struct weft__fd *record)
 {
     return atomic_load_explicit(&record->generation, memory_order_relaxed);
+}
+
+static inline struct weft__fd *weft__fd_use(int fd, int *err)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    return __builtin_expect(record && weft__fd_is(record, WEFT__FD_KNOWN), 1)
+               ? record
+               : weft__fd_use_unknown(fd, err);
 }
 
 /* Nothing has come since it was found empty. */
@@ -100,8 +124,10 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
     atomic_store_explicit(&side->empty_at, edges, memory_order_relaxed);
 }
 
-/* Links a wait, unless there was an edge after `edges`: then false, and the caller tries again. The record has a home. */
-bool weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges);
+/* Links a wait, unless there was an edge after `edges`: then -EAGAIN, and the caller tries again. A record without a home
+ * gets this one. Or the driver's error. */
+int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
+                  struct weft__driver *driver);
 /* Takes it back. False: it was completed. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op);
 

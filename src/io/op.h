@@ -72,6 +72,18 @@ struct weft__op {
     bool ending; /* a cancel is under way */
 };
 
+/* The fields that every operation has; the rest is the code's own, and the driver's. */
+static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code code,
+                                 enum weft__side side)
+{
+    op->fd = fd;
+    op->code = (uint8_t)code;
+    op->side = (uint8_t)side;
+    op->flags = 0;
+    op->offset = -1;
+    op->linked = false;
+}
+
 /* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again. For CONNECT the first
  * call begins it (-EINPROGRESS), the second, once the descriptor is writable, asks how it went. */
 int64_t weft__op_perform(struct weft__op *op);

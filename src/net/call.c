@@ -27,20 +27,14 @@ static void ready(struct weft__op *op, void *arg)
 static int wait_ready(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
                       uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
 {
-    struct weft__call wait = {
-        .op = {.complete = ready,
-               .fd = record->number,
-               .code = WEFT__OP_READY,
-               .side = (uint8_t)side},
-    };
-    int err = weft__driver_watch(driver, record);
-    if (err) {
-        return err;
-    }
+    struct weft__call wait;
+    weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
+    wait.op.complete = ready;
     weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT);
-    if (!weft__fd_link(record, &wait.op, edges)) {
+    int err = weft__fd_link(record, &wait.op, edges, driver);
+    if (__builtin_expect(err != 0, 0)) {
         weft__waiter_disarm(&wait.waiter);
-        return 0;
+        return err == -EAGAIN ? 0 : err;
     }
     enum weft__reason reason =
         weft__waiter_park(&wait.waiter, deadline, kind, (uint64_t)(unsigned)record->number);
@@ -138,6 +132,8 @@ static int64_t run_by_completion(struct weft__driver *driver, struct weft__call 
                                  int64_t deadline, const struct weft__wait_kind *kind)
 {
     call->op.complete = completed;
+    atomic_init(&call->lock.word, 0);
+    call->waits = call->done = false;
     driver->kind->submit(driver, &call->op);
     enum weft__reason reason = wait_completed(call, WEFT__WAIT_OBJECT, deadline, kind);
     if (reason == WEFT__REASON_NONE) {
@@ -213,12 +209,16 @@ static bool try_first(const struct weft__op *op, bool cancelled, bool late)
 int64_t weft__call_run(struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind)
 {
-    struct weft__worker *w = weft__worker_self();
     int err = 0;
     struct weft__fd *record = weft__fd_use(call->op.fd, &err);
-    if (!record) {
-        return err;
-    }
+    return record ? weft__call_run_on(record, call, deadline, kind) : err;
+}
+
+int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int64_t deadline,
+                          const struct weft__wait_kind *kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    int err = 0;
     struct weft__task *task = w ? weft__current(w) : NULL;
     if (!task) {
         return run_on_thread(&call->op, deadline);
@@ -265,9 +265,8 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
         return now;
     }
     if (driver->kind->completes) {
-        struct weft__call call = {
-            .op = {.fd = fd, .code = WEFT__OP_READY, .side = (uint8_t)side},
-        };
+        struct weft__call call;
+        weft__op_init(&call.op, fd, WEFT__OP_READY, side);
         return (int)run_by_completion(driver, &call, deadline, kind);
     }
     uint32_t edges;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/lock.h"
+#include "io/fd.h"
 #include "io/op.h"
 #include "sched/waiter.h"
 
@@ -20,10 +21,13 @@ struct weft__call {
     bool waits, done; /* under the lock */
 };
 
-/* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The caller has filled in code, side, fd
- * and what the code needs. */
+/* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The caller has initialised the operation
+ * and filled in what its code needs. */
 int64_t weft__call_run(struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind);
+/* The same, of a descriptor whose record is known. */
+int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int64_t deadline,
+                          const struct weft__wait_kind *kind);
 
 /* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next call. */
 const char *weft__call_label(uint64_t on);

@@ -143,13 +143,9 @@ int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
     struct weft__call call;
     int64_t got;
     do {
-        call = (struct weft__call){
-            .op = {.fd = fd, .code = WEFT__OP_ACCEPT, .side = WEFT__SIDE_IN},
-        };
-        if (peer) {
-            call.op.addr = (struct sockaddr *)&peer->storage;
-            call.op.addr_len = sizeof peer->storage;
-        }
+        weft__op_init(&call.op, fd, WEFT__OP_ACCEPT, WEFT__SIDE_IN);
+        call.op.addr = peer ? (struct sockaddr *)&peer->storage : NULL;
+        call.op.addr_len = sizeof peer->storage;
         got = weft__call_run(&call, deadline, &accept_kind);
     } while (is_peers(got));
     if (got < 0) {
@@ -178,9 +174,8 @@ int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
     if (fd < 0) {
         return fd;
     }
-    struct weft__call call = {
-        .op = {.fd = fd, .code = WEFT__OP_CONNECT, .side = WEFT__SIDE_OUT},
-    };
+    struct weft__call call;
+    weft__op_init(&call.op, fd, WEFT__OP_CONNECT, WEFT__SIDE_OUT);
     call.op.addr = (struct sockaddr *)(uintptr_t)&addr->storage;
     call.op.addr_len = addr->len;
     int64_t err = weft__call_run(&call, deadline, &connect_kind);

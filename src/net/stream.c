@@ -12,65 +12,60 @@ static const struct weft__wait_kind write_kind = {.name = "write", .label = weft
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
 
 /* Sockets are called so that they neither block nor raise signals, whatever their mode. */
-static bool is_socket(int fd, int *err)
+static inline ssize_t transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline,
+                               const struct weft__wait_kind *kind)
 {
-    const struct weft__fd *record = weft__fd_use(fd, err);
-    return record && weft__fd_is(record, WEFT__FD_SOCKET);
+    int err = 0;
+    struct iovec iov;
+    struct weft__call call;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (__builtin_expect(!record, 0)) {
+        return err;
+    }
+    if (weft__fd_is(record, WEFT__FD_SOCKET)) {
+        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND, side);
+        call.op.buf = buf;
+        call.op.len = n;
+    } else {
+        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
+        iov = (struct iovec){.iov_base = buf, .iov_len = n};
+        call.op.iov = &iov;
+        call.op.iov_count = 1;
+    }
+    return weft__call_run_on(record, &call, deadline, kind);
 }
 
 ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
 {
-    int err = 0;
-    struct iovec iov = {.iov_base = buf, .iov_len = n};
-    struct weft__call call = {.op = {.fd = fd, .side = WEFT__SIDE_IN, .offset = -1}};
-    if (is_socket(fd, &err)) {
-        call.op.code = WEFT__OP_RECV;
-        call.op.buf = buf;
-        call.op.len = n;
-    } else {
-        call.op.code = WEFT__OP_READ;
-        call.op.iov = &iov;
-        call.op.iov_count = 1;
-    }
-    return err ? err : weft__call_run(&call, deadline, &read_kind);
+    return transfer(fd, buf, n, WEFT__SIDE_IN, deadline, &read_kind);
 }
 
 ssize_t weft_write(int fd, const void *buf, size_t n, int64_t deadline)
 {
-    int err = 0;
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = n};
-    struct weft__call call = {.op = {.fd = fd, .side = WEFT__SIDE_OUT, .offset = -1}};
-    if (is_socket(fd, &err)) {
-        call.op.code = WEFT__OP_SEND;
-        call.op.buf = iov.iov_base;
-        call.op.len = n;
-    } else {
-        call.op.code = WEFT__OP_WRITE;
-        call.op.iov = &iov;
-        call.op.iov_count = 1;
-    }
-    return err ? err : weft__call_run(&call, deadline, &write_kind);
+    return transfer(fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline, &write_kind);
 }
 
 static ssize_t vector(int fd, const struct iovec *iov, int count, enum weft__side side,
                       int64_t deadline)
 {
     int err = 0;
+    struct weft__call call;
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)count};
-    struct weft__call call = {.op = {.fd = fd, .side = (uint8_t)side, .offset = -1}};
-    if (count < 0 || count > IOV_MAX) {
-        return -EINVAL;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record || count < 0 || count > IOV_MAX) {
+        return record ? -EINVAL : err;
     }
-    if (is_socket(fd, &err)) {
-        call.op.code = side == WEFT__SIDE_IN ? WEFT__OP_RECVMSG : WEFT__OP_SENDMSG;
+    if (weft__fd_is(record, WEFT__FD_SOCKET)) {
+        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_RECVMSG : WEFT__OP_SENDMSG,
+                      side);
         call.op.msg = &msg;
     } else {
-        call.op.code = side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE;
+        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
         call.op.iov = iov;
         call.op.iov_count = count;
     }
-    return err ? err
-               : weft__call_run(&call, deadline, side == WEFT__SIDE_IN ? &read_kind : &write_kind);
+    return weft__call_run_on(record, &call, deadline,
+                             side == WEFT__SIDE_IN ? &read_kind : &write_kind);
 }
 
 ssize_t weft_readv(int fd, const struct iovec *iov, int count, int64_t deadline)

@@ -276,12 +276,9 @@ static bool io_active(const struct weft__worker *w)
     return atomic_load_explicit(&w->io.linked, memory_order_relaxed) > 0;
 }
 
-struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err)
+struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
 {
-    struct weft__driver *driver = driver_of(w);
-    if (__builtin_expect(driver != NULL, 1)) {
-        return driver;
-    }
+    struct weft__driver *driver = NULL;
     const struct weft__driver_kind *kind;
     const char *why;
     *err = w->pool->compute ? -EOPNOTSUPP : weft__driver_choose(w->pool->wanted, &kind, &why);

@@ -280,7 +280,12 @@ void weft__worker_deinit(struct weft__worker *w);
 
 /* The worker's I/O driver, opened by its first use, on the worker's thread. NULL: *err says why; -EOPNOTSUPP: the pool
  * is for computing. */
-struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err);
+struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err);
+static inline struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err)
+{
+    struct weft__driver *driver = atomic_load_explicit(&w->driver, memory_order_relaxed);
+    return __builtin_expect(driver != NULL, 1) ? driver : weft__worker_open_driver(w, err);
+}
 /* When the thread leaves for good: nothing waits in it any more. */
 void weft__worker_close_driver(struct weft__worker *w);
 /* Looks for I/O that is ready, without waiting, on the base context. */
