@@ -1,8 +1,9 @@
-// Go runtime. Usage: go WORKLOAD WORKERS [FIBERS]
+// Go runtime. Usage: go WORKLOAD WORKERS [FIBERS or PORT]
 package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -342,6 +343,32 @@ func sleep() {
 	report("sleep100k_first", first, "ms")
 }
 
+func echo(port string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		connection, err := listener.Accept() // no delay by default
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			defer connection.Close()
+			buffer := make([]byte, 4096)
+			for {
+				n, err := connection.Read(buffer)
+				if err != nil {
+					return
+				}
+				if _, err = connection.Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
 func main() {
 	suffix = os.Args[2]
 	workers, _ := strconv.Atoi(suffix)
@@ -375,6 +402,8 @@ func main() {
 		timerOnce()
 	case "sleep":
 		sleep()
+	case "echo":
+		echo(os.Args[3])
 	case "memory":
 		fibers, _ := strconv.Atoi(os.Args[3])
 		memory(fibers)

@@ -1,6 +1,7 @@
 /* libuv: a mutex list drained whole by one uv_async, the usual way to post into a loop.
  * Timers by uv_timer_start and uv_timer_stop, on the loop's thread, as they must be.
- * Usage: libuv crosspost|wake|timer_bulk|timer_once */
+ * Echo: each message is written by uv_try_write from the callback that read it.
+ * Usage: libuv crosspost|wake|timer_bulk|timer_once|echo PORT */
 #include "../../measure.h"
 
 #include <pthread.h>
@@ -143,12 +144,64 @@ static void timer_once(void)
     report("libuv", "timer_once", "", ns_since(start) / PAIRS, "ns");
 }
 
+/* ---- echo ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void lend_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *out)
+{
+    static char buffer[4096];
+    (void)handle;
+    (void)wanted;
+    *out = uv_buf_init(buffer, sizeof buffer);
+}
+
+static void on_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
+{
+    uv_buf_t reply = uv_buf_init(bytes->base, (unsigned)n);
+    if (n == 0)
+        return;
+    if (n < 0 || uv_try_write(stream, &reply, 1) != (int)n)
+        uv_close((uv_handle_t *)stream, on_closed);
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+    uv_tcp_t *connection = malloc(sizeof *connection);
+    uv_tcp_init(uv_default_loop(), connection);
+    if (status || uv_accept(listener, (uv_stream_t *)connection))
+        abort();
+    uv_tcp_nodelay(connection, 1);
+    uv_read_start((uv_stream_t *)connection, lend_buffer, on_bytes);
+}
+
+static void echo(int port)
+{
+    static uv_tcp_t listener;
+    struct sockaddr_in address;
+    uv_ip4_addr("127.0.0.1", port, &address);
+    uv_tcp_init(uv_default_loop(), &listener);
+    int error = uv_tcp_bind(&listener, (struct sockaddr *)&address, 0);
+    if (!error)
+        error = uv_listen((uv_stream_t *)&listener, 4096, on_connection);
+    if (error) {
+        fprintf(stderr, "listen: %s\n", uv_strerror(error));
+        _exit(1);
+    }
+    uv_run(uv_default_loop(), UV_RUN_DEFAULT);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "timer_bulk"))
         timer_bulk();
     else if (argc > 1 && !strcmp(argv[1], "timer_once"))
         timer_once();
+    else if (argc > 2 && !strcmp(argv[1], "echo"))
+        echo(atoi(argv[2]));
     else if (argc > 1 && !strcmp(argv[1], "crosspost"))
         crosspost();
     else

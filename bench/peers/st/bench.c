@@ -1,8 +1,11 @@
-/* State Threads 1.9, one worker by nature. Usage: st WORKLOAD [FIBERS] */
+/* State Threads 1.9, one worker by nature. Usage: st WORKLOAD [FIBERS or PORT] */
 #include "../../measure.h"
 
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <st.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { STACK_BYTES = 16384 };
 
@@ -103,6 +106,40 @@ static void memory(int count)
     report("st", row, "", (resident_bytes() - before) / count, "B/fiber");
 }
 
+static void *echo_one(void *arg)
+{
+    st_netfd_t connection = arg;
+    char bytes[4096];
+    ssize_t n;
+    while ((n = st_read(connection, bytes, sizeof bytes, ST_UTIME_NO_TIMEOUT)) > 0)
+        if (st_write(connection, bytes, (size_t)n, ST_UTIME_NO_TIMEOUT) != n)
+            break;
+    st_netfd_close(connection);
+    return NULL;
+}
+
+static void echo(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 4096)) {
+        perror("listen");
+        _exit(1);
+    }
+    st_netfd_t listener = st_netfd_open_socket(fd);
+    for (;;) {
+        st_netfd_t connection = st_accept(listener, NULL, NULL, ST_UTIME_NO_TIMEOUT);
+        if (!connection)
+            continue;
+        setsockopt(st_netfd_fileno(connection), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (!st_thread_create(echo_one, connection, 0, STACK_BYTES))
+            _exit(1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *workload = argv[1];
@@ -118,6 +155,8 @@ int main(int argc, char **argv)
         spawn_batches();
     else if (!strcmp(workload, "pingpong"))
         pingpong();
+    else if (!strcmp(workload, "echo") && argc > 2)
+        echo(atoi(argv[2]));
     else if (!strcmp(workload, "memory") && argc > 2)
         memory(atoi(argv[2]));
     _exit(0); /* threads that never end are left behind */

@@ -1,4 +1,4 @@
-// Tokio. Usage: tokio WORKLOAD WORKERS [FIBERS]
+// Tokio. Usage: tokio WORKLOAD WORKERS [FIBERS or PORT]
 // WORKERS: 1 = current_thread runtime, 2.. = multi_thread, "m1" = multi_thread with one worker.
 use std::future::Future;
 use std::pin::Pin;
@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, Notify};
 
@@ -401,6 +403,26 @@ fn sleep(workers: &str) {
     report("tokio", "sleep100k_first", first, "ms");
 }
 
+async fn echo_one(mut stream: TcpStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(n) = stream.read(&mut buffer).await {
+        if n == 0 || stream.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn echo(workers: &str, port: u16) {
+    on_worker(workers, async move {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            tokio::spawn(echo_one(stream));
+        }
+    })
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let workers = args[2].as_str();
@@ -418,6 +440,7 @@ fn main() {
         "timer_bulk" => timer_bulk(workers),
         "timer_once" => timer_once(workers),
         "sleep" => sleep(workers),
+        "echo" => echo(workers, args[3].parse().unwrap()),
         "memory" => memory(workers, args[3].parse().unwrap()),
         other => panic!("no workload {}", other),
     }
