@@ -1,7 +1,7 @@
 """Runs the servers that bench/compare measures: the server on the first CPU, bench/load on the second.
 
 A run is a fresh server on a free port, and one load. A server that ends before it can be reached (one that cannot do
-this yet, one that may not use io_uring) is reported by the last line it wrote.
+this yet, one that may not use io_uring) is reported by the first line it wrote.
 """
 import contextlib
 import os
@@ -107,28 +107,38 @@ def cpus(load):
     return usable[0], usable[1]
 
 
-def last_words(process):
+def complaint(process):
     with open(LOG, errors="replace") as log:
-        lines = [line.strip() for line in log if line.strip()]
-    return lines[-1] if lines else f"status {process.returncode}"
+        lines = [line.strip() for line in log if line.strip() and not line.startswith("[INFO]")]
+    return "server: " + (lines[0] if lines else f"status {process.returncode}")
 
 
 def await_listener(process, port, timeout_s):
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise Failure("server: " + last_words(process))
+            raise Failure(complaint(process))
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.01)
     raise Failure(f"server: not listening after {timeout_s} s")
 
 
-def stop(process):
+def ended(process, timeout_s):
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=timeout_s)
+        return True
+    return False
+
+
+def stop(process, port):
+    """Valgrind keeps signals away while a server waits in io_uring_enter: a connection ends that wait."""
     process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
+    if ended(process, 1):
+        return
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        pass
+    if not ended(process, 10):
         process.kill()
         process.wait()
 
@@ -149,10 +159,10 @@ def running(program, cpu, under=(), timeout_s=START_TIMEOUT_S):
         yield process, port
     except Failure as failure:
         if process.poll() is not None:
-            raise Failure("server: " + last_words(process)) from failure
+            raise Failure(complaint(process)) from failure
         raise
     finally:
-        stop(process)
+        stop(process, port)
 
 
 # ---- measuring ----
@@ -169,10 +179,10 @@ def run_load(program, row, port, server, load, cpu, timeout_s=LOAD_TIMEOUT_S):
 
 
 def measure(program, row, load):
-    """What the load printed."""
+    """Yields what the load printed."""
     server_cpu, load_cpu = cpus(load)
     with running(program, server_cpu) as (process, port):
-        return run_load(program, row, port, process.pid, load, load_cpu)
+        yield run_load(program, row, port, process.pid, load, load_cpu)
 
 
 # ---- counting ----
@@ -220,14 +230,12 @@ def under_callgrind(program, row, load, requests):
 
 
 def counts(program, row, load):
-    """System calls and user instructions per request, as rows. What starting and connecting take is in both of the
-    runs that are subtracted."""
+    """Yields system calls and user instructions per request, as rows. What starting and connecting take is in both of
+    the runs that are subtracted."""
     few, many = COUNTED_MIB if "-f mib" in load else COUNTED
-    lines = []
     for count, suffix, unit in ((under_strace, "syscalls", "calls/req"), (under_callgrind, "instructions", "instr/req")):
         each = (count(program, row, load, many) - count(program, row, load, few)) / (many - few)
-        lines.append(f"{label(program)} {row}_{suffix} {each:.3f} {unit}")
-    return "\n".join(lines)
+        yield f"{label(program)} {row}_{suffix} {each:.3f} {unit}"
 
 
 def find_program(name):

@@ -51,7 +51,7 @@ static struct {
 static char *request; /* a batch */
 static size_t request_bytes, reply_bytes;
 static char reply_begin[BEGIN_BYTES];
-static char buffer[256 * 1024];
+static char buffer[64 * 1024];
 static struct connection *hot, *idle;
 static int poller;
 static long to_send; /* batches, where their number is given */
