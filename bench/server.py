@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 BENCH = os.path.dirname(os.path.abspath(__file__))
@@ -109,8 +110,10 @@ def cpus(load):
 
 def complaint(process):
     with open(LOG, errors="replace") as log:
-        lines = [line.strip() for line in log if line.strip() and not line.startswith("[INFO]")]
-    return "server: " + (lines[0] if lines else f"status {process.returncode}")
+        lines = [line.strip() for line in log if line.strip() and not line.startswith(("[INFO]", "=="))]
+    status = process.returncode
+    by_itself = f"status {status}" if status >= 0 else signal.Signals(-status).name
+    return "server: " + (lines[0] if lines else by_itself)
 
 
 def await_listener(process, port, timeout_s):
@@ -124,21 +127,11 @@ def await_listener(process, port, timeout_s):
     raise Failure(f"server: not listening after {timeout_s} s")
 
 
-def ended(process, timeout_s):
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=timeout_s)
-        return True
-    return False
-
-
-def stop(process, port):
-    """Valgrind keeps signals away while a server waits in io_uring_enter: a connection ends that wait."""
+def stop(process):
     process.send_signal(signal.SIGTERM)
-    if ended(process, 1):
-        return
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        pass
-    if not ended(process, 10):
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
@@ -162,10 +155,13 @@ def running(program, cpu, under=(), timeout_s=START_TIMEOUT_S):
             raise Failure(complaint(process)) from failure
         raise
     finally:
-        stop(process, port)
+        stop(process)
 
 
 # ---- measuring ----
+
+told = set()  # what the load said in spite of going on, once
+
 
 def run_load(program, row, port, server, load, cpu, timeout_s=LOAD_TIMEOUT_S):
     try:
@@ -173,8 +169,12 @@ def run_load(program, row, port, server, load, cpu, timeout_s=LOAD_TIMEOUT_S):
                                 preexec_fn=place(cpu), capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise Failure(f"not done in {timeout_s} s") from error
+    said = result.stderr.strip()
+    if not result.returncode and said and said not in told:
+        told.add(said)
+        print(said, file=sys.stderr)
     if result.returncode:
-        raise Failure((result.stderr.strip().splitlines() or [f"load: status {result.returncode}"])[-1])
+        raise Failure((said.splitlines() or [f"load: status {result.returncode}"])[-1])
     return result.stdout
 
 
@@ -219,14 +219,19 @@ def under_callgrind(program, row, load, requests):
     """Instructions outside the kernel. The profile stays in build/bench for callgrind_annotate."""
     profile = os.path.join(OUT, f"callgrind.{row}.{label(program)}")
     server_cpu, load_cpu = cpus(load)
-    tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}", "--log-file=" + LOG + ".valgrind"]
-    with running(program, server_cpu, tool, timeout_s=60) as (_, port):
+    with running(program, server_cpu, ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}"],
+                 timeout_s=60) as (process, port):
         run_load(program, row, port, 0, f"{load} -n {requests}", load_cpu, timeout_s=300)
-    with open(LOG + ".valgrind") as log:
-        collected = re.search(r"Collected : (\d+)", log.read())
-    if not collected:
-        raise Failure("callgrind counted nothing")
-    return int(collected[1])
+        # Asked for and not left to its end: no signal would reach a server that waits in io_uring_enter.
+        subprocess.run(["vgdb", f"--pid={process.pid}", "dump"], capture_output=True, timeout=30, check=False)
+        process.kill()
+        process.wait()
+    with contextlib.suppress(FileNotFoundError), open(profile + ".1") as dump:
+        os.replace(profile + ".1", profile)
+        total = re.search(r"^totals: (\d+)", dump.read(), re.M)
+        if total:
+            return int(total[1])
+    raise Failure("callgrind counted nothing")
 
 
 def counts(program, row, load):
