@@ -239,7 +239,8 @@ def counts(program, row, load):
     the runs that are subtracted."""
     few, many = COUNTED_MIB if "-f mib" in load else COUNTED
     for count, suffix, unit in ((under_strace, "syscalls", "calls/req"), (under_callgrind, "instructions", "instr/req")):
-        each = (count(program, row, load, many) - count(program, row, load, few)) / (many - few)
+        base = count(program, row, load, few)
+        each = (count(program, row, load, many) - base) / (many - few)
         yield f"{label(program)} {row}_{suffix} {each:.3f} {unit}"
 
 

@@ -2,8 +2,6 @@
  * usage: echo epoll|uring|poll PORT */
 #include "program.h"
 
-#if __has_include(<weft/net.h>)
-#include <weft/io.h>
 #include <weft/net.h>
 
 static const char *address;
@@ -14,7 +12,7 @@ static void *serve(void *arg)
     char bytes[4096];
     for (;;) {
         ssize_t n = weft_read(fd, bytes, sizeof bytes, WEFT_FOREVER);
-        if (n <= 0 || weft_write(fd, bytes, (size_t)n, WEFT_FOREVER) != n)
+        if (n <= 0 || weft_write_all(fd, bytes, (size_t)n, NULL, WEFT_FOREVER))
             break;
     }
     weft_close(fd);
@@ -23,14 +21,22 @@ static void *serve(void *arg)
 
 static void *accept_all(void *arg)
 {
-    int listener = weft_listen(address, NULL);
+    int listener = weft_listen(address, &(struct weft_listen_opts){.backlog = 4096});
     must(listener, "weft_listen");
     for (;;) {
         int fd = weft_accept(listener, WEFT_FOREVER);
         must(fd, "weft_accept");
+        must(weft_set_nodelay(fd, true), "weft_set_nodelay");
         must(weft_spawn(NULL, serve, (void *)(intptr_t)fd, NULL), "weft_spawn");
     }
     return arg;
+}
+
+static enum weft_driver driver_of(const char *name)
+{
+    if (!strcmp(name, "uring"))
+        return WEFT_DRIVER_URING;
+    return strcmp(name, "poll") ? WEFT_DRIVER_EPOLL : WEFT_DRIVER_POLL;
 }
 
 int main(int argc, char **argv)
@@ -40,17 +46,6 @@ int main(int argc, char **argv)
         return 2;
     snprintf(text, sizeof text, "127.0.0.1:%s", argv[2]);
     address = text;
-    setenv("WEFT_DRIVER", argv[1],
-           1); /* what `auto` obeys, so that one binary serves by all of them */
-    run_main_fiber("1", accept_all);
+    struct weft_pool_opts opts = {.workers = 1, .driver = driver_of(argv[1])};
+    must(weft_run(accept_all, NULL, NULL, &opts), "weft_run");
 }
-
-#else
-
-int main(void)
-{
-    fprintf(stderr, "echo: this Weft has no <weft/net.h>\n");
-    return 1;
-}
-
-#endif
