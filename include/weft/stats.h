@@ -21,23 +21,24 @@ enum weft_worker_state {
 
 struct weft_worker_stats {
     enum weft_worker_state state;
-    int tid;             /* kernel thread id, 0 if absent */
-    uint64_t executed;   /* turns: times a fiber was switched to */
-    uint64_t spawned;    /* fibers made by this worker's fibers */
-    uint64_t finished;   /* fibers that ended here */
-    uint64_t steals;     /* successful steals */
-    uint64_t stolen;     /* fibers they brought */
-    uint64_t parks;      /* times the thread blocked */
-    uint64_t wakes;      /* times another thread unblocked it */
-    uint64_t overflows;  /* times the ring spilled into the global queue */
-    uint64_t stacks;     /* stacks attached */
-    uint64_t hogs;       /* times a fiber was reported for keeping the worker too long */
-    uint64_t io_waiting; /* waits and operations on descriptors that have not ended, begun here */
-    uint64_t io_looks;   /* times the driver was asked */
-    uint64_t io_events;  /* what it reported */
-    size_t ring, fresh;  /* queue lengths now */
-    size_t inbox;        /* 1 if something has arrived from outside and was not taken yet */
-    size_t bound;        /* live fibers that only this worker may run */
+    int tid;            /* kernel thread id, 0 if absent */
+    uint64_t executed;  /* turns: times a fiber was switched to */
+    uint64_t spawned;   /* fibers made by this worker's fibers */
+    uint64_t finished;  /* fibers that ended here */
+    uint64_t steals;    /* successful steals */
+    uint64_t stolen;    /* fibers they brought */
+    uint64_t parks;     /* times the thread blocked */
+    uint64_t wakes;     /* times another thread unblocked it */
+    uint64_t overflows; /* times the ring spilled into the global queue */
+    uint64_t stacks;    /* stacks attached */
+    uint64_t hogs;      /* times a fiber was reported for keeping the worker too long */
+    int64_t
+        io_waiting; /* waits on descriptors that began here less those that ended here: the sum counts */
+    uint64_t io_looks;  /* times the driver was asked */
+    uint64_t io_events; /* what it reported */
+    size_t ring, fresh; /* queue lengths now */
+    size_t inbox;       /* 1 if something has arrived from outside and was not taken yet */
+    size_t bound;       /* live fibers that only this worker may run */
     weft_fiber current;
 };
 

@@ -8,6 +8,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
+_Atomic(int64_t) weft__driver_foreign;
+
 /* --- which ------------------------------------------------------------------------------ */
 
 static int choose_uring(const struct weft__driver_kind **out, const char **why)

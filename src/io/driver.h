@@ -50,8 +50,10 @@ struct weft__driver_kind {
 
 /* What anybody may look at, also when the driver is gone: its owner's. */
 struct weft__io_counters {
-    _Atomic(uint32_t) linked;        /* waits and operations that have not ended; any thread */
-    _Atomic(uint64_t) waits, events; /* written by the driver's thread */
+    /* Written by the driver's thread. */
+    _Atomic(int64_t)
+        linked; /* waits that began there less those that ended there: of all drivers the sum counts */
+    _Atomic(uint64_t) waits, events;
 };
 
 struct weft__driver {
@@ -86,9 +88,19 @@ struct weft__op *weft__driver_asked(struct weft__driver *driver);
 /* The same: it is over, or about to be; nobody's request names it any more. */
 void weft__driver_unask(struct weft__driver *driver, struct weft__op *op);
 
-static inline void weft__driver_count(struct weft__driver *driver, int n)
+/* Waits that were ended by a thread without a driver; the same sum. */
+extern _Atomic(int64_t) weft__driver_foreign;
+
+/* The calling thread's driver, or NULL: one wait more, or less. No atomic operation, but for those without. */
+static inline void weft__driver_count(struct weft__driver *here, int n)
 {
-    atomic_fetch_add_explicit(&driver->counters->linked, (uint32_t)n, memory_order_relaxed);
+    if (__builtin_expect(!here, 0)) {
+        atomic_fetch_add_explicit(&weft__driver_foreign, n, memory_order_relaxed);
+    } else {
+        _Atomic(int64_t) *linked = &here->counters->linked;
+        atomic_store_explicit(linked, atomic_load_explicit(linked, memory_order_relaxed) + n,
+                              memory_order_relaxed);
+    }
 }
 
 extern const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;

@@ -53,8 +53,6 @@ static void open_locked(struct weft__fd *record, unsigned flags)
     atomic_store_explicit(&record->flags, flags | WEFT__FD_KNOWN, memory_order_release);
 }
 
-static void complete_all_locked(struct weft__fd *record, int result, void *ready);
-
 int weft__fd_open(int fd, unsigned flags)
 {
     struct weft__fd *record = weft__fd_record(fd);
@@ -120,31 +118,6 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
     return *err ? NULL : record;
 }
 
-static bool is_idle_locked(const struct weft__fd *record)
-{
-    return !record->side[WEFT__SIDE_IN].first && !record->side[WEFT__SIDE_OUT].first;
-}
-
-bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer, void *ready)
-{
-    weft__lock(&record->lock);
-    if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* somebody was faster */
-        weft__unlock(&record->lock);
-        return false;
-    }
-    if (record->home) {
-        record->home->kind->forget(record->home, record);
-        record->home = NULL;
-    }
-    next_generation_locked(record);
-    complete_all_locked(record, WEFT__CLOSED, ready);
-    bool later = !is_idle_locked(record);
-    record->closer = later ? closer : NULL;
-    atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
-    weft__unlock(&record->lock);
-    return later;
-}
-
 /* --- who waits ------------------------------------------------------------------------ */
 
 void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op)
@@ -163,6 +136,11 @@ void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op)
     *(op->prev ? &op->prev->next : &side->first) = op->next;
     *(op->next ? &op->next->prev : &side->last) = op->prev;
     op->linked = false;
+}
+
+static bool is_idle_locked(const struct weft__fd *record)
+{
+    return !record->side[WEFT__SIDE_IN].first && !record->side[WEFT__SIDE_OUT].first;
 }
 
 void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
@@ -200,7 +178,7 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
         struct weft__driver *home = record->home;
         op->driver = home;
         weft__fd_push_locked(record, op);
-        weft__driver_count(home, 1);
+        weft__driver_count(driver, 1);
         if (home->kind->armed) {
             home->kind->armed(home);
         }
@@ -209,13 +187,13 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
     return err;
 }
 
-bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op)
+bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here)
 {
     weft__lock(&record->lock);
     bool linked = op->linked;
     if (linked) {
         weft__fd_remove_locked(record, op);
-        weft__driver_count(op->driver, -1);
+        weft__driver_count(here, -1);
     }
     weft__unlock(&record->lock);
     return linked;
@@ -223,7 +201,7 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op)
 
 /* Those who wait for readiness are done; what a driver has in flight is asked to end, and says so itself. */
 static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
-                                 void *ready)
+                                 struct weft__driver *here, void *ready)
 {
     struct weft__op *op = record->side[side].first, *next;
     for (; op; op = next) {
@@ -236,29 +214,46 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
             continue;
         }
         weft__fd_remove_locked(record, op);
-        weft__driver_count(op->driver, -1);
+        weft__driver_count(here, -1);
         op->result = result;
         op->complete(op, ready); /* it may be gone */
     }
 }
 
-static void complete_all_locked(struct weft__fd *record, int result, void *ready)
+bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
+                     struct weft__driver *here, void *ready)
 {
-    complete_side_locked(record, WEFT__SIDE_IN, result, ready);
-    complete_side_locked(record, WEFT__SIDE_OUT, result, ready);
+    weft__lock(&record->lock);
+    if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* somebody was faster */
+        weft__unlock(&record->lock);
+        return false;
+    }
+    if (record->home) {
+        record->home->kind->forget(record->home, record);
+        record->home = NULL;
+    }
+    next_generation_locked(record);
+    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
+    complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
+    bool later = !is_idle_locked(record);
+    record->closer = later ? closer : NULL;
+    atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
+    weft__unlock(&record->lock);
+    return later;
 }
 
-static void edge_locked(struct weft__fd *record, enum weft__side side, void *ready)
+static void edge_locked(struct weft__fd *record, enum weft__side side, struct weft__driver *here,
+                        void *ready)
 {
     _Atomic(uint32_t) *edges = &record->side[side].edges;
     /* pairs: weft__fd_edges */
     atomic_store_explicit(edges, atomic_load_explicit(edges, memory_order_relaxed) + 1,
                           memory_order_release);
-    complete_side_locked(record, side, 0, ready);
+    complete_side_locked(record, side, 0, here, ready);
 }
 
 void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
-                     void *ready)
+                     struct weft__driver *here, void *ready)
 {
     weft__lock(&record->lock);
     if (weft__fd_generation(record) == generation) {
@@ -266,10 +261,10 @@ void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned side
             atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG, memory_order_relaxed);
         }
         if (hung || (sides & 1u << WEFT__SIDE_IN)) {
-            edge_locked(record, WEFT__SIDE_IN, ready);
+            edge_locked(record, WEFT__SIDE_IN, here, ready);
         }
         if (hung || (sides & 1u << WEFT__SIDE_OUT)) {
-            edge_locked(record, WEFT__SIDE_OUT, ready);
+            edge_locked(record, WEFT__SIDE_OUT, here, ready);
         }
     }
     weft__unlock(&record->lock);

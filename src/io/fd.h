@@ -88,7 +88,8 @@ int weft__fd_open(int fd, unsigned flags);
 struct weft__fd *weft__fd_use_unknown(int fd, int *err);
 /* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands it on. True: not
  * before the closer was told, because a driver still has operations that name the number; they are ending. */
-bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer, void *ready);
+bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
+                     struct weft__driver *here, void *ready);
 
 static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
 {
@@ -128,8 +129,8 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
  * gets this one. Or the driver's error. */
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
                   struct weft__driver *driver);
-/* Takes it back. False: it was completed. */
-bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op);
+/* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as below. */
+bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
 
 /* Under the lock. */
 void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op);
@@ -145,6 +146,6 @@ void weft__fd_fork_child(void);
 /* The driver's: an edge. `sides` is a bit per side; `hung`: both, and short reads mean nothing any more. An event for an
  * earlier generation is none. */
 void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
-                     void *ready);
+                     struct weft__driver *here, void *ready);
 
 #endif

@@ -151,7 +151,7 @@ static unsigned poll_dispatch(struct weft__driver *driver, void *ready)
         unsigned sides = (events & POLLIN ? 1u << WEFT__SIDE_IN : 0) |
                          (events & POLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         weft__fd_report(record, d->generations[i], sides,
-                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, ready);
+                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, driver, ready);
         n++;
     }
     d->found = 0;

@@ -41,7 +41,8 @@ static int wait_ready(struct weft__driver *driver, struct weft__fd *record, enum
     if (weft__reason_done(reason)) {
         return (int)wait.op.result;
     }
-    weft__fd_unlink(record, &wait.op);
+    /* The fiber may be on another worker by now. */
+    weft__fd_unlink(record, &wait.op, weft__worker_peek_driver(weft__worker_self()));
     return weft__reason_errno(reason);
 }
 

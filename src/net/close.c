@@ -49,7 +49,8 @@ static bool forget_now(struct weft__fd *record, struct weft__fd_closer *closer)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
-    bool in_flight = weft__fd_forget(record, closer, &ready);
+    bool in_flight =
+        weft__fd_forget(record, closer, weft__worker_peek_driver(weft__worker_self()), &ready);
     weft__place_chain(&ready);
     return !in_flight;
 }

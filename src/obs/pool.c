@@ -31,7 +31,7 @@ static void dump_worker(weft_pool *pool, unsigned i, FILE *out)
             w.stolen, w.parks, w.wakes, w.overflows, w.stacks, w.hogs, w.ring, w.fresh, w.bound,
             w.inbox);
     if (w.io_looks) {
-        fprintf(out, "    io: waiting=%" PRIu64 " looks=%" PRIu64 " events=%" PRIu64 "\n",
+        fprintf(out, "    io: waiting=%" PRId64 " looks=%" PRIu64 " events=%" PRIu64 "\n",
                 w.io_waiting, w.io_looks, w.io_events);
     }
 }

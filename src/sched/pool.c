@@ -432,15 +432,6 @@ uint64_t weft__pool_live(weft_pool *pool)
     return entered - left;
 }
 
-bool weft__pool_awaits_io(const weft_pool *pool)
-{
-    bool any = false;
-    for (unsigned i = 0; i < pool->worker_count && !any; i++) {
-        any = atomic_load_explicit(&pool->workers[i].io.linked, memory_order_relaxed) > 0;
-    }
-    return any;
-}
-
 /* --- the caller as worker 0 ----------------------------------------------------------- */
 
 static int check_caller(const weft_pool *pool)

@@ -99,9 +99,6 @@ static inline void weft__pool_check_fork(const weft_pool *pool)
                   pool->name);
 }
 
-/* Some fiber waits for a descriptor. */
-bool weft__pool_awaits_io(const weft_pool *pool);
-
 /* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside
  * are refused (the proof is at the function). */
 uint64_t weft__pool_live(weft_pool *pool);

@@ -258,6 +258,18 @@ static int *list_workers_locked(size_t *count)
     return tids;
 }
 
+/* Some fiber waits for a descriptor. All workers being asleep, the sum holds still. */
+static bool awaits_io_locked(void)
+{
+    int64_t sum = atomic_load_explicit(&weft__driver_foreign, memory_order_relaxed);
+    for (const weft_pool *pool = pools; pool; pool = pool->next_watched) {
+        for (unsigned i = 0; i < pool->worker_count; i++) {
+            sum += atomic_load_explicit(&pool->workers[i].io.linked, memory_order_relaxed);
+        }
+    }
+    return sum > 0;
+}
+
 /* Is there anybody who could do something? Says who. */
 static bool look_outside_locked(char *who, size_t size)
 {
@@ -266,11 +278,11 @@ static bool look_outside_locked(char *who, size_t size)
         snprintf(who, size, "a source of events");
         return true;
     }
+    if (awaits_io_locked()) {
+        snprintf(who, size, "a descriptor");
+        return true;
+    }
     for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
-        if (weft__pool_awaits_io(pool)) {
-            snprintf(who, size, "I/O of pool %s", pool->name);
-            return true;
-        }
         if (pool->deadlock_off && weft__pool_live(pool)) {
             snprintf(who, size, "pool %s", pool->name);
             return true;

@@ -267,13 +267,7 @@ static void fire_others_timers(struct weft__worker *w)
 
 static struct weft__driver *driver_of(const struct weft__worker *w)
 {
-    return atomic_load_explicit(&w->driver, memory_order_relaxed);
-}
-
-/* Somebody waits for I/O here. */
-static bool io_active(const struct weft__worker *w)
-{
-    return atomic_load_explicit(&w->io.linked, memory_order_relaxed) > 0;
+    return weft__worker_peek_driver(w);
 }
 
 struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
@@ -340,6 +334,7 @@ static void dispatch(struct weft__worker *w, struct weft__driver *driver)
     weft__chain_init(&ready);
     unsigned n = driver->kind->dispatch(driver, &ready);
     driver->looked = w->now;
+    w->io_last = n > 0;
     weft__count(&w->io.waits, 1);
     weft__count(&w->io.events, n);
     if (ready.head) {
@@ -358,7 +353,8 @@ void weft__worker_poll(struct weft__worker *w)
 
 static bool poll_due(const struct weft__worker *w)
 {
-    return io_active(w) && w->now - driver_of(w)->looked >= POLL_NS;
+    const struct weft__driver *driver = driver_of(w);
+    return driver && w->now - driver->looked >= POLL_NS;
 }
 
 /* --- more sources of work ------------------------------------------------------- */
@@ -580,7 +576,8 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     int64_t began = w->now = weft__clock_ns();
-    int64_t spin_ns = io_active(w) ? 0 : w->spin_ns; /* the driver's wait finds what is there */
+    /* Whoever serves descriptors finds out by the driver's wait whether there is more. */
+    int64_t spin_ns = w->io_last ? 0 : w->spin_ns;
     int tight =
         w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
     for (int probe = 0;; probe++) {

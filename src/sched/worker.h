@@ -121,6 +121,7 @@ struct weft__worker {
     int64_t now;     /* read at each tick and park */
     int64_t offered; /* the nearest timer that the others were told of */
     unsigned dense;  /* parks in a row that a timer ended soon */
+    bool io_last;    /* the last look at the driver found something */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
     int counted_from; /* turns_left + plain when `executed` was last brought up to date */
@@ -285,6 +286,11 @@ static inline struct weft__driver *weft__worker_driver(struct weft__worker *w, i
 {
     struct weft__driver *driver = atomic_load_explicit(&w->driver, memory_order_relaxed);
     return __builtin_expect(driver != NULL, 1) ? driver : weft__worker_open_driver(w, err);
+}
+/* The same if there is one; of no worker there is none. */
+static inline struct weft__driver *weft__worker_peek_driver(const struct weft__worker *w)
+{
+    return w ? atomic_load_explicit(&w->driver, memory_order_relaxed) : NULL;
 }
 /* When the thread leaves for good: nothing waits in it any more. */
 void weft__worker_close_driver(struct weft__worker *w);
