@@ -59,12 +59,12 @@ int weft__fd_open(int fd, unsigned flags)
     if (!record) {
         return -ENOMEM;
     }
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     if (record->home) {
         record->home->kind->forget(record->home, record); /* it was closed behind our back */
     }
     open_locked(record, flags);
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
     return 0;
 }
 
@@ -108,13 +108,13 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
     if (*err) {
         return NULL;
     }
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     if (weft__fd_is(record, WEFT__FD_CLOSING)) {
         *err = -EBADF;
     } else if (!weft__fd_is(record, WEFT__FD_KNOWN)) {
         open_locked(record, flags);
     }
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
     return *err ? NULL : record;
 }
 
@@ -145,7 +145,7 @@ static bool is_idle_locked(const struct weft__fd *record)
 
 void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
 {
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     weft__fd_remove_locked(record, op);
     struct weft__fd_closer *closer = record->closer;
     if (closer && is_idle_locked(record)) {
@@ -153,7 +153,7 @@ void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
         atomic_store_explicit(&record->flags, 0, memory_order_release);
         closer->empty(closer, ready);
     }
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
 }
 
 static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
@@ -167,7 +167,7 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
                   struct weft__driver *driver)
 {
     int err = 0;
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     if (__builtin_expect(!record->home, 0)) {
         err = watch_locked(record, driver);
     }
@@ -183,19 +183,19 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
             home->kind->armed(home);
         }
     }
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
     return err;
 }
 
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here)
 {
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     bool linked = op->linked;
     if (linked) {
         weft__fd_remove_locked(record, op);
         weft__driver_count(here, -1);
     }
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
     return linked;
 }
 
@@ -223,9 +223,9 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready)
 {
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* somebody was faster */
-        weft__unlock(&record->lock);
+        weft__latch_drop(&record->lock);
         return false;
     }
     if (record->home) {
@@ -238,7 +238,7 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     bool later = !is_idle_locked(record);
     record->closer = later ? closer : NULL;
     atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
     return later;
 }
 
@@ -249,13 +249,15 @@ static void edge_locked(struct weft__fd *record, enum weft__side side, struct we
     /* pairs: weft__fd_edges */
     atomic_store_explicit(edges, atomic_load_explicit(edges, memory_order_relaxed) + 1,
                           memory_order_release);
-    complete_side_locked(record, side, 0, here, ready);
+    if (record->side[side].first) {
+        complete_side_locked(record, side, 0, here, ready);
+    }
 }
 
 void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
                      struct weft__driver *here, void *ready)
 {
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     if (weft__fd_generation(record) == generation) {
         if (hung) {
             atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG, memory_order_relaxed);
@@ -267,7 +269,7 @@ void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned side
             edge_locked(record, WEFT__SIDE_OUT, here, ready);
         }
     }
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
 }
 
 /* --- drivers and processes come and go --------------------------------------------------- */
@@ -277,12 +279,12 @@ void weft__fd_leave(struct weft__driver *driver)
     for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_acquire);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
-            weft__lock(&page[j].lock);
+            weft__latch_take(&page[j].lock);
             if (page[j].home == driver) {
                 driver->kind->forget(driver, &page[j]);
                 page[j].home = NULL;
             }
-            weft__unlock(&page[j].lock);
+            weft__latch_drop(&page[j].lock);
         }
     }
 }
@@ -293,7 +295,7 @@ void weft__fd_fork_child(void)
     for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_relaxed);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
-            atomic_store_explicit(&page[j].lock.word, 0, memory_order_relaxed);
+            atomic_store_explicit(&page[j].lock.taken, 0, memory_order_relaxed);
             page[j].home = NULL;
             for (int side = 0; side < 2; side++) {
                 page[j].side[side].first = page[j].side[side].last = NULL;

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
-#include "base/lock.h"
+#include "base/latch.h"
 #include "io/op.h"
 
 #define WEFT__CLOSED (-EBADFD) /* what those who wait get when somebody closes the descriptor */
@@ -53,7 +53,7 @@ struct weft__fd_closer {
 };
 
 struct weft__fd {
-    alignas(64) struct weft__lock lock;
+    alignas(64) struct weft__latch lock;
     _Atomic(uint32_t) flags;      /* WEFT__FD_...; written under the lock */
     _Atomic(uint32_t) generation; /* written under the lock */
     int number;
@@ -94,6 +94,13 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
 static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
 {
     return (atomic_load_explicit(&record->flags, memory_order_acquire) & flag) != 0;
+}
+
+/* Less than was asked for means that there is no more for now: of a stream, unless its end is near. */
+static inline bool weft__fd_runs_dry(const struct weft__fd *record)
+{
+    return (atomic_load_explicit(&record->flags, memory_order_relaxed) &
+            (WEFT__FD_STREAM | WEFT__FD_HUNG)) == WEFT__FD_STREAM;
 }
 
 static inline uint32_t weft__fd_generation(const struct weft__fd *record)

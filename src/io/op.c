@@ -67,6 +67,24 @@ int64_t weft__op_perform(struct weft__op *op)
     return n < 0 ? -errno : n;
 }
 
+ssize_t weft__op_recv(int fd, void *buf, size_t n)
+{
+    ssize_t got;
+    do {
+        got = recv(fd, buf, n, MSG_DONTWAIT);
+    } while (__builtin_expect(got < 0 && errno == EINTR, 0));
+    return __builtin_expect(got < 0, 0) ? -errno : got;
+}
+
+ssize_t weft__op_send(int fd, const void *buf, size_t n)
+{
+    ssize_t put;
+    do {
+        put = send(fd, buf, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (__builtin_expect(put < 0 && errno == EINTR, 0));
+    return __builtin_expect(put < 0, 0) ? -errno : put;
+}
+
 int weft__op_connected(int fd)
 {
     int err = 0;

@@ -38,11 +38,15 @@ struct weft__op {
     /* Told once, when it is over and `result` is there; by the thread that polls, or that closes. Short; it may
      * be under the lock of the descriptor's record. `ready` is what was given to the poll. */
     void (*complete)(struct weft__op *op, void *ready);
+    struct weft__op *next, *prev; /* in the record, under its lock, as is `linked` */
+    struct weft__driver *driver;  /* that has it, or whose interest it waits for */
     int fd;
     uint8_t code; /* enum weft__op_code */
     uint8_t side; /* enum weft__side */
-    int flags;    /* of the system call, besides those that are always there */
+    bool linked;
     int64_t result;
+    /* So far a readiness wait: one cache line. */
+    int flags; /* of the system call, besides those that are always there */
     union {
         struct {
             void *buf;
@@ -61,12 +65,9 @@ struct weft__op {
     int64_t offset; /* of READ and WRITE; -1: where the file is */
 
     /* The driver's. */
-    struct weft__op *next, *prev; /* in the record, under its lock */
-    struct weft__driver *driver;
     struct weft__op *next_asked, *next_kept; /* under the driver's lock; the uring driver's */
-    bool linked;
-    bool asked;  /* its end is asked for; under the driver's lock */
-    bool closed; /* the descriptor is closed; under the record's lock */
+    bool asked;                              /* its end is asked for; under the driver's lock */
+    bool closed;                             /* the descriptor is closed; under the record's lock */
     /* The uring driver's: */
     bool polls;  /* it would have blocked, and waits for readiness first */
     bool ending; /* a cancel is under way */
@@ -87,6 +88,10 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
 /* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again. For CONNECT the first
  * call begins it (-EINPROGRESS), the second, once the descriptor is writable, asks how it went. */
 int64_t weft__op_perform(struct weft__op *op);
+
+/* The same, of RECV and SEND alone, which are most. */
+ssize_t weft__op_recv(int fd, void *buf, size_t n);
+ssize_t weft__op_send(int fd, const void *buf, size_t n);
 
 /* What a connect that was in progress has come to. */
 int weft__op_connected(int fd);

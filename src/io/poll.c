@@ -100,7 +100,7 @@ static bool collect(struct poll_driver *d)
     d->asked[d->used++] = (struct pollfd){.fd = d->base.wake_fd, .events = POLLIN};
     struct weft__fd *record = d->records;
     for (; record && d->used < d->room; record = record->next_polled) {
-        if (!weft__lock_try(&record->lock)) {
+        if (!weft__latch_try(&record->lock)) {
             weft__driver_wake(&d->base); /* somebody is at it: look again at once */
             continue;
         }
@@ -110,7 +110,7 @@ static bool collect(struct poll_driver *d)
             d->generations[d->used] = weft__fd_generation(record);
             d->asked[d->used++] = (struct pollfd){.fd = record->number, .events = events};
         }
-        weft__unlock(&record->lock);
+        weft__latch_drop(&record->lock);
     }
     weft__unlock(&d->base.lock);
     return !record;

@@ -203,9 +203,9 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
     op->driver = driver;
     op->asked = op->closed = op->polls = op->ending = false;
     weft__driver_count(driver, 1);
-    weft__lock(&record->lock);
+    weft__latch_take(&record->lock);
     weft__fd_push_locked(record, op);
-    weft__unlock(&record->lock);
+    weft__latch_drop(&record->lock);
     push_or_keep(of(driver), op);
 }
 

@@ -23,9 +23,8 @@ static void ready(struct weft__op *op, void *arg)
     weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
 }
 
-/* 0: it may be ready, or there was an edge since. */
-static int wait_ready(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
-                      uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
+int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+                         uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct weft__call wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
@@ -46,12 +45,10 @@ static int wait_ready(struct weft__driver *driver, struct weft__fd *record, enum
     return weft__reason_errno(reason);
 }
 
-/* Less than was asked for: a stream has no more for now, unless its end is near. */
 static bool ran_dry(const struct weft__fd *record, const struct weft__op *op, int64_t n)
 {
     return (op->code == WEFT__OP_RECV || op->code == WEFT__OP_SEND) && n > 0 &&
-           (size_t)n < op->len && weft__fd_is(record, WEFT__FD_STREAM) &&
-           !weft__fd_is(record, WEFT__FD_HUNG);
+           (size_t)n < op->len && weft__fd_runs_dry(record);
 }
 
 static bool would_block(const struct weft__op *op, int64_t result)
@@ -66,11 +63,11 @@ static int64_t run_by_readiness(struct weft__driver *driver, struct weft__fd *re
     struct weft__fd_side *side = &record->side[op->side];
     uint32_t generation = weft__fd_generation(record);
     bool begun = false; /* a connect that is in progress: the next look says how it went */
-    /* Only a look into the kernel can say that nothing is there *now*. */
-    bool once = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
+    int err = 0;
     for (;;) {
         uint32_t edges = weft__fd_edges(side);
-        if (once || !weft__fd_empty_at(side, edges)) {
+        /* Past its deadline it is tried all the same: only the kernel knows what is there *now*. */
+        if (err || !weft__fd_empty_at(side, edges)) {
             int64_t result = begun ? weft__op_connected(op->fd) : weft__op_perform(op);
             if (!would_block(op, result)) {
                 if (ran_dry(record, op, result)) {
@@ -81,14 +78,15 @@ static int64_t run_by_readiness(struct weft__driver *driver, struct weft__fd *re
             begun = op->code == WEFT__OP_CONNECT;
             weft__fd_note_empty(side, edges);
         }
-        int err = wait_ready(driver, record, (enum weft__side)op->side, edges, deadline, kind);
         if (err) {
             return err;
         }
-        if (weft__fd_generation(record) != generation) {
-            return WEFT__CLOSED;
+        err =
+            weft__call_wait_edge(driver, record, (enum weft__side)op->side, edges, deadline, kind);
+        if ((err && (err != -ETIMEDOUT || op->code == WEFT__OP_CONNECT)) ||
+            weft__fd_generation(record) != generation) {
+            return err ? err : WEFT__CLOSED;
         }
-        once = false;
     }
 }
 
@@ -275,7 +273,7 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
         edges = weft__fd_edges(&record->side[side]);
         now = poll_until(fd, side, 0);
         if (now == -ETIMEDOUT) {
-            now = wait_ready(driver, record, side, edges, deadline, kind);
+            now = weft__call_wait_edge(driver, record, side, edges, deadline, kind);
             if (now == 0 && poll_until(fd, side, 0) == -ETIMEDOUT) {
                 now = -EAGAIN; /* an edge, and somebody else was faster */
             }

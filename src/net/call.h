@@ -29,6 +29,10 @@ int64_t weft__call_run(struct weft__call *call, int64_t deadline,
 int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int64_t deadline,
                           const struct weft__wait_kind *kind);
 
+/* For a driver that reports readiness: waits until there may be an edge after `edges`. 0: try again. */
+int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+                         uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind);
+
 /* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next call. */
 const char *weft__call_label(uint64_t on);
 

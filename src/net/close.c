@@ -65,8 +65,8 @@ static void forget(struct weft__fd *record)
         return;
     }
     weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
-    weft__lock(&record->lock); /* whoever told us is through */
-    weft__unlock(&record->lock);
+    weft__latch_take(&record->lock); /* whoever told us is through */
+    weft__latch_drop(&record->lock);
 }
 
 static bool on_base_context(void)

@@ -11,28 +11,79 @@ static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__
 static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
 
-/* Sockets are called so that they neither block nor raise signals, whatever their mode. */
-static inline ssize_t transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline,
-                               const struct weft__wait_kind *kind)
+/* What most calls are: a socket, on a driver that reports readiness. As run_by_readiness in net/call.c, without an operation. */
+static inline __attribute__((always_inline)) ssize_t
+try_and_wait(struct weft__driver *driver, struct weft__fd *record, void *buf, size_t n,
+             enum weft__side dir, int64_t deadline, const struct weft__wait_kind *kind)
 {
+    struct weft__fd_side *side = &record->side[dir];
+    uint32_t generation = weft__fd_generation(record);
     int err = 0;
-    struct iovec iov;
-    struct weft__call call;
-    struct weft__fd *record = weft__fd_use(fd, &err);
-    if (__builtin_expect(!record, 0)) {
-        return err;
+    for (;;) {
+        uint32_t edges = weft__fd_edges(side);
+        if (err || !weft__fd_empty_at(side, edges)) {
+            ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
+                                                  : weft__op_send(record->number, buf, n);
+            if (__builtin_expect(result > 0, 1)) {
+                if ((size_t)result < n && weft__fd_runs_dry(record)) {
+                    weft__fd_note_empty(side, edges);
+                }
+                return result;
+            }
+            if (result != -EAGAIN) {
+                return result;
+            }
+            weft__fd_note_empty(side, edges);
+        }
+        if (err) {
+            return err;
+        }
+        err = weft__call_wait_edge(driver, record, dir, edges, deadline, kind);
+        if (__builtin_expect(
+                (err && err != -ETIMEDOUT) || weft__fd_generation(record) != generation, 0)) {
+            return err ? err : WEFT__CLOSED;
+        }
     }
+}
+
+static ssize_t transfer_any(struct weft__fd *record, void *buf, size_t n, enum weft__side side,
+                            int64_t deadline, const struct weft__wait_kind *kind)
+{
+    struct iovec iov = {.iov_base = buf, .iov_len = n};
+    struct weft__call call;
     if (weft__fd_is(record, WEFT__FD_SOCKET)) {
-        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND, side);
+        weft__op_init(&call.op, record->number,
+                      side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND, side);
         call.op.buf = buf;
         call.op.len = n;
     } else {
-        weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
-        iov = (struct iovec){.iov_base = buf, .iov_len = n};
+        weft__op_init(&call.op, record->number,
+                      side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
         call.op.iov = &iov;
         call.op.iov_count = 1;
     }
     return weft__call_run_on(record, &call, deadline, kind);
+}
+
+/* Sockets are called so that they neither block nor raise signals, whatever their mode. */
+static inline __attribute__((always_inline)) ssize_t transfer(int fd, void *buf, size_t n,
+                                                              enum weft__side side,
+                                                              int64_t deadline,
+                                                              const struct weft__wait_kind *kind)
+{
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (__builtin_expect(!record, 0)) {
+        return err;
+    }
+    struct weft__worker *w = weft__worker_self();
+    struct weft__driver *driver = weft__worker_peek_driver(w);
+    if (__builtin_expect(driver && weft__current(w) && !driver->kind->completes &&
+                             weft__fd_is(record, WEFT__FD_SOCKET),
+                         1)) {
+        return try_and_wait(driver, record, buf, n, side, deadline, kind);
+    }
+    return transfer_any(record, buf, n, side, deadline, kind);
 }
 
 ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
