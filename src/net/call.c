@@ -29,7 +29,7 @@ int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, e
     struct weft__call wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
     wait.op.complete = ready;
-    weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT);
+    weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     int err = weft__fd_link(record, &wait.op, edges, driver);
     if (__builtin_expect(err != 0, 0)) {
         weft__waiter_disarm(&wait.waiter);
@@ -134,7 +134,8 @@ static int64_t run_by_completion(struct weft__driver *driver, struct weft__call 
     atomic_init(&call->lock.word, 0);
     call->waits = call->done = false;
     driver->kind->submit(driver, &call->op);
-    enum weft__reason reason = wait_completed(call, WEFT__WAIT_OBJECT, deadline, kind);
+    enum weft__reason reason =
+        wait_completed(call, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE, deadline, kind);
     if (reason == WEFT__REASON_NONE) {
         return call->op.result;
     }

@@ -97,6 +97,15 @@ static bool follow(weft_fiber start, uint32_t *met, uint32_t slots, struct cycle
     }
 }
 
+/* Read off the state word: whoever waits for a descriptor is left alone, and its stack out of the caches. */
+static bool may_have_holder(const struct weft__task *task)
+{
+    uint64_t ticket;
+    unsigned how;
+    return weft__task_state(task) == WEFT__TASK_WAITING && weft__task_ticket(task, &ticket, &how) &&
+           !(how & WEFT__WAIT_OUTSIDE);
+}
+
 static size_t walk(void (*found)(const struct cycle *, void *), void *arg)
 {
     uint32_t slots = weft__slab_slots();
@@ -107,7 +116,7 @@ static size_t walk(void (*found)(const struct cycle *, void *), void *arg)
         const struct weft__task *task = weft__slab_find(slot);
         uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
         if (met[slot] || !(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) ||
-            weft__task_state(task) != WEFT__TASK_WAITING) {
+            !may_have_holder(task)) {
             continue;
         }
         if (follow(weft__ident_generation(ident) << 32 | slot, met, slots, &cycle)) {

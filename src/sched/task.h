@@ -81,6 +81,7 @@ enum weft__wait {
     WEFT__WAIT_PARK,         /* also by name: weft_unpark */
     WEFT__WAIT_SHIELDED = 2, /* or-ed to it: not by a cancel or an interrupt */
     WEFT__WAIT_FIRM = 4,     /* or-ed to it, in a shield: nor by an abort */
+    WEFT__WAIT_OUTSIDE = 8,  /* or-ed to it: no fiber holds what is waited for */
 };
 
 /* Flags that never change after creation. */
