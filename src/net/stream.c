@@ -146,7 +146,8 @@ int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t dead
 {
     size_t have = 0;
     ssize_t put = 0;
-    while (have < n && (put = weft_write(fd, (const char *)buf + have, n - have, deadline)) >= 0) {
+    while (have < n && (put = transfer(fd, (char *)(uintptr_t)buf + have, n - have, WEFT__SIDE_OUT,
+                                       deadline, &write_kind)) >= 0) {
         have += (size_t)put;
     }
     if (done) {

@@ -313,16 +313,18 @@ void weft__worker_close_driver(struct weft__worker *w)
 static void place_events(struct weft__worker *w, struct weft__chain *ready)
 {
     struct weft__link *link = ready->head, *next;
+    /* seq_cst: submit step 1 of sched/idle.h; alone there is nobody to tell. */
+    memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
     for (; link; link = next) {
         struct weft__task *task = as_task(link);
         next = link->next;
         if (task->home == w->pool && task->pin < 0) {
-            weft__place_local(w, task, memory_order_seq_cst);
+            weft__place_local(w, task, order);
         } else {
             weft__place(task);
         }
     }
-    if (ready->count > 1) {
+    if (ready->count > 1 && !w->ring.alone) {
         weft__idle_notify(&w->pool->idle); /* the first is for this worker */
     }
 }
