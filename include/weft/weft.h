@@ -17,6 +17,7 @@
 #include <weft/buf.h>
 #include <weft/chan.h>
 #include <weft/compute.h>
+#include <weft/connpool.h>
 #include <weft/cond.h>
 #include <weft/dump.h>
 #include <weft/event.h>
@@ -33,6 +34,7 @@
 #include <weft/pool.h>
 #include <weft/process.h>
 #include <weft/report.h>
+#include <weft/resolve.h>
 #include <weft/rwlock.h>
 #include <weft/scope.h>
 #include <weft/select.h>

@@ -1,0 +1,270 @@
+#include <weft/connpool.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/cond.h>
+#include <weft/mutex.h>
+#include <weft/timer.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/lock.h"
+#include "io/op.h"
+#include "sched/waiter.h"
+#include "sync/source.h"
+
+#define MAX 64u
+#define IDLE_NS 60000000000
+#define MOST 65536u
+
+static const struct weft__wait_kind take_kind = {.name = "connection", .label = weft__source_label};
+
+struct idle {
+    int fd;
+    int64_t since;
+};
+
+struct weft_connpool {
+    struct weft__source source; /* those who wait for a place; its lock guards the rest */
+    struct weft_connpool_opts opts;
+    weft_timer timer;
+    char name[32];
+    bool ticking;   /* the timer is set, or about to be */
+    unsigned count; /* idle and in use, and those being made */
+    unsigned idle_count;
+    struct weft_connpool_stats stats;
+    struct idle *idle; /* the oldest first */
+    char address[];
+};
+
+/* --- those that were idle for too long ----------------------------------------------------------- */
+
+/* When the oldest is due; INT64_MAX: none will be. */
+static int64_t next_retirement_locked(const weft_connpool *pool)
+{
+    return pool->opts.idle_ns > 0 && pool->idle_count > pool->opts.min
+               ? pool->idle[0].since + pool->opts.idle_ns
+               : INT64_MAX;
+}
+
+static int take_retired_locked(weft_connpool *pool, int64_t now)
+{
+    if (next_retirement_locked(pool) > now) {
+        return -1;
+    }
+    int fd = pool->idle[0].fd;
+    pool->idle_count--;
+    pool->count--;
+    pool->stats.retired++;
+    memmove(pool->idle, pool->idle + 1, pool->idle_count * sizeof *pool->idle);
+    return fd;
+}
+
+static void retire(weft_timer *timer, void *arg, uint64_t times)
+{
+    (void)times;
+    weft_connpool *pool = arg;
+    int64_t next;
+    int fd;
+    do {
+        weft__source_lock(&pool->source);
+        fd = take_retired_locked(pool, weft_now());
+        next = next_retirement_locked(pool);
+        pool->ticking = next != INT64_MAX;
+        weft__source_unlock(&pool->source);
+        if (fd >= 0) {
+            weft_close(fd);
+        }
+    } while (fd >= 0);
+    if (next != INT64_MAX) {
+        weft_timer_set(timer, next);
+    }
+}
+
+/* --- life ---------------------------------------------------------------------------------------------- */
+
+int weft_connpool_create(weft_connpool **out, const char *address,
+                         const struct weft_connpool_opts *options)
+{
+    struct weft_connpool_opts opts = {0};
+    if (options) {
+        opts = *options;
+    }
+    opts.max = opts.max ? opts.max : MAX;
+    opts.idle_ns = opts.idle_ns ? opts.idle_ns : IDLE_NS;
+    opts.pool = opts.pool ? opts.pool : weft_pool_self();
+    if (opts.min > opts.max || opts.max > MOST || !address[0] || (!opts.pool && opts.idle_ns > 0)) {
+        return -EINVAL;
+    }
+    size_t len = strlen(address) + 1;
+    weft_connpool *pool = weft__alloc(sizeof *pool + len);
+    struct idle *idle = pool ? weft__alloc(opts.max * sizeof *idle) : NULL;
+    if (!idle) {
+        weft__free(pool);
+        return -ENOMEM;
+    }
+    pool->opts = opts;
+    pool->idle = idle;
+    memcpy(pool->address, address, len);
+    snprintf(pool->name, sizeof pool->name, "%s", opts.name ? opts.name : address);
+    weft__source_init(&pool->source, &(struct weft_sync_opts){.name = pool->name});
+    if (opts.idle_ns > 0) {
+        weft_timer_init(&pool->timer, retire, pool, &(struct weft_timer_opts){.pool = opts.pool});
+    }
+    *out = pool;
+    return 0;
+}
+
+void weft_connpool_destroy(weft_connpool *pool)
+{
+    if (!pool) {
+        return;
+    }
+    weft__source_deinit(&pool->source, "connection pool");
+    if (pool->opts.idle_ns > 0) {
+        weft_timer_cancel_wait(&pool->timer, WEFT_FOREVER);
+        weft_timer_deinit(&pool->timer);
+    }
+    WEFT__REQUIRE(pool->count == pool->idle_count,
+                  "connection pool %s was destroyed with %u connections in use", pool->name,
+                  pool->count - pool->idle_count);
+    for (unsigned i = 0; i < pool->idle_count; i++) {
+        weft_close(pool->idle[i].fd);
+    }
+    weft__free(pool->idle);
+    weft__free(pool);
+}
+
+/* --- take ----------------------------------------------------------------------------------------------- */
+
+/* Nothing is to come on an idle connection: neither an end nor bytes. */
+static bool is_quiet(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static int take_idle_locked(weft_connpool *pool)
+{
+    return pool->idle_count ? pool->idle[--pool->idle_count].fd : -1;
+}
+
+/* A place became free, for a new connection. */
+static void give_place(weft_connpool *pool)
+{
+    struct weft__chain ready;
+    struct weft__node *node;
+    weft__chain_init(&ready);
+    weft__source_lock(&pool->source);
+    bool passed = false;
+    while (!passed && (node = weft__waitlist_pop(&pool->source.waiters))) {
+        passed = weft__node_fire(node, NULL, 0, &ready); /* it makes one in this place */
+    }
+    pool->count -= !passed;
+    weft__source_unlock(&pool->source);
+    weft__place_chain(&ready);
+}
+
+static int make(weft_connpool *pool, int64_t deadline)
+{
+    int fd = pool->opts.connect ? pool->opts.connect(pool->opts.arg, pool->address, deadline)
+                                : weft_dial(pool->address, &pool->opts.dial, deadline);
+    if (fd < 0) {
+        give_place(pool);
+    }
+    return fd;
+}
+
+/* With all in use: what the next who gives back hands over. */
+static int wait_locked(weft_connpool *pool, int64_t deadline)
+{
+    struct weft__node node;
+    pool->stats.waits++;
+    weft__node_init(&node, NULL, 0);
+    int err =
+        weft__source_wait_locked(&pool->source, &pool->source.waiters, &node, deadline, &take_kind);
+    if (err) {
+        return err;
+    }
+    return node.value ? (int)(intptr_t)node.value - 1 : make(pool, deadline);
+}
+
+int weft_connpool_take(weft_connpool *pool, int64_t deadline)
+{
+    for (;;) {
+        weft__source_lock(&pool->source);
+        int fd = take_idle_locked(pool);
+        if (fd < 0 && pool->count == pool->opts.max) {
+            if (pool->opts.refuse) {
+                pool->stats.refusals++;
+                weft__source_unlock(&pool->source);
+                return -EAGAIN;
+            }
+            return wait_locked(pool, deadline);
+        }
+        pool->count += fd < 0;
+        weft__source_unlock(&pool->source);
+        bool good = fd < 0 || is_quiet(fd);
+        weft__source_lock(&pool->source);
+        uint64_t *counter = fd < 0 ? &pool->stats.misses
+                            : good ? &pool->stats.hits
+                                   : &pool->stats.stale;
+        ++*counter;
+        weft__source_unlock(&pool->source);
+        if (fd < 0) {
+            return make(pool, deadline);
+        }
+        if (good) {
+            return fd;
+        }
+        weft_close(fd);
+        give_place(pool);
+    }
+}
+
+/* --- give ------------------------------------------------------------------------------------------------ */
+
+static void give_back(weft_connpool *pool, int fd)
+{
+    struct weft__chain ready;
+    struct weft__node *node;
+    bool passed = false;
+    weft__chain_init(&ready);
+    weft__source_lock(&pool->source);
+    while (!passed && (node = weft__waitlist_pop(&pool->source.waiters))) {
+        passed = weft__node_fire(node, (void *)(intptr_t)(fd + 1), 0, &ready);
+    }
+    bool tick = false;
+    if (!passed) {
+        pool->idle[pool->idle_count++] = (struct idle){.fd = fd, .since = weft_now()};
+        tick = !pool->ticking && next_retirement_locked(pool) != INT64_MAX;
+        pool->ticking = pool->ticking || tick;
+    }
+    int64_t at = next_retirement_locked(pool);
+    weft__source_unlock(&pool->source);
+    weft__place_chain(&ready);
+    if (tick) {
+        weft_timer_set(&pool->timer, at);
+    }
+}
+
+void weft_connpool_give(weft_connpool *pool, int fd, bool reusable)
+{
+    if (reusable && is_quiet(fd)) {
+        give_back(pool, fd);
+    } else {
+        weft_close(fd);
+        give_place(pool);
+    }
+}
+
+void weft_connpool_stats(weft_connpool *pool, struct weft_connpool_stats *out)
+{
+    weft__source_lock(&pool->source);
+    *out = pool->stats;
+    out->idle = pool->idle_count;
+    out->used = pool->count - pool->idle_count;
+    weft__source_unlock(&pool->source);
+}

@@ -1,0 +1,219 @@
+/* Names by c-ares. Each call has a channel of its own, which lives on the calling fiber: nothing is shared, and a cancel ends it. */
+#include <weft/resolve.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "net/group.h"
+
+/* A host that is an address already, without its port. */
+static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
+{
+    char text[WEFT_ADDR_TEXT];
+    bool v6 = strchr(host, ':') != NULL;
+    size_t len = strlen(host);
+    if (len == 0 || len > sizeof text - 16 || strcmp(host, "*") == 0) {
+        return -EINVAL;
+    }
+    snprintf(text, sizeof text, v6 && host[0] != '[' ? "[%s]:%u" : "%s:%u", host, port);
+    return weft_addr_parse(out, text);
+}
+
+#ifndef WEFT_CARES
+#define WEFT_CARES 0 /* whether c-ares was found; the build says */
+#endif
+
+#if WEFT_CARES
+#include <ares.h>
+#include <netdb.h>
+
+#include "base/lock.h"
+#include "sched/worker.h"
+
+#define TRY_MS 2000
+#define EVENTS 8
+
+struct query {
+    struct weft__group group;
+    bool done;
+    int status;
+    struct ares_addrinfo *found;
+};
+
+/* c-ares wants to be told once per process, before all else. */
+static int library_init(void)
+{
+    static struct weft__lock lock;
+    static bool ready;
+    weft__lock(&lock);
+    ready = ready || ares_library_init(ARES_LIB_INIT_ALL) == ARES_SUCCESS;
+    bool ok = ready;
+    weft__unlock(&lock);
+    return ok ? 0 : -ENOMEM;
+}
+
+static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
+{
+    struct query *query = arg;
+    weft__group_want(&query->group, fd, (readable ? EPOLLIN : 0) | (writable ? EPOLLOUT : 0));
+}
+
+static void on_result(void *arg, int status, int timeouts, struct ares_addrinfo *found)
+{
+    (void)timeouts;
+    struct query *query = arg;
+    query->done = true;
+    query->status = status;
+    query->found = found;
+}
+
+static int as_errno(int status)
+{
+    switch (status) {
+    case ARES_SUCCESS:
+        return 0;
+    case ARES_ENOMEM:
+        return -ENOMEM;
+    case ARES_ENOTFOUND:
+    case ARES_ENODATA:
+    case ARES_ENONAME:
+        return -ENOENT;
+    case ARES_EBADNAME:
+    case ARES_EBADSTR:
+    case ARES_EBADFAMILY:
+    case ARES_EBADQUERY:
+        return -EINVAL;
+    default:
+        return -EREMOTEIO;
+    }
+}
+
+static int channel_open(ares_channel *out, struct query *query,
+                        const struct weft_resolve_opts *opts)
+{
+    struct ares_options options = {
+        .timeout = opts->try_ns ? (int)(opts->try_ns / 1000000) : TRY_MS,
+        .tries = opts->tries ? opts->tries : 3,
+        .lookups = (char[]){"fb"}, /* the hosts file, then the servers */
+        .sock_state_cb = on_socket,
+        .sock_state_cb_data = query,
+    };
+    int mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB;
+    int status = ares_init_options(out, &options, mask);
+    if (status != ARES_SUCCESS) {
+        return status == ARES_ENOMEM ? -ENOMEM : -EREMOTEIO;
+    }
+    if (opts->servers && ares_set_servers_ports_csv(*out, opts->servers) != ARES_SUCCESS) {
+        ares_destroy(*out);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* When c-ares wants to be called though nothing has come. */
+static int64_t next_call(ares_channel channel, int64_t deadline)
+{
+    struct timeval left;
+    if (!ares_timeout(channel, NULL, &left)) {
+        return deadline;
+    }
+    int64_t at = weft_after((int64_t)left.tv_sec * 1000000000 + (int64_t)left.tv_usec * 1000);
+    return at < deadline ? at : deadline;
+}
+
+static int run(ares_channel channel, struct query *query, int64_t deadline)
+{
+    struct epoll_event events[EVENTS];
+    while (!query->done) {
+        int n = weft__group_wait(&query->group, events, EVENTS, next_call(channel, deadline));
+        if (n < 0) {
+            return n;
+        }
+        if (n == 0 && deadline != WEFT_FOREVER && deadline <= weft_now()) {
+            return -ETIMEDOUT;
+        }
+        for (int i = 0; i < n; i++) {
+            int fd = events[i].data.fd;
+            bool in = (events[i].events & ~(uint32_t)EPOLLOUT) != 0;
+            bool out = (events[i].events & EPOLLOUT) != 0;
+            ares_process_fd(channel, in ? fd : ARES_SOCKET_BAD, out ? fd : ARES_SOCKET_BAD);
+        }
+        if (n == 0) {
+            ares_process_fd(channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+        }
+    }
+    return as_errno(query->status);
+}
+
+static int take(const struct ares_addrinfo *found, unsigned port, struct weft_addr *out, size_t max)
+{
+    size_t n = 0;
+    for (const struct ares_addrinfo_node *node = found->nodes; node && n < max;
+         node = node->ai_next) {
+        if (node->ai_addrlen <= sizeof out[n].storage) {
+            memset(&out[n], 0, sizeof out[n]);
+            memcpy(&out[n].storage, node->ai_addr, node->ai_addrlen);
+            out[n].len = node->ai_addrlen;
+            n += weft_addr_set_port(&out[n], port) == 0;
+        }
+    }
+    return n ? (int)n : -ENOENT;
+}
+
+static int ask(const char *host, unsigned port, struct weft_addr *out, size_t max,
+               const struct weft_resolve_opts *opts, int64_t deadline)
+{
+    ares_channel channel;
+    struct query query = {0};
+    const struct ares_addrinfo_hints hints = {
+        .ai_family = opts->family ? opts->family : AF_UNSPEC,
+        .ai_socktype = SOCK_STREAM,
+    };
+    int err = library_init();
+    err = err ? err : weft__group_open(&query.group);
+    if (err) {
+        return err;
+    }
+    err = channel_open(&channel, &query, opts);
+    if (!err) {
+        ares_getaddrinfo(channel, host, NULL, &hints, on_result, &query);
+        err = run(channel, &query, deadline);
+        ares_destroy(channel); /* tells on_result, if that was not told */
+    }
+    if (!err) {
+        err = take(query.found, port, out, max);
+    }
+    if (query.found) {
+        ares_freeaddrinfo(query.found);
+    }
+    weft__group_close(&query.group);
+    return err;
+}
+#else
+static int ask(const char *host, unsigned port, struct weft_addr *out, size_t max,
+               const struct weft_resolve_opts *opts, int64_t deadline)
+{
+    (void)host, (void)port, (void)out, (void)max, (void)opts, (void)deadline;
+    return -ENOSYS;
+}
+#endif
+
+int weft_resolve(const char *host, unsigned port, struct weft_addr *out, size_t max,
+                 const struct weft_resolve_opts *options, int64_t deadline)
+{
+    struct weft_resolve_opts opts = {0};
+    if (options) {
+        opts = *options;
+    }
+    if (max == 0 || port > 65535 || !host[0] ||
+        (opts.family && opts.family != AF_INET && opts.family != AF_INET6) || opts.tries < 0 ||
+        opts.try_ns < 0) {
+        return -EINVAL;
+    }
+    if (parse_numeric(host, port, out) == 0) {
+        return opts.family && out->storage.ss_family != opts.family ? -ENOENT : 1;
+    }
+    return ask(host, port, out, max, &opts, deadline);
+}

@@ -1,0 +1,204 @@
+/* labels: valgrind */
+#include "io/drivers.h"
+
+#include <weft/connpool.h>
+
+static int listener;
+static char address[WEFT_ADDR_TEXT];
+static weft_chan *accepted; /* int */
+
+static void *accepts(void *arg)
+{
+    int fd;
+    while ((fd = weft_accept(listener, WEFT_FOREVER)) >= 0) {
+        CHECK_EQ(weft_chan_send(accepted, &fd, WEFT_FOREVER), 0);
+    }
+    return arg;
+}
+
+static int next_accepted(void)
+{
+    int fd;
+    CHECK_EQ(weft_chan_recv(accepted, &fd, WEFT_FOREVER), 0);
+    return fd;
+}
+
+static weft_fiber acceptor;
+
+static void start(void)
+{
+    struct weft_addr addr;
+    listener = weft_listen("127.0.0.1:0", NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(weft_addr_local(listener, &addr), 0);
+    weft_addr_text(&addr, address, sizeof address);
+    CHECK_EQ(weft_chan_create(&accepted, sizeof(int), &(struct weft_chan_opts){.capacity = 64}), 0);
+    CHECK_EQ(weft_spawn(&acceptor, accepts, NULL, NULL), 0);
+}
+
+static void stop(void)
+{
+    CHECK_EQ(weft_close(listener), 0);
+    CHECK_EQ(weft_join(acceptor, NULL, WEFT_FOREVER), 0);
+    weft_chan_destroy(accepted);
+}
+
+static void on(enum weft_driver driver, weft_fn fn)
+{
+    const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
+    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+}
+
+static void *reuses(void *arg)
+{
+    weft_connpool *pool;
+    struct weft_connpool_stats stats;
+    start();
+    CHECK_EQ(weft_connpool_create(&pool, address, NULL), 0);
+    int fd = weft_connpool_take(pool, WEFT_FOREVER);
+    CHECK(fd >= 0);
+    int peer = next_accepted();
+    weft_connpool_give(pool, fd, true);
+    CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), fd);
+    weft_connpool_give(pool, fd, true);
+    /* The peer closes it: the next take makes another. */
+    CHECK_EQ(weft_close(peer), 0);
+    CHECK_EQ(weft_fd_wait(fd, WEFT_READABLE, WEFT_FOREVER), WEFT_READABLE);
+    fd = weft_connpool_take(pool, WEFT_FOREVER);
+    CHECK(fd >= 0);
+    peer = next_accepted();
+    weft_connpool_give(pool, fd, false);
+    weft_connpool_stats(pool, &stats);
+    CHECK_EQ(stats.hits, 1);
+    CHECK_EQ(stats.misses, 2);
+    CHECK_EQ(stats.stale, 1);
+    CHECK_EQ(stats.idle + stats.used, 0);
+    CHECK_EQ(weft_close(peer), 0);
+    weft_connpool_destroy(pool);
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(a_connection_is_used_again_unless_it_is_stale)
+{
+    on(driver, reuses);
+}
+
+static weft_connpool *shared;
+
+static void *takes(void *arg)
+{
+    int fd = weft_connpool_take(shared, arg ? weft_after(*(int64_t *)arg) : WEFT_FOREVER);
+    return (void *)(intptr_t)fd;
+}
+
+static void await_waits(uint64_t n)
+{
+    struct weft_connpool_stats stats;
+    do {
+        weft_yield();
+        weft_connpool_stats(shared, &stats);
+    } while (stats.waits < n);
+}
+
+static void *limits(void *arg)
+{
+    weft_fiber fiber;
+    void *result;
+    int64_t soon = 10000000;
+    start();
+    CHECK_EQ(weft_connpool_create(&shared, address, &(struct weft_connpool_opts){.max = 1}), 0);
+    int fd = weft_connpool_take(shared, WEFT_FOREVER);
+    int peer = next_accepted();
+    CHECK_EQ((intptr_t)takes(&soon), -ETIMEDOUT);
+    /* Handed over. */
+    CHECK_EQ(weft_spawn(&fiber, takes, NULL, NULL), 0);
+    await_waits(2);
+    weft_connpool_give(shared, fd, true);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, fd);
+    /* Broken: the one who waits makes another. */
+    CHECK_EQ(weft_spawn(&fiber, takes, NULL, NULL), 0);
+    await_waits(3);
+    weft_connpool_give(shared, fd, false);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK((intptr_t)result >= 0);
+    int second = next_accepted();
+    weft_connpool_give(shared, (int)(intptr_t)result, true);
+    CHECK_EQ(weft_close(peer), 0);
+    CHECK_EQ(weft_close(second), 0);
+    weft_connpool_destroy(shared);
+
+    CHECK_EQ(weft_connpool_create(&shared, address,
+                                  &(struct weft_connpool_opts){.max = 1, .refuse = true}),
+             0);
+    fd = weft_connpool_take(shared, WEFT_FOREVER);
+    peer = next_accepted();
+    CHECK_EQ(weft_connpool_take(shared, WEFT_FOREVER), -EAGAIN);
+    weft_connpool_give(shared, fd, true);
+    CHECK_EQ(weft_close(peer), 0);
+    weft_connpool_destroy(shared);
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(the_greatest_number_is_kept)
+{
+    on(driver, limits);
+}
+
+static void *retires(void *arg)
+{
+    weft_connpool *pool;
+    struct weft_connpool_stats stats;
+    int fd[3], peer[3];
+    char byte;
+    start();
+    CHECK_EQ(weft_connpool_create(&pool, address,
+                                  &(struct weft_connpool_opts){.min = 1, .idle_ns = 20000000}),
+             0);
+    for (int i = 0; i < 3; i++) {
+        fd[i] = weft_connpool_take(pool, WEFT_FOREVER);
+        CHECK(fd[i] >= 0);
+        peer[i] = next_accepted();
+    }
+    for (int i = 0; i < 3; i++) {
+        weft_connpool_give(pool, fd[i], true);
+    }
+    /* Two of them are closed; the third stays. */
+    CHECK_EQ(weft_read(peer[0], &byte, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_read(peer[1], &byte, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_read(peer[2], &byte, 1, weft_after(50000000)), -ETIMEDOUT);
+    weft_connpool_stats(pool, &stats);
+    CHECK_EQ(stats.retired, 2);
+    CHECK_EQ(stats.idle, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_close(peer[i]), 0);
+    }
+    weft_connpool_destroy(pool);
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(idle_ones_are_retired_but_for_the_fewest)
+{
+    on(driver, retires);
+}
+
+static void *fails(void *arg)
+{
+    weft_connpool *pool;
+    CHECK_EQ(weft_connpool_create(&pool, "127.0.0.1:1", &(struct weft_connpool_opts){.max = 1}), 0);
+    CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), -ECONNREFUSED);
+    CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), -ECONNREFUSED); /* the place is free again */
+    weft_connpool_destroy(pool);
+    CHECK_EQ(weft_connpool_create(&pool, "", NULL), -EINVAL);
+    CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = 2, .max = 1}),
+             -EINVAL);
+    return arg;
+}
+
+EACH_DRIVER(a_failure_leaves_nothing_behind)
+{
+    on(driver, fails);
+}
