@@ -22,8 +22,11 @@
 #include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
+#include <weft/framing.h>
 #include <weft/future.h>
 #include <weft/hop.h>
+#include <weft/http_parse.h>
+#include <weft/http_value.h>
 #include <weft/idle.h>
 #include <weft/io.h>
 #include <weft/mutex.h>
@@ -42,6 +45,7 @@
 #include <weft/signal.h>
 #include <weft/stats.h>
 #include <weft/timer.h>
+#include <weft/uri.h>
 #include <weft/version.h>
 #include <weft/waitgroup.h>
 

@@ -1,0 +1,121 @@
+/* What bytes may stand where in HTTP, comparisons that ignore case, and comma-separated lists. */
+#ifndef WEFT_PROTO_OCTET_H
+#define WEFT_PROTO_OCTET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    WEFT__OCTET_TOKEN = 1,  /* RFC 9110 tchar: methods, names of fields, codings */
+    WEFT__OCTET_TARGET = 2, /* request targets */
+    WEFT__OCTET_HOST = 4    /* names of hosts and IPv4 addresses */
+};
+
+extern const uint8_t weft__octets[256];
+extern const int8_t weft__hex_digits[256]; /* -1: none */
+
+static inline bool weft__octet_is(unsigned char c, int what)
+{
+    return weft__octets[c] & what;
+}
+
+static inline bool weft__is_digit(unsigned char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool weft__is_blank(unsigned char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* A byte that may stand in the value of a field. */
+static inline bool weft__is_text(unsigned char c)
+{
+    return (c >= 0x20 && c != 0x7f) || c == '\t';
+}
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the first of eight bytes is taken for the lowest one"
+#endif
+
+static inline uint64_t weft__load8(const void *p)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+/* The first byte of p[at .. end) below 0x20 or 0x7f, or end. Eight at a time: a borrow can only raise marks above the
+ * first true one, and the first is what counts. */
+static inline size_t weft__skip_text(const unsigned char *p, size_t at, size_t end)
+{
+    const uint64_t ones = 0x0101010101010101u, high = ones << 7;
+    for (; end - at >= 8; at += 8) {
+        uint64_t x = weft__load8(p + at), del = x ^ (ones * 0x7f);
+        uint64_t marks = (((x - ones * 0x20) & ~x) | ((del - ones) & ~del)) & high;
+        if (marks) {
+            return at + (size_t)__builtin_ctzll(marks) / 8;
+        }
+    }
+    while (at < end && p[at] >= 0x20 && p[at] != 0x7f) {
+        at++;
+    }
+    return at;
+}
+
+/* Is text[0 .. len) this word? The word is lower case letters, digits and '-'; the text's case does not matter. The text
+ * must hold tokens only, or be compared to letters only: setting bit 5 maps nothing else in there to those. */
+static inline bool weft__same_word(const void *text, const char *word, size_t len)
+{
+    const uint64_t lower = 0x2020202020202020u;
+    const char *p = text;
+    if (len >= 8) {
+        for (size_t i = 0; i + 8 < len; i += 8) {
+            if ((weft__load8(p + i) | lower) != weft__load8(word + i)) {
+                return false;
+            }
+        }
+        return (weft__load8(p + len - 8) | lower) == weft__load8(word + len - 8);
+    }
+    for (size_t i = 0; i < len; i++) {
+        if ((p[i] | 0x20) != word[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The text without blanks around it. */
+static inline void weft__trim(const char **text, size_t *len)
+{
+    while (*len && weft__is_blank((unsigned char)**text)) {
+        (*text)++;
+        (*len)--;
+    }
+    while (*len && weft__is_blank((unsigned char)(*text)[*len - 1])) {
+        (*len)--;
+    }
+}
+
+/* Takes the next element off a list of tokens: blanks around it are dropped, empty ones left out. False: no more. */
+static inline bool weft__list_next(const char **list, size_t *left, const char **item, size_t *len)
+{
+    while (*left) {
+        const char *comma = memchr(*list, ',', *left);
+        *item = *list;
+        *len = comma ? (size_t)(comma - *list) : *left;
+        size_t used = *len + (comma != NULL);
+        *list += used;
+        *left -= used;
+        weft__trim(item, len);
+        if (*len) {
+            return true;
+        }
+    }
+    return false;
+}
+
+#endif

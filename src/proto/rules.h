@@ -1,0 +1,31 @@
+/* What the parts of a head mean, and which of them must not meet. head.c finds the parts. */
+#ifndef WEFT_PROTO_RULES_H
+#define WEFT_PROTO_RULES_H
+
+#include <weft/http_parse.h>
+
+/* Why a part is refused: the status and a sentence. NULL: it is not. */
+struct weft__refusal {
+    int status;
+    const char *why;
+};
+
+/* The target is whole; the method is known. */
+const struct weft__refusal *weft__rules_target(weft_http_head *head, const char *data);
+/* A field was added as the last one. */
+const struct weft__refusal *weft__rules_field(weft_http_head *head, const char *data);
+/* All fields are there. */
+const struct weft__refusal *weft__rules_finish(weft_http_head *head);
+
+enum weft_http_method weft__method_by_name(const char *name, size_t len);
+
+/* weft_http_head.weft_flags: what the fields said. */
+enum {
+    WEFT__HEAD_CLOSE = 1,
+    WEFT__HEAD_KEEP_ALIVE = 2,
+    WEFT__HEAD_UPGRADE = 4,
+    WEFT__HEAD_CHUNKED = 8,
+    WEFT__HEAD_EXPECT = 16
+};
+
+#endif
