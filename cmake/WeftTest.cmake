@@ -1,4 +1,4 @@
-# weft_test_program(<name> <source> LABELS ... [SOURCES ...]): one file, one program, one test.
+# weft_test_program(<name> <source> LABELS ... [SOURCES ...] [ARGUMENTS ...]): one file, one program, one test.
 #
 # The head of the file (30 lines) may say more in comments of one line each:
 #   /* labels: valgrind */       further labels
@@ -17,7 +17,7 @@ function(weft_head_value out key source)
 endfunction()
 
 function(weft_test_program name source)
-  cmake_parse_arguments(arg "" "" "LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "" "" "LABELS;SOURCES;ARGUMENTS" ${ARGN})
   weft_head_value(labels "labels" "${source}")
   weft_head_value(timeout "timeout" "${source}")
   weft_head_value(not_under "not under" "${source}")
@@ -61,7 +61,8 @@ function(weft_test_program name source)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME "${leaf}"
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test/${folder}")
 
-  add_test(NAME ${name} COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} ${WEFT_TEST_LAUNCHER} $<TARGET_FILE:${target}>)
+  add_test(NAME ${name} COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} ${WEFT_TEST_LAUNCHER} $<TARGET_FILE:${target}>
+    ${arg_ARGUMENTS})
   list(APPEND labels ${arg_LABELS})
   if(NOT timeout)
     set(timeout 120)

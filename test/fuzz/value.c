@@ -1,0 +1,45 @@
+/* Ranges lie within the size and are not more than the whole together; dates that are read are written back as the same
+ * moment; lists of tags end. The first 8 bytes are the size. */
+#include <weft/http_value.h>
+
+#include <errno.h>
+
+#include "fuzz/target.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    uint64_t size;
+    struct weft_http_range ranges[4];
+    if (len < sizeof size) {
+        return 0;
+    }
+    memcpy(&size, data, sizeof size);
+    len -= sizeof size;
+    char *text = fuzz_copy(data + sizeof size, len);
+
+    int n = weft_http_range_parse(text, len, size, ranges, 4);
+    fuzz_require((n >= 0 && n <= 4) || n == -ERANGE);
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        fuzz_require(ranges[i].len && ranges[i].from < size &&
+                     ranges[i].len <= size - ranges[i].from);
+        sum += ranges[i].len;
+    }
+    fuzz_require(sum <= size);
+
+    int64_t seconds, back;
+    if (weft_http_date_parse(text, len, 1700000000, &seconds) == 0) {
+        char date[WEFT_HTTP_DATE_BYTES];
+        if (seconds < INT64_C(253402300800)) { /* a leap second may lead into the year 10000 */
+            weft_http_date_format(seconds, date);
+            fuzz_require(weft_http_date_parse(date, sizeof date, 1700000000, &back) == 0);
+            fuzz_require(back == seconds);
+        }
+    }
+    /* A strong match is a weak one as well. */
+    bool strong = weft_http_etag_listed(text, len, "\"a\"", 3, false);
+    fuzz_require(!strong || weft_http_etag_listed(text, len, "\"a\"", 3, true));
+    weft_http_etag_listed("\"a\", W/\"b\"", 11, text, len, true);
+    free(text);
+    return 0;
+}
