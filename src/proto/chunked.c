@@ -54,7 +54,7 @@ static int refuse(weft_http_chunked *chunked, int status, const char *why)
 
 static int size_byte(weft_http_chunked *chunked, unsigned char c)
 {
-    int digit = weft__hex_digits[c];
+    int digit = weft__hex_digit(c);
     if (digit >= 0) {
         uint64_t most = (uint64_t)INT64_MAX - chunked->total;
         if (chunked->weft_digits == DIGITS_MAX || chunked->weft_left > INT64_MAX >> 4 ||

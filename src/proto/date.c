@@ -121,7 +121,8 @@ static int finish(const struct reader *r, const struct civil *c, int64_t *out)
     if (weekday(day) != c->weekday) {
         return -EINVAL;
     }
-    *out = day * 86400 + c->hour * 3600 + c->minute * 60 + c->second;
+    int of_day = c->hour * 3600 + c->minute * 60 + c->second;
+    *out = day * 86400 + of_day;
     return 0;
 }
 

@@ -14,7 +14,6 @@ enum {
 };
 
 extern const uint8_t weft__octets[256];
-extern const int8_t weft__hex_digits[256]; /* -1: none */
 
 static inline bool weft__octet_is(unsigned char c, int what)
 {
@@ -24,6 +23,16 @@ static inline bool weft__octet_is(unsigned char c, int what)
 static inline bool weft__is_digit(unsigned char c)
 {
     return c >= '0' && c <= '9';
+}
+
+/* -1: none. */
+static inline int weft__hex_digit(unsigned char c)
+{
+    if (weft__is_digit(c)) {
+        return c - '0';
+    }
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static inline bool weft__is_blank(unsigned char c)

@@ -114,25 +114,42 @@ static bool is_double(const unsigned char *text, size_t len)
     return at == len;
 }
 
-static bool is_resp3(unsigned char type)
-{
-    return type && memchr("_#,(!=~%>|", type, 10) != NULL;
-}
-
-static bool is_type(const weft_resp *resp, unsigned char type)
-{
-    return (type && memchr("+-:$*", type, 5) != NULL) ||
-           (is_resp3(type) && !(resp->weft_flags & NO_RESP3));
-}
-
 static bool is_aggregate(unsigned char type)
 {
-    return memchr("*~%>|", type, 5) != NULL;
+    switch (type) {
+    case WEFT_RESP_ARRAY:
+    case WEFT_RESP_SET:
+    case WEFT_RESP_MAP:
+    case WEFT_RESP_PUSH:
+    case WEFT_RESP_ATTRIBUTE:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static bool is_bulk(unsigned char type)
 {
-    return memchr("$!=", type, 3) != NULL;
+    return type == WEFT_RESP_BULK || type == WEFT_RESP_BULK_ERROR || type == WEFT_RESP_VERBATIM;
+}
+
+static bool is_type(const weft_resp *resp, unsigned char type)
+{
+    switch (type) {
+    case WEFT_RESP_TEXT:
+    case WEFT_RESP_ERROR:
+    case WEFT_RESP_INTEGER:
+    case WEFT_RESP_BULK:
+    case WEFT_RESP_ARRAY:
+        return true;
+    case WEFT_RESP_NULL:
+    case WEFT_RESP_BOOLEAN:
+    case WEFT_RESP_DOUBLE:
+    case WEFT_RESP_BIG:
+        return !(resp->weft_flags & NO_RESP3);
+    default:
+        return (is_bulk(type) || is_aggregate(type)) && !(resp->weft_flags & NO_RESP3);
+    }
 }
 
 /* --- items -------------------------------------------------------------------------------- */

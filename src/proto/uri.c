@@ -16,8 +16,8 @@ static int take_byte(const char *text, size_t len, size_t *at)
     if (len - *at < 2) {
         return -1;
     }
-    int high = weft__hex_digits[(unsigned char)text[*at]];
-    int low = weft__hex_digits[(unsigned char)text[*at + 1]];
+    int high = weft__hex_digit((unsigned char)text[*at]);
+    int low = weft__hex_digit((unsigned char)text[*at + 1]);
     *at += 2;
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
