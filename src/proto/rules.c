@@ -17,6 +17,7 @@ static const struct weft__refusal no_colon_port = {400, "a CONNECT without host 
                                   other_coding = {501, "a transfer coding other than chunked"},
                                   old_coding = {400, "Transfer-Encoding in HTTP/1.0"},
                                   two_lengths = {400, "Transfer-Encoding and Content-Length"},
+                                  tab = {400, "a tab around what says how long the body is"},
                                   bad_connection = {400, "bad Connection"},
                                   coding_here = {400, "Transfer-Encoding where no body can be"},
                                   bad_expect = {417, "an expectation other than 100-continue"};
@@ -260,6 +261,20 @@ static const struct weft__refusal *expect_field(weft_http_head *head, const char
     return NULL;
 }
 
+/* White space may be a tab, but readers that take spaces only are common: to them this is another value, or none. */
+static bool has_tab(const struct weft_http_field *field, const char *data)
+{
+    const char *at = data + field->name.at + field->name.len + 1;
+    const char *value = data + field->value.at, *end = value + field->value.len;
+    if (memchr(at, '\t', (size_t)(value - at))) {
+        return true;
+    }
+    while (*end == ' ') {
+        end++;
+    }
+    return *end == '\t';
+}
+
 const struct weft__refusal *weft__rules_field(weft_http_head *head, const char *data)
 {
     const struct weft_http_field *field = &head->fields[head->field_count - 1];
@@ -273,6 +288,10 @@ const struct weft__refusal *weft__rules_field(weft_http_head *head, const char *
         }
     } else {
         head->weft_known[name] = (uint16_t)head->field_count;
+    }
+    if ((name == WEFT_HTTP_CONTENT_LENGTH || name == WEFT_HTTP_TRANSFER_ENCODING) &&
+        has_tab(field, data)) {
+        return &tab;
     }
     const char *text = data + field->value.at;
     switch (name) {
