@@ -34,7 +34,7 @@ enum {
     REFUSED
 };
 
-enum { DIGITS_MAX = 16 };
+enum { DIGITS_MAX = 16 }; /* so many fit into weft_left */
 
 void weft_http_chunked_init(weft_http_chunked *chunked, const struct weft_http_limits *limits)
 {
@@ -57,7 +57,7 @@ static int size_byte(weft_http_chunked *chunked, unsigned char c)
     int digit = weft__hex_digit(c);
     if (digit >= 0) {
         uint64_t most = (uint64_t)INT64_MAX - chunked->total;
-        if (chunked->weft_digits == DIGITS_MAX || chunked->weft_left > INT64_MAX >> 4 ||
+        if (chunked->weft_digits == DIGITS_MAX ||
             (chunked->weft_left << 4 | (unsigned)digit) > most) {
             return refuse(chunked, 400, "a chunk that is too large");
         }

@@ -293,6 +293,8 @@ TEST(values_of_resp3)
     IS(resp(NULL), "|1\r\n+k\r\n+v\r\n:5\r\n", "|0 2 |+1 0 k|+1 0 v|:0 last 5 5|(0 left)");
     IS(resp(NULL), "*1\r\n|1\r\n+k\r\n*1\r\n+v\r\n:5\r\n+next\r\n",
        "*0 1 ||1 2 |+2 0 k|*2 1 |+3 0 v|:1 last 5 5|+0 last 0 next|(0 left)");
+    IS(resp(NULL), "|1\r\n+k\r\n+v\r\n*1\r\n:5\r\n",
+       "|0 2 |+1 0 k|+1 0 v|*0 1 |:1 last 5 5|(0 left)");
     IS(resp(NULL), "|0\r\n:5\r\n", "|0 0 |:0 last 5 5|(0 left)");
     IS(resp(RESP_OPTS(.no_resp3 = true)), "+a\r\n#t\r\n", "+0 last 0 a|BAD");
 }

@@ -1,4 +1,4 @@
-/* Lists of messages: one on each line, "NUMBER MESSAGE", where
+/* Lists of messages: one on each line, "NUMBER MESSAGE" or "NUMBER+BEFORE MESSAGE", where
  *    \r \n \t \0 \\ \xHH   are bytes,
  *    \{N TEXT}             is TEXT (which may hold the escapes above), N times.
  * Empty lines and those that begin with '#' are for readers. */
@@ -9,7 +9,7 @@
 
 struct message {
     char file[64];
-    int line, number;
+    int line, number, before;
     size_t len;
     unsigned char bytes[96 << 10];
 };
@@ -91,6 +91,7 @@ static int list_read(const char *name, void (*fn)(const struct message *message)
             continue;
         }
         m.number = (int)strtol(line, &text, 10);
+        m.before = *text == '+' ? (int)strtol(text + 1, &text, 10) : 0;
         CHECK(text > line && *text == ' ');
         m.len = 0;
         unescape(&m, text + 1, '\0');

@@ -17,8 +17,8 @@ static void tell(const struct message *m, const char *expected)
 static void is_refused(const struct message *m)
 {
     stream_check(&stream, m->bytes, m->len, &rng);
-    if (stream.refused != m->number) {
-        tell(m, "as the status");
+    if (stream.refused != m->number || stream.messages != m->before) {
+        tell(m, "as the status, after as many messages as the list says");
     }
 }
 
