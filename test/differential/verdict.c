@@ -1,6 +1,7 @@
 /* What our parser makes of streams of requests, for tools/differential: reads a length (4 bytes, little endian) and so many
- * bytes, again and again; prints for each stream how many heads were accepted before it ended, was refused, or the connection
- * would have been closed, the status of the refusal (0: none), and how many messages had their whole body. */
+ * bytes, again and again; prints for each stream method and target, in hex, of each head that was accepted before the stream
+ * ended, was refused, or the connection would have been closed; then how many there were, the status of the refusal
+ * (0: none), and how many messages had their whole body. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <weft/http_parse.h>
@@ -34,6 +35,18 @@ static size_t body(const weft_http_head *head, const char *data, size_t len, int
     }
 }
 
+static void name(const weft_http_head *head, const char *data)
+{
+    const struct weft_http_span spans[] = {head->method_name, head->target};
+    putchar(' ');
+    for (int i = 0; i < 2; i++) {
+        for (uint32_t at = spans[i].at; at < spans[i].at + spans[i].len; at++) {
+            printf("%02x", (unsigned char)data[at]);
+        }
+        printf(i == 0 ? "20" : "");
+    }
+}
+
 static void judge(const char *data, size_t len)
 {
     static struct weft_http_field fields[WEFT_HTTP_FIELDS];
@@ -47,6 +60,7 @@ static void judge(const char *data, size_t len)
             break;
         }
         heads++;
+        name(&head, data);
         data += n;
         len -= (size_t)n;
         bool whole = false;
@@ -58,7 +72,7 @@ static void judge(const char *data, size_t len)
             break;
         }
     }
-    printf("%d %d %d\n", heads, refused, messages);
+    printf(" | %d %d %d\n", heads, refused, messages);
 }
 
 int main(void)
