@@ -163,28 +163,68 @@ static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
     return err;
 }
 
-int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
-                  struct weft__driver *driver)
+/* Is this the moment to wait? The record has a home then. */
+static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint32_t edges,
+                             struct weft__driver *driver)
 {
     int err = 0;
-    weft__latch_take(&record->lock);
     if (__builtin_expect(!record->home, 0)) {
         err = watch_locked(record, driver);
     }
-    if (atomic_load_explicit(&record->side[op->side].edges, memory_order_relaxed) != edges) {
-        err = -EAGAIN;
+    return atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges ? -EAGAIN
+                                                                                          : err;
+}
+
+static void waits_locked(struct weft__fd *record, struct weft__driver *driver)
+{
+    weft__driver_count(driver, 1);
+    if (record->home->kind->armed) {
+        record->home->kind->armed(record->home);
     }
+}
+
+int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
+                  struct weft__driver *driver)
+{
+    weft__latch_take(&record->lock);
+    int err = begin_wait_locked(record, (enum weft__side)op->side, edges, driver);
     if (!err) {
-        struct weft__driver *home = record->home;
-        op->driver = home;
+        op->driver = record->home;
         weft__fd_push_locked(record, op);
-        weft__driver_count(driver, 1);
-        if (home->kind->armed) {
-            home->kind->armed(home);
-        }
+        waits_locked(record, driver);
     }
     weft__latch_drop(&record->lock);
     return err;
+}
+
+int weft__fd_wait(struct weft__fd *record, enum weft__side which, uint32_t edges,
+                  struct weft__driver *driver, void *who, uint64_t ticket)
+{
+    struct weft__fd_side *side = &record->side[which];
+    weft__latch_take(&record->lock);
+    int err = begin_wait_locked(record, which, edges, driver);
+    if (__builtin_expect(side->who != NULL, 0)) {
+        err = err ? err : -EBUSY;
+    }
+    if (!err) {
+        side->who = who;
+        side->ticket = ticket;
+        waits_locked(record, driver);
+    }
+    weft__latch_drop(&record->lock);
+    return err;
+}
+
+void weft__fd_unwait(struct weft__fd *record, enum weft__side which, void *who, uint64_t ticket,
+                     struct weft__driver *here)
+{
+    struct weft__fd_side *side = &record->side[which];
+    weft__latch_take(&record->lock);
+    if (side->who == who && side->ticket == ticket) {
+        side->who = NULL;
+        weft__driver_count(here, -1);
+    }
+    weft__latch_drop(&record->lock);
 }
 
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here)
@@ -204,6 +244,12 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
                                  struct weft__driver *here, void *ready)
 {
     struct weft__op *op = record->side[side].first, *next;
+    void *who = record->side[side].who;
+    if (who) {
+        record->side[side].who = NULL;
+        weft__driver_count(here, -1);
+        weft__io_fire(who, record->side[side].ticket, ready);
+    }
     for (; op; op = next) {
         next = op->next;
         if (op->driver->kind->completes) {
@@ -249,7 +295,7 @@ static void edge_locked(struct weft__fd *record, enum weft__side side, struct we
     /* pairs: weft__fd_edges */
     atomic_store_explicit(edges, atomic_load_explicit(edges, memory_order_relaxed) + 1,
                           memory_order_release);
-    if (record->side[side].first) {
+    if (record->side[side].who || record->side[side].first) {
         complete_side_locked(record, side, 0, here, ready);
     }
 }
@@ -299,6 +345,7 @@ void weft__fd_fork_child(void)
             page[j].home = NULL;
             for (int side = 0; side < 2; side++) {
                 page[j].side[side].first = page[j].side[side].last = NULL;
+                page[j].side[side].who = NULL;
             }
         }
     }

@@ -42,9 +42,13 @@ enum {
 };
 
 struct weft__fd_side {
-    _Atomic(uint32_t) edges;       /* written under the lock */
-    _Atomic(uint32_t) empty_at;    /* edges when it was last found empty */
-    struct weft__op *first, *last; /* readiness waits, and operations in flight; under the lock */
+    _Atomic(uint32_t) edges;    /* written under the lock */
+    _Atomic(uint32_t) empty_at; /* edges when it was last found empty */
+    /* Under the lock. The first fiber that waits for readiness is here, since mostly there is no other, and its stack stays out of the
+     * caches of the one who wakes it; further ones, and operations in flight, are listed. */
+    void *who; /* NULL: nobody */
+    uint64_t ticket;
+    struct weft__op *first, *last;
 };
 
 /* Told when nothing names the number any more; under the record's lock. */
@@ -58,10 +62,17 @@ struct weft__fd {
     _Atomic(uint32_t) generation; /* written under the lock */
     int number;
     struct weft__driver *home;      /* whose interest it is in; NULL: none yet; under the lock */
+    struct weft__fd_side side[2];   /* what a read needs is in the first cache line */
     struct weft__fd_closer *closer; /* under the lock */
     struct weft__fd *next_polled, **at_polled; /* the poll driver's, under its lock */
-    struct weft__fd_side side[2];
 };
+
+#ifndef WEFT_EXPLORE
+_Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
+#endif
+
+/* Ends the wait of a fiber with this ticket; under the record's lock. The scheduler's. */
+void weft__io_fire(void *who, uint64_t ticket, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are made together */
 #define WEFT__FD_PAGES 8192u
@@ -136,6 +147,12 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
  * gets this one. Or the driver's error. */
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
                   struct weft__driver *driver);
+/* The same for a fiber without an operation: -EBUSY, another one waits so already. When it is fired it looks at the generation to
+ * see whether the descriptor was closed. */
+int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t edges,
+                  struct weft__driver *driver, void *who, uint64_t ticket);
+void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
+                     struct weft__driver *here);
 /* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as below. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
 

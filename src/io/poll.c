@@ -89,6 +89,11 @@ static void poll_armed(struct weft__driver *driver)
     }
 }
 
+static bool waited_on(const struct weft__fd_side *side)
+{
+    return side->who || side->first;
+}
+
 /* False: there was no room for all of them. */
 static bool collect(struct poll_driver *d)
 {
@@ -104,8 +109,8 @@ static bool collect(struct poll_driver *d)
             weft__driver_wake(&d->base); /* somebody is at it: look again at once */
             continue;
         }
-        short events = (short)((record->side[WEFT__SIDE_IN].first ? POLLIN | POLLRDHUP : 0) |
-                               (record->side[WEFT__SIDE_OUT].first ? POLLOUT : 0));
+        short events = (short)((waited_on(&record->side[WEFT__SIDE_IN]) ? POLLIN | POLLRDHUP : 0) |
+                               (waited_on(&record->side[WEFT__SIDE_OUT]) ? POLLOUT : 0));
         if (events) {
             d->generations[d->used] = weft__fd_generation(record);
             d->asked[d->used++] = (struct pollfd){.fd = record->number, .events = events};

@@ -23,15 +23,15 @@ static void ready(struct weft__op *op, void *arg)
     weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
 }
 
-int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
-                         uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
+static int wait_listed(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+                       uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct weft__call wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
     wait.op.complete = ready;
     weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     int err = weft__fd_link(record, &wait.op, edges, driver);
-    if (__builtin_expect(err != 0, 0)) {
+    if (err) {
         weft__waiter_disarm(&wait.waiter);
         return err == -EAGAIN ? 0 : err;
     }
@@ -42,6 +42,30 @@ int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, e
     }
     /* The fiber may be on another worker by now. */
     weft__fd_unlink(record, &wait.op, weft__worker_peek_driver(weft__worker_self()));
+    return weft__reason_errno(reason);
+}
+
+/* The short way of most: the waiter is in registers, the wait in the record. */
+int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+                         uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = weft__current(w);
+    unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE;
+    uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
+    int err = weft__fd_wait(record, side, edges, driver, task, ticket);
+    if (__builtin_expect(err != 0, 0)) {
+        weft__task_disarm(task);
+        return err == -EAGAIN  ? 0
+               : err == -EBUSY ? wait_listed(driver, record, side, edges, deadline, kind)
+                               : err;
+    }
+    enum weft__reason reason = weft__waiter_park_armed(task, ticket, w, deadline, kind,
+                                                       (uint64_t)(unsigned)record->number);
+    if (__builtin_expect(weft__reason_done(reason), 1)) {
+        return 0;
+    }
+    weft__fd_unwait(record, side, task, ticket, weft__worker_peek_driver(weft__worker_self()));
     return weft__reason_errno(reason);
 }
 
@@ -269,13 +293,15 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
         weft__op_init(&call.op, fd, WEFT__OP_READY, side);
         return (int)run_by_completion(driver, &call, deadline, kind);
     }
-    uint32_t edges;
+    uint32_t edges, generation = weft__fd_generation(record);
     do {
         edges = weft__fd_edges(&record->side[side]);
         now = poll_until(fd, side, 0);
         if (now == -ETIMEDOUT) {
             now = weft__call_wait_edge(driver, record, side, edges, deadline, kind);
-            if (now == 0 && poll_until(fd, side, 0) == -ETIMEDOUT) {
+            if (now == 0 && weft__fd_generation(record) != generation) {
+                now = WEFT__CLOSED;
+            } else if (now == 0 && poll_until(fd, side, 0) == -ETIMEDOUT) {
                 now = -EAGAIN; /* an edge, and somebody else was faster */
             }
         }

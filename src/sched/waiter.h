@@ -169,27 +169,39 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
 void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
                              uint64_t on);
 
-/* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
-static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
-                                                  const struct weft__wait_kind *kind, uint64_t on)
+/* For a fiber that has armed its task itself: parks until the wait ends; says why. */
+static inline enum weft__reason weft__waiter_park_armed(struct weft__task *task, uint64_t ticket,
+                                                        struct weft__worker *w, int64_t deadline,
+                                                        const struct weft__wait_kind *kind,
+                                                        uint64_t on)
 {
-    struct weft__task *task = waiter->task;
     /* The flags: to spare the switch. What comes later is found when the switch is over: weft__waiter_settle */
-    if (!task || deadline != WEFT_FOREVER ||
+    if (deadline != WEFT_FOREVER ||
         __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
-        return weft__waiter_park_any(waiter, deadline, kind, on);
+        struct weft__waiter waiter = {.task = task, .ticket = ticket, .worker = w};
+        return weft__waiter_park_any(&waiter, deadline, kind, on);
     }
     struct weft__rare *rare = weft__task_rare(task);
     atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
     atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits_since, waiter->worker->now, memory_order_relaxed);
-    weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
+    atomic_store_explicit(&rare->waits_since, w->now, memory_order_relaxed);
+    weft__worker_suspend(w, WEFT__POST_PARK);
     atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
     enum weft__reason reason = weft__task_reason(task);
     if (__builtin_expect(reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT, 0)) {
         weft__waiter_note_ended(task, kind, on);
     }
     return reason;
+}
+
+/* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
+static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
+                                                  const struct weft__wait_kind *kind, uint64_t on)
+{
+    return __builtin_expect(!waiter->task, 0)
+               ? weft__waiter_park_any(waiter, deadline, kind, on)
+               : weft__waiter_park_armed(waiter->task, waiter->ticket, waiter->worker, deadline,
+                                         kind, on);
 }
 
 /* For a wait that has settled, armed as this: ends it if the flags say so. True: the caller queues the task. */

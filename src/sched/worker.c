@@ -309,6 +309,15 @@ void weft__worker_close_driver(struct weft__worker *w)
     }
 }
 
+/* The seam of io/fd.h: `who` is a task. */
+void weft__io_fire(void *who, uint64_t ticket, void *ready)
+{
+    struct weft__task *task = who;
+    if (weft__task_fire(task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE) {
+        weft__chain_push(ready, &task->link);
+    }
+}
+
 /* In the order of the events, behind what is ready already; one wake for all. */
 static void place_events(struct weft__worker *w, struct weft__chain *ready)
 {
