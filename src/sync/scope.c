@@ -270,8 +270,7 @@ static int wait_locked(struct weft__scope *s, bool firm)
 {
     struct weft__waiter waiter;
     struct weft__node node;
-    /* A plain thread keeps the deadline itself. */
-    int64_t deadline = s->opener || s->expired ? WEFT_FOREVER : s->deadline;
+    int64_t deadline = weft__scope_until(s);
     weft__waiter_arm(&waiter, firm ? WEFT__WAIT_OBJECT | WEFT__WAIT_FIRM : WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
     weft__waitlist_push(&s->source.waiters, &node);
@@ -282,6 +281,21 @@ static int wait_locked(struct weft__scope *s, bool firm)
     return weft__reason_errno(reason);
 }
 
+/* The parent's wait has ended, by this: the children are told, also what the timer has left. */
+static void tell_children(struct weft__scope *s, int err)
+{
+    if (err == -ETIMEDOUT) {
+        weft__source_lock(&s->source);
+        expire_locked(s);
+        weft__source_unlock(&s->source);
+    } else if (err) {
+        cancel_with(s, err);
+    }
+    if (weft_scope_is_cancelled((weft_scope *)(void *)s)) {
+        cancel_children(s, SIZE_MAX, NULL);
+    }
+}
+
 static void wait_for_children(struct weft__scope *s, bool firm)
 {
     if (firm) {
@@ -290,17 +304,10 @@ static void wait_for_children(struct weft__scope *s, bool firm)
     weft__source_lock(&s->source);
     while (s->live > 0) {
         int err = wait_locked(s, firm);
-        if (err == -ETIMEDOUT) {
-            weft__source_lock(&s->source);
-            expire_locked(s);
-            weft__source_unlock(&s->source);
-        } else if (err) {
-            cancel_with(s, err);
+        tell_children(s, err);
+        if (err && err != -ETIMEDOUT) {
             firm = true;
             weft_shield_enter();
-        }
-        if (weft_scope_is_cancelled((weft_scope *)(void *)s)) {
-            cancel_children(s, SIZE_MAX, NULL); /* what the timer has left */
         }
         weft__source_lock(&s->source);
     }
@@ -406,4 +413,34 @@ int64_t weft_scope_deadline(void)
     struct weft__task *task = current();
     const struct weft__scope *s = task ? weft__task_rare(task)->scope : NULL;
     return s ? s->deadline : WEFT_FOREVER;
+}
+
+/* --- without a stack ---------------------------------------------------------------------------- */
+
+bool weft__scope_arm(struct weft__scope *s, struct weft__node *node)
+{
+    WEFT__REQUIRE(s->open && !s->opener,
+                  "a body without a stack closes a scope that it has not opened");
+    weft__source_lock(&s->source);
+    bool wait = s->live > 0;
+    if (wait) {
+        weft__waitlist_push(&s->source.waiters, node);
+    }
+    weft__source_unlock(&s->source);
+    return wait;
+}
+
+bool weft__scope_finish(struct weft__scope *s, struct weft__node *node, enum weft__reason reason,
+                        int *result)
+{
+    weft__source_leave(&s->source, &s->source.waiters, node);
+    tell_children(s, weft__reason_errno(reason));
+    weft__source_lock(&s->source);
+    bool over = s->live == 0;
+    weft__source_unlock(&s->source);
+    if (over) {
+        end(s);
+        *result = s->result;
+    }
+    return over;
 }

@@ -1,4 +1,4 @@
-/* The scope as its own struct. */
+/* The scope as its own struct, and its close in steps for bodies without a stack. */
 #ifndef WEFT_SYNC_SCOPE_H
 #define WEFT_SYNC_SCOPE_H
 
@@ -43,6 +43,21 @@ _Static_assert(sizeof(struct weft__scope) <= sizeof(weft_scope), "the public sto
 static inline struct weft__scope *weft__scope_of(weft_scope *scope)
 {
     return (struct weft__scope *)(void *)scope;
+}
+
+/* A body without a stack opens a scope as a plain thread does, and closes it so, once or several times over:
+ *   arm     links the node, whose waiter is armed. False: no child is left, nothing was linked; disarm, and finish with
+ *           REASON_NONE;
+ *   finish  after the wait has ended, for this reason, which the children are told of as close tells them. True: the last
+ *           has ended, the scope is closed, *result is what close answers. False: some still run; arm again. */
+bool weft__scope_arm(struct weft__scope *scope, struct weft__node *node);
+bool weft__scope_finish(struct weft__scope *scope, struct weft__node *node,
+                        enum weft__reason reason, int *result);
+
+/* When whoever keeps the deadline of such a body, or the plain thread itself, ends the wait with REASON_TIMEOUT. */
+static inline int64_t weft__scope_until(const struct weft__scope *scope)
+{
+    return scope->opener || scope->expired ? WEFT_FOREVER : scope->deadline;
 }
 
 #endif

@@ -255,41 +255,57 @@ static void lock_all(const struct weft_case *cases, size_t n)
     }
 }
 
+/* The earliest point in time, if it comes before the deadline; -1: it does not. */
+static int timer_before(const struct weft_case *cases, size_t n, int64_t deadline)
+{
+    int timer = earliest(cases, n);
+    return timer >= 0 && cases[timer].at <= deadline ? timer : -1;
+}
+
+/* Step 4, and what has become of it: the wait of the first `armed` has ended for this reason. */
+static int finish_all(struct weft_case *cases, struct weft__node *nodes, size_t armed, int timer,
+                      enum weft__reason reason)
+{
+    size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : armed;
+    for (size_t i = 0; i < armed; i++) {
+        ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
+    }
+    if (winner < armed) {
+        cases[winner].status = nodes[winner].status;
+        return (int)winner;
+    }
+    if (reason == WEFT__REASON_TIMEOUT && timer >= 0) {
+        cases[timer].status = 0;
+        return timer;
+    }
+    return reason == WEFT__REASON_NONE ? -EAGAIN : weft__reason_errno(reason);
+}
+
+/* Of a wait that was taken back, because the case after those that were armed need not wait. -EAGAIN: somebody was
+ * faster there, and nothing was done. */
+static int finish_early(struct weft_case *cases, struct weft__node *nodes, size_t armed, int timer,
+                        enum weft__reason reason)
+{
+    int done = finish_all(cases, nodes, armed, timer, reason);
+    return done == -EAGAIN && ops_of(&cases[armed])->take(&cases[armed]) ? (int)armed : done;
+}
+
 /* One round of steps 2 to 5. -EAGAIN: another. */
 static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes,
                      struct weft__waiter *waiter, int64_t deadline)
 {
-    enum weft__reason reason;
-    int timer = earliest(cases, n);
-    bool timed = timer >= 0 && cases[timer].at <= deadline;
+    int timer = timer_before(cases, n, deadline);
     weft__waiter_arm(waiter, WEFT__WAIT_OBJECT);
     size_t armed = arm_all(cases, n, nodes, waiter);
     if (armed < n) {
-        reason = weft__waiter_disarm(waiter);
-    } else {
-        unlock_all(cases, n);
-        reason = weft__waiter_park(waiter, timed ? cases[timer].at : deadline, &select_kind,
-                                   n ? (uint64_t)(uintptr_t)cases : 0);
+        return finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter));
     }
-    size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : n;
-    for (size_t i = 0; i < armed; i++) {
-        ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
-    }
-    if (armed == n) {
-        lock_all(cases, n);
-    }
-    if (winner < n) {
-        cases[winner].status = nodes[winner].status;
-        return (int)winner;
-    }
-    if (reason == WEFT__REASON_NONE) {
-        return ops_of(&cases[armed])->take(&cases[armed]) ? (int)armed : -EAGAIN;
-    }
-    if (reason == WEFT__REASON_TIMEOUT && timed) {
-        cases[timer].status = 0;
-        return timer;
-    }
-    return weft__reason_errno(reason);
+    unlock_all(cases, n);
+    enum weft__reason reason = weft__waiter_park(waiter, timer >= 0 ? cases[timer].at : deadline,
+                                                 &select_kind, n ? (uint64_t)(uintptr_t)cases : 0);
+    int done = finish_all(cases, nodes, n, timer, reason);
+    lock_all(cases, n);
+    return done;
 }
 
 int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
@@ -311,4 +327,66 @@ int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
         weft__free(nodes);
     }
     return done;
+}
+
+/* --- without a stack ------------------------------------------------------------------ */
+
+enum {
+    LINKED = 1,
+    FIRED = 2,
+};
+
+static void fired(struct weft__waiter *waiter)
+{
+    struct weft__select *s = (struct weft__select *)(void *)waiter;
+    void (*told)(struct weft__select *) = s->told;
+    /* Acquire: what the body did until all was linked. pairs: arm_once */
+    if (atomic_fetch_or_explicit(&s->gate, FIRED, memory_order_acq_rel) & LINKED) {
+        told(s);
+    }
+}
+
+/* Who has fired while the nodes were being linked comes to the gate, and has to have been there before the select may
+ * be used again: so all but those whom nobody has fired go by the gate, also if a case need not wait. */
+static int arm_once(struct weft__select *s)
+{
+    atomic_init(&s->gate, 0);
+    weft__waiter_arm_notify(&s->waiter, fired);
+    s->armed = arm_all(s->cases, s->n, s->nodes, &s->waiter);
+    if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {
+        return finish_early(s->cases, s->nodes, s->armed, s->timer, WEFT__REASON_NONE);
+    }
+    /* pairs: fired, in both directions. From here on it is the body's, unless it was fired already. */
+    if (atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acq_rel) & FIRED) {
+        return weft__select_finish(s);
+    }
+    return -EINPROGRESS;
+}
+
+int weft__select_arm(struct weft__select *s, struct weft_case *cases, struct weft__node *nodes,
+                     size_t n, int64_t deadline, void (*told)(struct weft__select *select))
+{
+    int done = take_any(cases, n);
+    if (done >= 0 || deadline <= 0) {
+        return done >= 0 ? done : -ETIMEDOUT;
+    }
+    WEFT__REQUIRE(n <= WEFT_SELECT_MAX, "weft_select: %zu cases are too many", n);
+    for (size_t i = 0; i < n; i++) {
+        WEFT__REQUIRE(!mutex_of(cases, i),
+                      "a body without a stack selects a condition with a mutex");
+    }
+    s->cases = cases;
+    s->nodes = nodes;
+    s->n = n;
+    s->told = told;
+    s->timer = timer_before(cases, n, deadline);
+    s->until = s->timer >= 0 ? cases[s->timer].at : deadline;
+    while ((done = arm_once(s)) == -EAGAIN && (done = take_any(cases, n)) < 0) {
+    }
+    return done;
+}
+
+int weft__select_finish(struct weft__select *s)
+{
+    return finish_all(s->cases, s->nodes, s->armed, s->timer, weft__waiter_reason(&s->waiter));
 }

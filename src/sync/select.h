@@ -1,4 +1,5 @@
-/* What a kind of case is made of: one entry of the table in select.c for each.
+/* What a kind of case is made of, one entry of the table in select.c for each; and the select in two steps, for bodies
+ * without a stack.
  *
  * A select goes round until a case is done or its own wait has ended:
  *   1. take each case, from anywhere on, in either direction; the first that can be done is it;
@@ -25,5 +26,26 @@ struct weft__case_ops {
     /* Unlinks it. `won`: this is the node that ended the wait, and its source has unlinked it. */
     void (*finish)(struct weft_case *one, struct weft__node *node, bool won);
 };
+
+/* The select of a body without a stack. A case may fire while others are still being linked, and then the body must not
+ * go on yet: of the two who come to the gate, the one that has linked all and the one that has fired, the second lets the body on. */
+struct weft__select {
+    struct weft__waiter waiter; /* first: the waiter is the select */
+    struct weft_case *cases;
+    struct weft__node *nodes; /* as many */
+    size_t n, armed;          /* how many there are, how many were linked */
+    int timer; /* the earliest of the cases that are points in time; -1: none comes before the deadline */
+    int64_t until; /* when the body's keeper is to fire the waiter with REASON_TIMEOUT */
+    void (*told)(struct weft__select *select);
+    _Atomic(uint32_t) gate;
+};
+
+/* Does one of the cases and returns its index; or links them all: -EINPROGRESS, and `told` is called once when the wait
+ * has ended, as a waiter's notify is. The cases and the nodes are borrowed until then; a condition is given without
+ * its mutex, which is the body's to let go and to take. */
+int weft__select_arm(struct weft__select *select, struct weft_case *cases, struct weft__node *nodes,
+                     size_t n, int64_t deadline, void (*told)(struct weft__select *select));
+/* After it was told: the index, or what else has ended the wait. */
+int weft__select_finish(struct weft__select *select);
 
 #endif

@@ -270,11 +270,59 @@ static void deadline_against_end(int i)
     }
 }
 
+/* --- the parent is a body without a stack, on a plain thread ---- */
+
+static struct weft__waiter parent;
+static _Atomic(uint32_t) told;
+
+static void is_told(struct weft__waiter *waiter)
+{
+    X_ASSERT(waiter == &parent);
+    X_ASSERT(atomic_exchange_explicit(&told, 1, memory_order_release) == 0);
+    weft__futex_wake(&told, 1);
+}
+
+static bool body_waits(void)
+{
+    struct weft__scope *s = weft__scope_of(scope);
+    struct weft__node node;
+    enum weft__reason reason = WEFT__REASON_NONE;
+    atomic_store_explicit(&told, 0, memory_order_relaxed);
+    weft__waiter_arm_notify(&parent, is_told);
+    weft__node_init(&node, &parent, 0);
+    if (weft__scope_arm(s, &node)) {
+        while (atomic_load_explicit(&told, memory_order_acquire) == 0) {
+            weft__futex_wait(&told, 0, INT64_MAX);
+        }
+        reason = weft__waiter_reason(&parent);
+    } else {
+        X_ASSERT(weft__waiter_disarm(&parent) == WEFT__REASON_NONE);
+    }
+    return weft__scope_finish(s, &node, reason, &result);
+}
+
+static void body_closes(int i)
+{
+    if (i == FIBERS) {
+        static char pool;
+        const struct weft_scope_opts opts = {.pool = (weft_pool *)(void *)&pool};
+        X_ASSERT(weft_scope_open(scope, &opts) == 0);
+        spawn(works, 0);
+        spawn(works, -EIO);
+        X_ASSERT(body_waits() && result == -EIO);
+        X_ASSERT(published[1] == 1 && published[2] == 1);
+        x_free(scope);
+    } else if (i > 0) {
+        live_as_child(i);
+    }
+}
+
 static const struct x_client clients[] = {
     X_CLIENT("close_against_end", 2, setup, close_against_end, rest, .preemptions = 3, .stale = 1),
     X_CLIENT("cancel_against_start", 2, setup, cancel_against_start, rest, .preemptions = 2,
              .stale = 1),
     X_CLIENT("two_children", 3, setup, two_children, rest, .preemptions = 1, .stale = 1),
+    X_CLIENT("body_closes", FIBERS + 1, setup, body_closes, rest, .preemptions = 1, .stale = 1),
     X_CLIENT("parent_is_cancelled", 3, setup, parent_is_cancelled, rest, .preemptions = 1,
              .stale = 1),
     X_CLIENT("parent_is_aborted", 3, setup, parent_is_aborted, rest, .preemptions = 1, .stale = 1),

@@ -280,6 +280,67 @@ static void item_or_deadline(void)
     X_ASSERT((b.tail - b.head) == (chosen != 1) && x == (chosen == 1 ? 2 : 99));
 }
 
+/* --- without a stack ---------------------------------------------------------------------- */
+
+static _Atomic(uint32_t) told;
+
+static void is_told(struct weft__select *select)
+{
+    X_ASSERT(select->armed > 0); /* plain: it may go on at once, on this thread */
+    X_ASSERT(atomic_exchange_explicit(&told, 1, memory_order_release) == 0);
+    weft__futex_wake(&told, 1);
+}
+
+/* The body goes on when it is told, and its frame is gone when it is done. */
+static void body_chooses(struct weft_case *cases, size_t n)
+{
+    struct weft__node *nodes = x_alloc(n * sizeof *nodes, true);
+    struct weft__select *select = x_alloc(sizeof *select, true);
+    chosen = weft__select_arm(select, cases, nodes, n, WEFT_FOREVER, is_told);
+    if (chosen == -EINPROGRESS) {
+        while (atomic_load_explicit(&told, memory_order_acquire) == 0) {
+            weft__futex_wait(&told, 0, INT64_MAX);
+        }
+        chosen = weft__select_finish(select);
+    } else {
+        X_ASSERT(atomic_load_explicit(&told, memory_order_relaxed) == 0);
+    }
+    status = chosen >= 0 ? cases[chosen].status : 1;
+    x_free(select);
+    x_free(nodes);
+}
+
+static void setup_body(void)
+{
+    setup_of(1);
+    atomic_init(&told, 0);
+    x_name(&told, sizeof told, "told");
+}
+
+static void body_against_send(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_recv(&a, &x), weft_case_recv(&b, &x)};
+        body_chooses(cases, 2);
+    } else if (i == 1) {
+        send_item(1, &a, 1, WEFT_FOREVER);
+        send_item(1, &b, 2, WEFT_FOREVER);
+    }
+}
+
+static void body_against_two(int i)
+{
+    if (i == 0) {
+        struct weft_case cases[] = {weft_case_event(&place.storage), weft_case_recv(&a, &x)};
+        body_chooses(cases, 2);
+        X_ASSERT(chosen == 0 || (chosen == 1 && x == 1));
+    } else if (i == 1) {
+        send_item(1, &a, 1, WEFT_FOREVER);
+    } else {
+        weft_event_set(&place.storage);
+    }
+}
+
 static const struct x_client clients[] = {
     X_CLIENT("recv_second", 2, setup, recv_second, rest, .preemptions = 3),
     X_CLIENT("send_second", 2, setup, send_second, rest, .preemptions = 3),
@@ -288,6 +349,9 @@ static const struct x_client clients[] = {
     X_CLIENT("both_slots", 2, setup_slots, both_slots, one_is_left, .preemptions = 3, .stale = 1),
     X_CLIENT("beside_event", 2, setup, beside_event, rest, .preemptions = 3),
     X_CLIENT("stolen", 2, setup_slots, stolen, rest, .preemptions = 3, .stale = 1),
+    X_CLIENT("body_against_send", 2, setup_body, body_against_send, one_is_left, .preemptions = 3,
+             .stale = 1),
+    X_CLIENT("body_against_two", 3, setup_body, body_against_two, rest, .preemptions = 2),
     X_CLIENT("decided_future", 2, setup_future, decided_future, free_future, .preemptions = 3),
     X_CLIENT("change_under_mutex", 2, setup, change_under_mutex, rest, .preemptions = 2,
              .stale = 1),

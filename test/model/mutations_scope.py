@@ -7,8 +7,8 @@ STRUCTURES["scope"] = {
 }
 
 _of("scope", "src/sync/scope.c",
-    "            cancel_with(s, err);\n",
-    "",
+    "    } else if (err) {\n        cancel_with(s, err);\n    }",
+    "    }",
     "a parent that is cancelled waits for children that nobody ends")
 _of("scope", "src/sync/scope.c",
     "    while (s->live > 0) {",
@@ -46,3 +46,11 @@ _of("scope", "src/sync/scope.c",
     "s->cancelled = s->expired = true;\n    }\n}",
     "s->expired = true;\n    }\n}",
     "a deadline reaches only those who have started")
+_of("scope", "src/sync/scope.c",
+    "    bool wait = s->live > 0;\n",
+    "    bool wait = true;\n",
+    "a body waits for children that have all ended")
+_of("scope", "src/sync/scope.c",
+    "    weft__source_leave(&s->source, &s->source.waiters, node);\n    tell_children(s, weft__reason_errno(reason));\n    weft__source_lock(&s->source);\n    bool over = s->live == 0;\n    weft__source_unlock(&s->source);\n",
+    "    (void)node;\n    bool over = s->live == 0;\n    if (!over) {\n        tell_children(s, weft__reason_errno(reason));\n    }\n",
+    "a body closes while the last child is still at the lock")

@@ -16,8 +16,8 @@ _of("select", "src/sync/select.c",
     "    if (!won) {\n        weft__chan_finish_recv(one->object, node);\n    }\n",
     "the winner's finish does not wait until the item is written")
 _of("select", "src/sync/select.c",
-    "        reason = weft__waiter_disarm(waiter);\n",
-    "        weft__waiter_disarm(waiter);\n        reason = WEFT__REASON_NONE;\n",
+    "finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter))",
+    "finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter) == WEFT__REASON_CANCEL ? WEFT__REASON_CANCEL : WEFT__REASON_NONE)",
     "one that need not wait is taken though another has fired")
 _of("select", "src/sync/select.c",
     "        if (!ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {\n            break;\n        }\n",
@@ -32,8 +32,8 @@ _of("select", "src/sync/select.c",
     "    for (size_t i = 1; i < armed; i++) {\n",
     "the first node is left behind")
 _of("select", "src/sync/select.c",
-    "? (int)armed : -EAGAIN;",
-    "? (int)armed : (int)armed;",
+    "? (int)armed : done;",
+    "? (int)armed : done == -EAGAIN ? (int)armed : done;",
     "a case is said to be done though somebody was faster")
 _of("select", "src/sync/chan_steps.c",
     "    while (node && node->waiter == self) {\n        node = node->next;\n    }\n",
@@ -52,10 +52,26 @@ _of("select", "src/sync/select.c",
     "",
     "the mutex of a condition is held while the select waits")
 _of("select", "src/sync/select.c",
-    "    if (armed == n) {\n        lock_all(cases, n);\n    }\n",
-    "",
+    "    lock_all(cases, n);\n    return done;",
+    "    (void)lock_all;\n    return done;",
     "the mutex of a condition is not locked again")
 _of("select", "src/sync/select.c",
     "    weft__cond_arm(weft__cond_of(one->object), node);\n    return true;\n",
     "    if (one->item) {\n        weft_mutex_unlock(one->item);\n        weft_mutex_lock(one->item, WEFT_FOREVER);\n    }\n    weft__cond_arm(weft__cond_of(one->object), node);\n    return true;\n",
     "the mutex is let go before the condition knows of the select")
+_of("select", "src/sync/select.c",
+    "FIRED, memory_order_acq_rel) & LINKED) {",
+    "FIRED, memory_order_acq_rel) || told) {",
+    "a body is told while it still links")
+_of("select", "src/sync/select.c",
+    "LINKED, memory_order_acq_rel) & FIRED) {",
+    "LINKED, memory_order_acq_rel) & LINKED) {",
+    "a body that was fired while it linked is never told")
+_of("select", "src/sync/select.c",
+    "atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acq_rel)",
+    "atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acquire)",
+    "who tells the body does not see what it has linked")
+_of("select", "src/sync/select.c",
+    "if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {\n        return finish_early(s->cases, s->nodes, s->armed, s->timer, WEFT__REASON_NONE);",
+    "if (s->armed < s->n) {\n        return finish_early(s->cases, s->nodes, s->armed, s->timer, weft__waiter_disarm(&s->waiter));",
+    "a body leaves while one who has fired it is on the way to the gate")

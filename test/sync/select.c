@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "sched/fixture.h"
+#include "sync/select.h"
 
 #define MS INT64_C(1000000)
 
@@ -508,4 +509,122 @@ TEST(a_future_is_a_case)
 {
     run_in_fiber(1, selects_futures, NULL);
     run_in_fiber(2, selects_futures, NULL);
+}
+
+/* --- without a stack ----------------------------------------------------------------------- */
+
+struct selecting {
+    struct weft__select select; /* first: the select is the body */
+    struct weft__node nodes[4];
+    _Atomic(int) told; /* times */
+};
+
+static void selecting_told(struct weft__select *select)
+{
+    atomic_fetch_add(&((struct selecting *)(void *)select)->told, 1);
+}
+
+static int selecting_arm(struct selecting *body, struct weft_case *cases, size_t n,
+                         int64_t deadline)
+{
+    atomic_store(&body->told, 0);
+    return weft__select_arm(&body->select, cases, body->nodes, n, deadline, selecting_told);
+}
+
+/* It was told, once. */
+static int selecting_finish(struct selecting *body)
+{
+    CHECK_EQ(atomic_load(&body->told), 1);
+    return weft__select_finish(&body->select);
+}
+
+/* Whoever keeps its deadline, or cancels it. */
+static bool selecting_end(struct selecting *body, enum weft__reason reason)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    return weft__waiter_fire(&body->select.waiter, reason, &ready);
+}
+
+TEST(a_body_without_a_stack_selects_as_well)
+{
+    struct selecting body;
+    weft_future *future;
+    int x = -1, out = 5, got = 0;
+    open_two(0);
+    CHECK_EQ(weft_future_create(&future, NULL), 0);
+    struct weft_case cases[] = {weft_case_recv(a, &x), weft_case_send(b, &out),
+                                weft_case_event(&event), weft_case_cond(&cond, NULL)};
+    CHECK_EQ(selecting_arm(&body, cases, 4, 0), -ETIMEDOUT);
+    CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
+    CHECK_EQ(put(a, 3), 0);
+    CHECK(selecting_finish(&body) == 0 && cases[0].status == 0 && x == 3);
+    CHECK_EQ(put(a, 4), -ETIMEDOUT); /* it has left */
+
+    CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
+    CHECK_EQ(weft_chan_recv(b, &got, 0), 0);
+    CHECK(selecting_finish(&body) == 1 && got == 5);
+
+    CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
+    weft_event_set(&event);
+    CHECK_EQ(put(a, 4), -ETIMEDOUT); /* the first wins */
+    CHECK_EQ(selecting_finish(&body), 2);
+    CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), 2); /* at once */
+    CHECK_EQ(atomic_load(&body.told), 0);
+    weft_event_reset(&event);
+
+    CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
+    weft_cond_signal(&cond);
+    CHECK_EQ(selecting_finish(&body), 3);
+
+    cases[3] = weft_case_future(future);
+    CHECK_EQ(selecting_arm(&body, cases, 4, WEFT_FOREVER), -EINPROGRESS);
+    CHECK_EQ(weft_future_complete(future, NULL), 0);
+    CHECK_EQ(selecting_finish(&body), 3);
+
+    CHECK_EQ(selecting_arm(&body, cases, 3, WEFT_FOREVER), -EINPROGRESS);
+    weft_chan_close(a);
+    CHECK(selecting_finish(&body) == 0 && cases[0].status == -EPIPE);
+    weft_future_unref(future);
+    close_two();
+}
+
+TEST(a_select_without_a_stack_ends_by_time_and_cancel)
+{
+    struct selecting body;
+    int64_t deadline = weft_after(3600000 * MS);
+    int x = -1;
+    open_two(0);
+    struct weft_case cases[] = {weft_case_recv(a, &x), weft_case_at(deadline - 1)};
+    CHECK_EQ(selecting_arm(&body, cases, 1, deadline), -EINPROGRESS);
+    CHECK_EQ(body.select.until, deadline);
+    CHECK(selecting_end(&body, WEFT__REASON_TIMEOUT));
+    CHECK_EQ(selecting_finish(&body), -ETIMEDOUT);
+
+    CHECK_EQ(selecting_arm(&body, cases, 2, deadline), -EINPROGRESS);
+    CHECK_EQ(body.select.until, deadline - 1);
+    CHECK(selecting_end(&body, WEFT__REASON_TIMEOUT));
+    CHECK_EQ(selecting_finish(&body), 1);
+
+    CHECK_EQ(selecting_arm(&body, cases, 2, deadline), -EINPROGRESS);
+    CHECK(selecting_end(&body, WEFT__REASON_CANCEL));
+    CHECK(!selecting_end(&body, WEFT__REASON_TIMEOUT));
+    CHECK_EQ(selecting_finish(&body), -ECANCELED);
+    CHECK(put(a, 1) == -ETIMEDOUT && x == -1);
+    close_two();
+}
+
+static void selects_with_a_mutex(void *arg)
+{
+    struct selecting body;
+    struct weft_case one = weft_case_cond(&cond, &mutex);
+    selecting_arm(&body, &one, 1, WEFT_FOREVER);
+    (void)arg;
+}
+
+TEST(without_a_stack_a_mutex_is_not_for_the_select)
+{
+    char err[300];
+    CHECK(WIFSIGNALED(check_child(selects_with_a_mutex, NULL, err, sizeof err)));
+    CHECK(strstr(err, "a body without a stack selects a condition with a mutex"));
 }
