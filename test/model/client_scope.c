@@ -85,11 +85,6 @@ void weft_exit(void *value)
 
 /* ---- what else scope.c needs ---- */
 
-weft_fiber weft_self(void)
-{
-    return x_thread() >= 0 ? HANDLE(x_thread()) : WEFT_NO_FIBER;
-}
-
 int64_t weft_now(void)
 {
     return TWIN_NOW;

@@ -38,6 +38,12 @@ struct weft__worker *weft__worker_self(void)
     return i >= 0 && i < FIBERS ? &workers[i] : NULL;
 }
 
+weft_fiber weft_self(void)
+{
+    int i = x_thread();
+    return i >= 0 && i < FIBERS ? HANDLE(i) : WEFT_NO_FIBER;
+}
+
 struct weft__task *weft__slab_find(uint32_t slot)
 {
     return slot >= 1 && slot <= FIBERS ? &tasks[slot - 1] : NULL;

@@ -14,6 +14,7 @@
 
 static uint32_t event; /* atomic */
 static int alloc_fails;
+static int64_t clock_now = TWIN_NOW;
 
 int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline)
 {
@@ -60,6 +61,11 @@ void weft__panic(const char *file, int line, const char *format, ...)
     x_fail("panic: %s (%s:%d)", text, file, line);
 }
 
+void twin_clock_set(int64_t now)
+{
+    clock_now = now;
+}
+
 void twin_event_reset(void)
 {
     atomic_init(&event, 0);
@@ -87,7 +93,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
     (void)clock;
-    *time = (struct timespec){.tv_nsec = TWIN_NOW};
+    *time = (struct timespec){.tv_nsec = clock_now};
     return 0;
 }
 

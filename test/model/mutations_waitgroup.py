@@ -1,0 +1,36 @@
+"""The wait group. Read by mutations.py."""
+
+STRUCTURES["waitgroup"] = {
+    "client": "client_waitgroup.c",
+    "sources": ["src/sync/waitgroup.c"] + WAIT,
+    "files": ["src/sync/waitgroup.c"],
+}
+
+_of("waitgroup", "src/sync/waitgroup.c",
+    "if (step(g, &word, to, memory_order_release)) { /* pairs: add_locked, is_zero_locked */",
+    "if (step(g, &word, to, memory_order_relaxed)) {",
+    "what was done by one who is not the last is not released")
+_of("waitgroup", "src/sync/waitgroup.c",
+    "} while (!step(g, &word, to, memory_order_acq_rel));",
+    "} while (!step(g, &word, to, memory_order_release));",
+    "who tells the waiters has not seen what the others did")
+_of("waitgroup", "src/sync/waitgroup.c",
+    "    uint64_t word = atomic_load_explicit(&g->word, memory_order_acquire);\n    while (count_in(word) > 0) {",
+    "    uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed);\n    while (count_in(word) > 0) {",
+    "one that need not wait does not acquire")
+_of("waitgroup", "src/sync/waitgroup.c",
+    "step(g, &word, word | WAITED, memory_order_relaxed)",
+    "step(g, &word, word, memory_order_relaxed)",
+    "one who waits does not say so")
+_of("waitgroup", "src/sync/waitgroup.c",
+    "        to = to == WAITED ? 0 : to;\n",
+    "",
+    "the last tells nobody")
+_of("waitgroup", "src/sync/waitgroup.c",
+    "    while ((to = sum(g, word, n)) != WAITED) {",
+    "    while ((to = sum(g, word, n)) != WAITED + 1) {",
+    "the last of those who are waited for goes past the lock")
+_of("waitgroup", "src/sync/waitgroup.c",
+    "        weft__source_pass(&g->source);\n",
+    "        (void)0;\n",
+    "a waiter returns while the last is still at the lock")
