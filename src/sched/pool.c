@@ -23,49 +23,48 @@
 #define DEFAULT_SPIN_NS 5000
 #define PATIENCE_NS 1000000000
 
-static struct weft__lock pools_lock;
-static weft_pool *pools; /* all there are; under the lock */
+struct weft__pools weft__pools;
 
-/* False: this thread, which shall be worker 0, is that of another pool already, whether it is in its loop or not. */
+/* The last step of create. False: this thread, which shall be worker 0, is that of another pool already, whether it is in its loop or not. */
 static bool pools_add(weft_pool *pool)
 {
-    weft__lock(&pools_lock);
-    const weft_pool *other = pool->caller ? pools : NULL;
+    weft__lock(&weft__pools.lock);
+    const weft_pool *other = pool->caller ? weft__pools.first : NULL;
     while (other && !(other->caller && pthread_equal(other->caller_thread, pthread_self()))) {
         other = other->next;
     }
     if (!other) {
-        pool->next = pools;
-        pools = pool;
+        pool->next = weft__pools.first;
+        weft__pools.first = pool;
     }
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
     return !other;
 }
 
 static void pools_remove(weft_pool *pool)
 {
-    weft__lock(&pools_lock);
-    weft_pool **at = &pools;
+    weft__lock(&weft__pools.lock);
+    weft_pool **at = &weft__pools.first;
     while (*at != pool) {
         at = &(*at)->next;
     }
     *at = pool->next;
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
 }
 
 void weft__pool_fork_prepare(void)
 {
-    weft__lock(&pools_lock);
+    weft__lock(&weft__pools.lock);
 }
 
 void weft__pool_fork_parent(void)
 {
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
 }
 
 void weft__pool_fork_child(void)
 {
-    for (weft_pool *pool = pools; pool; pool = pool->next) {
+    for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         atomic_store_explicit(&pool->phase, WEFT__POOL_FORKED, memory_order_relaxed);
         for (unsigned i = 0; i < pool->worker_count; i++) {
             const struct weft__driver *driver =
@@ -76,8 +75,8 @@ void weft__pool_fork_child(void)
         }
     }
     weft__fd_fork_child();
-    pools = NULL;
-    weft__unlock(&pools_lock);
+    weft__pools.first = NULL;
+    weft__unlock(&weft__pools.lock);
 }
 
 /* --- create ---------------------------------------------------------------- */
@@ -196,6 +195,13 @@ static int check_driver(enum weft_driver wanted)
     return wanted == WEFT_DRIVER_AUTO ? 0 : weft__driver_choose(wanted, &kind, &why);
 }
 
+static void workers_deinit(weft_pool *pool)
+{
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        weft__worker_deinit(&pool->workers[i]);
+    }
+}
+
 int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
 {
     struct weft_pool_opts opts = {0};
@@ -239,29 +245,29 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     if (err) {
         goto free_pool;
     }
-    if (!pools_add(pool)) {
-        err = -EBUSY;
-        goto free_global;
-    }
     if (opts.caller) {
         err = host_open(pool);
         if (err) {
-            goto remove_pool;
+            goto free_global;
         }
     }
     err = workers_init(pool, &opts);
     if (err) {
         goto close_fd;
     }
+    if (!pools_add(pool)) {
+        err = -EBUSY;
+        goto deinit_workers;
+    }
     weft__fault_install();
-    weft__watchdog_add(pool);
+    weft__watchdog_start();
     *out = pool;
     return 0;
 
+deinit_workers:
+    workers_deinit(pool);
 close_fd:
     host_close(pool);
-remove_pool:
-    pools_remove(pool);
 free_global:
     weft__global_deinit(&pool->global);
 free_pool:
@@ -287,11 +293,9 @@ void weft_pool_destroy(weft_pool *pool)
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */
     }
-    weft__watchdog_remove(pool);
     pools_remove(pool);
-    for (unsigned i = 0; i < pool->worker_count; i++) {
-        weft__worker_deinit(&pool->workers[i]);
-    }
+    weft__watchdog_stop();
+    workers_deinit(pool);
     host_close(pool);
     weft__global_deinit(&pool->global);
     pthread_mutex_destroy(&pool->joining);

@@ -67,11 +67,18 @@ struct weft_pool {
     struct weft__waiter *runner; /* the caller's, while it waits as worker 0 in run or stop */
 
     pthread_mutex_t joining; /* phases change, threads begin and end one at a time */
-    weft_pool *next;         /* in the list of all pools */
-    weft_pool *next_watched; /* in the watchdog's list of all pools */
+    weft_pool *next;         /* in weft__pools, under its lock */
 
     struct weft__worker workers[];
 };
+
+/* All that there are, from the end of create to the beginning of destroy. One that is looked at under the lock cannot go
+ * meanwhile. */
+struct weft__pools {
+    struct weft__lock lock;
+    weft_pool *first;
+};
+extern struct weft__pools weft__pools;
 
 /* A thread that is not of this pool makes one of its fibers ready and touches the pool once more, to wake a
  * worker. By then the fiber may have ended and the pool been stopped: destroy waits for such visitors. The

@@ -22,10 +22,6 @@
 
 struct weft__pulse weft__pulse;
 
-/* Pools that exist. A pool is looked at under the lock: it cannot go meanwhile. */
-static struct weft__lock pools_lock;
-static weft_pool *pools;
-
 /* The thread lives as long as there are pools. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static bool started; /* under `life`, as is the next */
@@ -35,7 +31,7 @@ static _Atomic(bool) quits;
 static _Atomic(int64_t) tick_ns = WEFT__WATCH_TICK_NS;
 static _Atomic(uint64_t) ticks, deadlocks, hogs;
 static _Atomic(int) outlook;
-static char outside[32]; /* under the lock */
+static char outside[32]; /* under the lock of weft__pools */
 
 /* The watchdog's own. */
 static struct weft__ring basket; /* what is taken from a ring goes through one */
@@ -76,30 +72,19 @@ static bool start(void)
     return err == 0;
 }
 
-void weft__watchdog_add(weft_pool *pool)
+void weft__watchdog_start(void)
 {
     pthread_mutex_lock(&life);
-    weft__lock(&pools_lock);
-    pool->next_watched = pools;
-    pools = pool;
-    weft__unlock(&pools_lock);
     started = started || start();
     pthread_mutex_unlock(&life);
 }
 
-void weft__watchdog_remove(weft_pool *pool)
+void weft__watchdog_stop(void)
 {
     pthread_mutex_lock(&life);
-    weft__lock(&pools_lock);
-    weft_pool **at = &pools;
-    while (*at && *at != pool) { /* one from before a fork is in no list */
-        at = &(*at)->next_watched;
-    }
-    if (*at) {
-        *at = pool->next_watched;
-    }
-    bool last = !pools;
-    weft__unlock(&pools_lock);
+    weft__lock(&weft__pools.lock);
+    bool last = !weft__pools.first;
+    weft__unlock(&weft__pools.lock);
     if (last && started) { /* no thread is left behind, for those who fork */
         atomic_store_explicit(&quits, true, memory_order_relaxed);
         weft__pulse_call(&weft__pulse);
@@ -225,11 +210,11 @@ static void look_at_workers(int64_t now)
 {
     struct weft__hog hog;
     bool found = false;
-    weft__lock(&pools_lock);
-    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    weft__lock(&weft__pools.lock);
+    for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         found = look_at_workers_locked(pool, now, &hog, found);
     }
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
     if (found) {
         weft__count(&hogs, 1);
         weft__report_hog(&hog);
@@ -242,12 +227,12 @@ static void look_at_workers(int64_t now)
 static int *list_workers_locked(size_t *count)
 {
     size_t most = 1;
-    for (const weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    for (const weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         most += pool->worker_count;
     }
     int *tids = malloc(most * sizeof *tids);
     *count = 0;
-    for (const weft_pool *pool = pools; tids && pool; pool = pool->next_watched) {
+    for (const weft_pool *pool = weft__pools.first; tids && pool; pool = pool->next) {
         for (unsigned i = 0; i < pool->worker_count; i++) {
             int tid = atomic_load_explicit(&pool->workers[i].tid, memory_order_relaxed);
             if (tid) {
@@ -262,7 +247,7 @@ static int *list_workers_locked(size_t *count)
 static bool awaits_io_locked(void)
 {
     int64_t sum = atomic_load_explicit(&weft__driver_foreign, memory_order_relaxed);
-    for (const weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    for (const weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         for (unsigned i = 0; i < pool->worker_count; i++) {
             sum += atomic_load_explicit(&pool->workers[i].io.linked, memory_order_relaxed);
         }
@@ -282,7 +267,7 @@ static bool look_outside_locked(char *who, size_t size)
         snprintf(who, size, "a descriptor");
         return true;
     }
-    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         if (pool->deadlock_off && weft__pool_live(pool)) {
             snprintf(who, size, "pool %s", pool->name);
             return true;
@@ -297,7 +282,7 @@ static bool look_outside_locked(char *who, size_t size)
 
 static enum weft_outlook look_at_parkers_locked(void)
 {
-    for (const weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    for (const weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         for (unsigned i = 0; i < pool->worker_count; i++) {
             const struct weft__worker *w = &pool->workers[i];
             if (atomic_load_explicit(&w->tid, memory_order_relaxed) &&
@@ -314,7 +299,7 @@ static enum weft_outlook look_at_fibers_locked(uint64_t pulse)
 {
     uint64_t live = 0;
     bool timers = false;
-    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         live += weft__pool_live(pool);
         for (unsigned i = 0; i < pool->worker_count; i++) {
             timers = timers || weft__wheel_next(&pool->workers[i].wheel) != INT64_MAX;
@@ -332,17 +317,17 @@ static enum weft_outlook look_at_fibers_locked(uint64_t pulse)
 
 static enum weft_outlook look_at_fibers(uint64_t pulse)
 {
-    weft__lock(&pools_lock);
+    weft__lock(&weft__pools.lock);
     enum weft_outlook found = look_at_fibers_locked(pulse);
     atomic_store_explicit(&outlook, found, memory_order_relaxed);
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
     return found;
 }
 
 /* Whoever waits as a worker for a fiber, or for all of them, goes on with an error. */
 static void end_runs_locked(void)
 {
-    for (weft_pool *pool = pools; pool; pool = pool->next_watched) {
+    for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         struct weft__chain none; /* it is a thread that waits, not a fiber to be queued */
         weft__chain_init(&none);
         weft__lock(&pool->lock);
@@ -362,11 +347,11 @@ static void report_deadlock(uint64_t pulse)
         walked = pulse;
     }
     weft__report_deadlock();
-    weft__lock(&pools_lock);
+    weft__lock(&weft__pools.lock);
     if (look_at_fibers_locked(pulse) == WEFT_OUTLOOK_DEADLOCK) {
         end_runs_locked();
     }
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
 }
 
 /* --- the thread ------------------------------------------------------------------------- */
@@ -453,13 +438,13 @@ static void *watch(void *arg)
 
 void weft__watch_stats(struct weft_watch_stats *out)
 {
-    weft__lock(&pools_lock);
+    weft__lock(&weft__pools.lock);
     out->deadlocks = relaxed(&deadlocks);
     out->hogs = relaxed(&hogs);
     out->ticks = relaxed(&ticks);
     out->outlook = (enum weft_outlook)atomic_load_explicit(&outlook, memory_order_relaxed);
     memcpy(out->outside, outside, sizeof out->outside);
-    weft__unlock(&pools_lock);
+    weft__unlock(&weft__pools.lock);
 }
 
 /* --- forks ---------------------------------------------------------------------------------- */
@@ -476,12 +461,10 @@ void weft__watchdog_fork_parent(void)
     weft__report_fork_parent();
 }
 
-/* The thread is not here, nor are the pools: all is as before the first. The locks are not taken before the fork: `life`
- * is held for as long as the thread takes to end, and what they guard is left alone, memory and all. */
+/* The thread is not here, nor are the pools: all is as before the first. `life` is not taken before the fork: it is held for
+ * as long as the thread takes to end. */
 void weft__watchdog_fork_child(void)
 {
-    atomic_store_explicit(&pools_lock.word, 0, memory_order_relaxed);
-    pools = NULL;
     outside[0] = 0;
     atomic_store_explicit(&outlook, WEFT_OUTLOOK_EMPTY, memory_order_relaxed);
     pthread_mutex_init(&life, NULL);

@@ -54,9 +54,10 @@ struct weft__vigil {
 
 extern struct weft__pulse weft__pulse;
 
-/* A pool begins and ends. The first starts the thread; if that fails nothing is watched. */
-void weft__watchdog_add(weft_pool *pool);
-void weft__watchdog_remove(weft_pool *pool);
+/* After a pool was added to weft__pools, and after one was removed: the thread lives while there are any. If it cannot be
+ * started nothing is watched. */
+void weft__watchdog_start(void);
+void weft__watchdog_stop(void);
 
 /* What was found when all were last asleep may have changed. Any thread. */
 void weft__watchdog_look_again(void);
