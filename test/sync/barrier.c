@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/barrier.h>
 
-#include "sched/fixture.h"
 #include "sync/barrier.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 
 #define MS INT64_C(1000000)
 enum { PARTIES = 4, PHASES = 30 };
@@ -68,17 +68,7 @@ static void *wait_once(void *arg)
 
 static weft_fiber waiting(void)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, wait_once, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static void joined(weft_fiber fiber, int err)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, err);
+    return waiting_in(wait_once, NULL);
 }
 
 static void *leave(void *arg)
@@ -164,18 +154,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &barrier);
-}
-
 TEST(an_owned_barrier_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void *destroy_while_waited_on(void *arg)
@@ -183,12 +164,6 @@ static void *destroy_while_waited_on(void *arg)
     waiting();
     weft_barrier_deinit(&barrier);
     return arg;
-}
-
-static void destroys(void *arg)
-{
-    fresh(2);
-    run_in_fiber(1, destroy_while_waited_on, arg);
 }
 
 static void uses_zero(void *arg)
@@ -199,9 +174,8 @@ static void uses_zero(void *arg)
 
 TEST(bugs_of_callers_are_named)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "barrier gate was destroyed while somebody waits on it"));
-    CHECK(WIFSIGNALED(check_child(uses_zero, &barrier, err, sizeof err)));
-    CHECK(strstr(err, "a barrier was not initialised"));
+    fresh(2);
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "barrier gate was destroyed while somebody waits on it");
+    must_stop(uses_zero, &barrier, "a barrier was not initialised");
 }

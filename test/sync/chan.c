@@ -2,9 +2,9 @@
 #include <weft/chan.h>
 
 #include "base/alloc.h"
-#include "sched/fixture.h"
 #include "sync/body.h"
 #include "sync/chan.h"
+#include "sync/fixture.h"
 
 #define MS INT64_C(1000000)
 
@@ -41,17 +41,7 @@ static void *sends(void *arg)
 
 static weft_fiber waiting(weft_fn fn, int arg)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, fn, (void *)(intptr_t)arg, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static int joined(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (int)(intptr_t)result;
+    return waiting_in(fn, (void *)(intptr_t)arg);
 }
 
 TEST(a_bounded_channel_holds_so_many_in_order)
@@ -163,7 +153,7 @@ static void *hands_over(void *arg)
     }
     CHECK_EQ(weft_chan_length(chan), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(joined(receivers[i]), i);
+        joined(receivers[i], i);
     }
     return NULL;
 }
@@ -191,7 +181,7 @@ static void *senders_wait(void *arg)
         CHECK_EQ(recv_one(0), i);
     }
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(joined(senders[i]), 0);
+        joined(senders[i], 0);
     }
     CHECK_EQ(recv_one(0), -ETIMEDOUT);
     return NULL;
@@ -219,14 +209,14 @@ static void *many(void *arg)
     weft_fiber late = waiting(sends, 6);
     CHECK_EQ(weft_chan_recv_many(chan, out + 2, 8, WEFT_FOREVER),
              5); /* with that of the one who waits */
-    CHECK_EQ(joined(late), 0);
+    joined(late, 0);
     for (int i = 0; i < 7; i++) {
         CHECK_EQ(out[i], i);
     }
     weft_fiber two[2] = {waiting(receives, 0), waiting(receives, 0)};
     CHECK_EQ(weft_chan_send_many(chan, in + 4, 6, WEFT_FOREVER), 6);
-    CHECK_EQ(joined(two[0]), 4);
-    CHECK_EQ(joined(two[1]), 5);
+    joined(two[0], 4);
+    joined(two[1], 5);
     weft_chan_close(chan);
     CHECK_EQ(weft_chan_recv_many(chan, out, 10, WEFT_FOREVER), 4);
     CHECK_EQ(out[3], 9);
@@ -248,7 +238,7 @@ static void *many_wait(void *arg)
     int in[3] = {1, 2, 3};
     weft_fiber fiber = waiting(receives_many, 1);
     CHECK_EQ(weft_chan_send_many(chan, in, 3, WEFT_FOREVER), 3);
-    CHECK_EQ(joined(fiber), 3); /* the one it waited for, and what had come by the time it ran */
+    joined(fiber, 3); /* the one it waited for, and what had come by the time it ran */
     return arg;
 }
 
@@ -272,7 +262,7 @@ static void *close_wakes(void *arg)
     weft_chan_close(chan);
     weft_chan_close(chan);
     for (int i = 0; i < 6; i++) {
-        CHECK_EQ(joined(fibers[i]), -EPIPE);
+        joined(fibers[i], -EPIPE);
     }
     CHECK(weft_chan_is_closed(chan));
     CHECK_EQ(send_one(1, WEFT_FOREVER), -EPIPE);
@@ -322,8 +312,7 @@ static void *cancelled_or_interrupted(void *arg)
     bool cancel = arg != NULL;
     for (int to_send = 0; to_send < 2; to_send++) {
         weft_fiber fiber = waiting(to_send ? sends : receives, 5);
-        CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
-        CHECK_EQ(joined(fiber), cancel ? -ECANCELED : -EINTR);
+        end_wait(fiber, cancel);
         CHECK_EQ(to_send ? recv_one(0) : send_one(5, 0), -ETIMEDOUT);
     }
     return NULL;
@@ -335,13 +324,13 @@ static void *dead_nodes_are_passed_over(void *arg)
     weft_fiber dead = waiting(receives, 0), live = waiting(receives, 0);
     CHECK_EQ(weft_interrupt(dead), 0);
     CHECK_EQ(send_one(3, 0), 0);
-    CHECK_EQ(joined(dead), -EINTR);
-    CHECK_EQ(joined(live), 3);
+    joined(dead, -EINTR);
+    joined(live, 3);
     dead = waiting(sends, 8), live = waiting(sends, 9);
     CHECK_EQ(weft_cancel(dead), 0);
     CHECK_EQ(recv_one(0), 9);
-    CHECK_EQ(joined(dead), -ECANCELED);
-    CHECK_EQ(joined(live), 0);
+    joined(dead, -ECANCELED);
+    joined(live, 0);
     return arg;
 }
 
@@ -369,7 +358,7 @@ static void *interrupts_both(void *arg)
     for (int to_send = 0; to_send < 2; to_send++) {
         weft_fiber fiber = waiting(knows_what_it_waited_on, to_send);
         CHECK_EQ(weft_interrupt(fiber), 0);
-        CHECK_EQ(joined(fiber), to_send);
+        joined(fiber, to_send);
     }
     return arg;
 }
@@ -494,12 +483,12 @@ static void *use_owned(void *arg)
     CHECK_EQ(weft_chan_create(&chan, sizeof(int), &opts), 0);
     weft_fiber fiber = waiting(receives, 0);
     CHECK_EQ(send_one(4, WEFT_FOREVER), 0);
-    CHECK_EQ(joined(fiber), 4);
+    joined(fiber, 4);
     CHECK_EQ(send_one(5, WEFT_FOREVER), 0);
     fiber = waiting(sends, 6);
     CHECK_EQ(recv_one(WEFT_FOREVER), 5);
     CHECK_EQ(recv_one(WEFT_FOREVER), 6);
-    CHECK_EQ(joined(fiber), 0);
+    joined(fiber, 0);
     if (arg) {
         thread_close(thread_open(send_from_a_thread, NULL));
     }
@@ -507,18 +496,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &chan);
-}
-
 TEST(an_owned_channel_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void *destroy_while_waited_on(void *arg)
@@ -528,17 +508,12 @@ static void *destroy_while_waited_on(void *arg)
     return NULL;
 }
 
-static void destroys(void *arg)
-{
-    fresh(0, 0);
-    run_in_fiber(1, destroy_while_waited_on, arg);
-}
-
 TEST(to_destroy_a_channel_that_is_waited_on_is_a_bug)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "channel mail was destroyed while somebody waits on it"));
-    CHECK(WIFSIGNALED(check_child(destroys, &chan, err, sizeof err)));
-    CHECK(strstr(err, "channel mail was destroyed while somebody waits on it"));
+    fresh(0, 0);
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "channel mail was destroyed while somebody waits on it");
+    must_stop_in_fiber(destroy_while_waited_on, &chan,
+                       "channel mail was destroyed while somebody waits on it");
+    weft_chan_destroy(chan);
 }

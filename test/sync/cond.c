@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/cond.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
 #include "sync/cond.h"
+#include "sync/fixture.h"
 
 #define MS INT64_C(1000000)
 
@@ -58,8 +58,7 @@ static void *signal_and_broadcast(void *arg)
 {
     weft_fiber fibers[4];
     for (int i = 0; i < 4; i++) {
-        CHECK_EQ(weft_spawn(&fibers[i], consume, NULL, NULL), 0);
-        await_state(fibers[i], WEFT_FIBER_WAITING);
+        fibers[i] = waiting_in(consume, NULL);
     }
     produce(1, weft_cond_signal);
     CHECK_EQ(weft_join(fibers[0], NULL, WEFT_FOREVER), 0); /* the one who waited longest */
@@ -108,8 +107,7 @@ static void *cancel_while_locked(void *arg)
     bool cancel = arg != NULL;
     weft_fiber fiber;
     void *result;
-    CHECK_EQ(weft_spawn(&fiber, consume, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    fiber = waiting_in(consume, NULL);
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
     for (int i = 0; i < 20; i++) {
@@ -143,8 +141,7 @@ static void *several(void *arg)
     weft_fiber fiber, second;
     void *result;
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(weft_spawn(&fiber, wait_for_both, NULL, NULL), 0);
-        await_state(fiber, WEFT_FIBER_WAITING);
+        fiber = waiting_in(wait_for_both, NULL);
         weft_cond_signal(i ? &other : &cond);
         CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)result, i);
@@ -152,10 +149,8 @@ static void *several(void *arg)
     CHECK_EQ((intptr_t)wait_for_both(&cond), -ETIMEDOUT);
 
     /* Both are signalled, one wait uses the first: the second goes to the next who waits. */
-    CHECK_EQ(weft_spawn(&fiber, wait_for_both, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_spawn(&second, wait_for_both, NULL, NULL), 0);
-    await_state(second, WEFT_FIBER_WAITING);
+    fiber = waiting_in(wait_for_both, NULL);
+    second = waiting_in(wait_for_both, NULL);
     weft_cond_signal(&cond);
     weft_cond_signal(&other);
     CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
@@ -227,33 +222,16 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &cond);
-}
-
 TEST(an_owned_condition_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void *destroy_while_waited_on(void *arg)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, consume, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    waiting_in(consume, NULL);
     weft_cond_deinit(&cond);
     return arg;
-}
-
-static void destroys(void *arg)
-{
-    fresh();
-    run_in_fiber(1, destroy_while_waited_on, arg);
 }
 
 static void waits_without_the_mutex(void *arg)
@@ -265,9 +243,9 @@ static void waits_without_the_mutex(void *arg)
 
 TEST(bugs_of_callers_are_named)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "condition news was destroyed while somebody waits on it"));
-    CHECK(WIFSIGNALED(check_child(waits_without_the_mutex, NULL, err, sizeof err)));
-    CHECK(strstr(err, "waited for with a mutex that the caller does not hold"));
+    fresh();
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "condition news was destroyed while somebody waits on it");
+    must_stop(waits_without_the_mutex, NULL,
+              "waited for with a mutex that the caller does not hold");
 }

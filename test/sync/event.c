@@ -1,9 +1,9 @@
 /* labels: valgrind */
 #include <weft/event.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
 #include "sync/event.h"
+#include "sync/fixture.h"
 
 #define MS INT64_C(1000000)
 
@@ -77,13 +77,7 @@ TEST(a_wait_ends_at_its_deadline)
 static void *cancelled_or_interrupted(void *arg)
 {
     bool cancel = arg != NULL;
-    weft_fiber fiber;
-    void *result;
-    CHECK_EQ(weft_spawn(&fiber, wait_for_it, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    end_wait(waiting_in(wait_for_it, NULL), cancel);
     return NULL;
 }
 
@@ -152,9 +146,7 @@ TEST(threads_and_pools_meet_at_one_event)
 static void *use_owned(void *arg)
 {
     weft_event_init(&event, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, wait_for_it, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    weft_fiber fiber = waiting_in(wait_for_it, NULL);
     weft_event_set(&event);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     if (arg) {
@@ -164,38 +156,21 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &event);
-}
-
 TEST(an_owned_event_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void *destroy_while_waited_on(void *arg)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, wait_for_it, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    waiting_in(wait_for_it, NULL);
     weft_event_deinit(&event);
     return arg;
 }
 
-static void destroys(void *arg)
-{
-    fresh();
-    run_in_fiber(1, destroy_while_waited_on, arg);
-}
-
 TEST(to_destroy_an_event_that_is_waited_on_is_a_bug)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "event go was destroyed while somebody waits on it"));
+    fresh();
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "event go was destroyed while somebody waits on it");
 }

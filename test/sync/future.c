@@ -2,8 +2,8 @@
 #include <weft/future.h>
 
 #include "base/alloc.h"
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/future.h"
 
 #define MS INT64_C(1000000)
@@ -30,17 +30,7 @@ static void *wait_for_it(void *arg)
 
 static weft_fiber waiting(void)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, wait_for_it, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static intptr_t answer_of(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
+    return waiting_in(wait_for_it, NULL);
 }
 
 /* --- one future ---------------------------------------------------------------------------- */
@@ -126,8 +116,7 @@ static void *cancelled_or_interrupted(void *arg)
     bool cancel = arg != NULL;
     future = make();
     weft_fiber fiber = waiting(), other = waiting();
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
-    CHECK_EQ(answer_of(fiber), cancel ? -ECANCELED : -EINTR);
+    end_wait(fiber, cancel);
     CHECK_EQ(weft_future_complete(future, &things[0]), 0);
     CHECK_EQ(answer_of(other), 1);
     weft_future_unref(future);
@@ -526,12 +515,6 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, things);
-}
-
 static void *mix_owners(void *arg)
 {
     weft_future *two[2], *all;
@@ -541,19 +524,10 @@ static void *mix_owners(void *arg)
     return arg;
 }
 
-static void mixed_owners(void *arg)
-{
-    run_in_fiber(1, mix_owners, arg);
-}
-
 TEST(an_owned_future_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
-    CHECK(WIFSIGNALED(check_child(mixed_owners, NULL, err, sizeof err)));
-    CHECK(strstr(err, "derived from futures of different owners"));
+    used_by_owner_only(use_owned);
+    must_stop_in_fiber(mix_owners, NULL, "derived from futures of different owners");
 }
 
 static void *drop_while_waited_on(void *arg)
@@ -564,11 +538,6 @@ static void *drop_while_waited_on(void *arg)
     return arg;
 }
 
-static void drops(void *arg)
-{
-    run_in_fiber(1, drop_while_waited_on, arg);
-}
-
 static void fails_with_success(void *arg)
 {
     (void)arg;
@@ -577,9 +546,7 @@ static void fails_with_success(void *arg)
 
 TEST(to_drop_the_last_reference_while_somebody_waits_is_a_bug)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(drops, NULL, err, sizeof err)));
-    CHECK(strstr(err, "future reply was destroyed while somebody waits on it"));
-    CHECK(WIFSIGNALED(check_child(fails_with_success, NULL, err, sizeof err)));
-    CHECK(strstr(err, "weft_future_fail: 0 is not a negative errno"));
+    must_stop_in_fiber(drop_while_waited_on, NULL,
+                       "future reply was destroyed while somebody waits on it");
+    must_stop(fails_with_success, NULL, "weft_future_fail: 0 is not a negative errno");
 }

@@ -2,8 +2,8 @@
 #include <weft/mutex.h>
 
 #include "base/assert.h"
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/mutex.h"
 
 #define MS INT64_C(1000000)
@@ -112,19 +112,11 @@ TEST(a_try_fails_at_once_and_a_timed_lock_at_its_deadline)
 static void *cancelled_or_interrupted(void *arg)
 {
     bool cancel = arg != NULL;
-    weft_fiber fiber, patient;
-    void *result;
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_spawn(&fiber, lock_once, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_spawn(&patient, lock_once, NULL, NULL), 0);
-    await_state(patient, WEFT_FIBER_WAITING);
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, cancel ? -ECANCELED : -EINTR);
+    weft_fiber fiber = waiting_in(lock_once, NULL), patient = waiting_in(lock_once, NULL);
+    end_wait(fiber, cancel);
     weft_mutex_unlock(&mutex);
-    CHECK_EQ(weft_join(patient, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, 0);
+    joined(patient, 0);
     return NULL;
 }
 
@@ -158,8 +150,7 @@ static void *hand_over(void *arg)
     weft_fiber fibers[3];
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_spawn(&fibers[i], lock_once, NULL, NULL), 0);
-        await_state(fibers[i], WEFT_FIBER_WAITING);
+        fibers[i] = waiting_in(lock_once, NULL);
     }
     int64_t until = weft_after(3 * MS);
     while (weft_now() < until) {
@@ -189,10 +180,8 @@ static void *overtake(void *arg)
 {
     weft_fiber first, second;
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_spawn(&first, lock_once, NULL, NULL), 0);
-    await_state(first, WEFT_FIBER_WAITING);
-    CHECK_EQ(weft_spawn(&second, lock_once, NULL, NULL), 0);
-    await_state(second, WEFT_FIBER_WAITING);
+    first = waiting_in(lock_once, NULL);
+    second = waiting_in(lock_once, NULL);
     do {
         weft_mutex_unlock(&mutex);
     } while (weft_mutex_lock(&mutex, 0) == 0);
@@ -268,8 +257,7 @@ static void *look_at_holder(void *arg)
     CHECK_EQ(weft_mutex_holder(&mutex), WEFT_NO_FIBER);
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
     CHECK_EQ(weft_mutex_holder(&mutex), weft_self());
-    CHECK_EQ(weft_spawn(&fiber, lock_once, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    fiber = waiting_in(lock_once, NULL);
     CHECK_EQ(weft_mutex_holder(&mutex), weft_self());
     weft_mutex_unlock(&mutex);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
@@ -299,18 +287,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &mutex);
-}
-
 TEST(an_owned_mutex_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 /* --- bugs of callers ------------------------------------------------------------------ */
@@ -337,10 +316,8 @@ static void *is_destroyed_locked(void *arg)
 
 static void *is_destroyed_waited_on(void *arg)
 {
-    weft_fiber fiber;
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_spawn(&fiber, lock_once, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    waiting_in(lock_once, NULL);
     weft_mutex_deinit(&mutex);
     return arg;
 }
@@ -358,30 +335,17 @@ static void *breaks_ranks(void *arg)
     return arg;
 }
 
-static void bug(void *fn)
-{
-    fresh();
-    CHECK_EQ(weft_run(*(weft_fn *)fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
-}
-
-static void must_stop(weft_fn fn, const char *message)
-{
-    char err[400];
-    CHECK(WIFSIGNALED(check_child(bug, &fn, err, sizeof err)));
-    if (!strstr(err, message)) {
-        fprintf(stderr, "%s\n", err);
-    }
-    CHECK(strstr(err, message));
-}
-
 TEST(bugs_of_callers_are_named)
 {
-    must_stop(unlocks_anothers, "unlocks mutex door, which is held by nobody");
-    must_stop(locks_twice, "locks mutex door, which it holds already");
-    must_stop(is_destroyed_locked, "mutex door was destroyed while fiber #");
-    must_stop(is_destroyed_waited_on, "mutex door was destroyed while somebody waits on it");
+    fresh();
+    must_stop_in_fiber(unlocks_anothers, NULL, "unlocks mutex door, which is held by nobody");
+    must_stop_in_fiber(locks_twice, NULL, "locks mutex door, which it holds already");
+    must_stop_in_fiber(is_destroyed_locked, NULL, "mutex door was destroyed while fiber #");
+    must_stop_in_fiber(is_destroyed_waited_on, NULL,
+                       "mutex door was destroyed while somebody waits on it");
     if (WEFT_DEBUG) {
-        must_stop(breaks_ranks, "locks mutex low of rank 3 while it holds mutex high of rank 7");
+        must_stop_in_fiber(breaks_ranks, NULL,
+                           "locks mutex low of rank 3 while it holds mutex high of rank 7");
     }
 }
 
@@ -406,8 +370,10 @@ static void *after_the_careless(void *arg)
 TEST(a_fiber_that_ends_with_locks_is_reported_and_they_stay_locked)
 {
     char err[500];
-    weft_fn fn = after_the_careless;
-    CHECK_EQ(check_child(bug, &fn, err, sizeof err), 0);
+    fresh();
+    CHECK_EQ(
+        check_child(run_it_in_fiber, &(struct in_fiber){after_the_careless, NULL}, err, sizeof err),
+        0);
     CHECK(strstr(err, "(careless) ended while it held mutex door"));
     CHECK(strstr(err, "(careless) ended while it held mutex window"));
 }
@@ -434,7 +400,6 @@ static void *hold_many(void *arg)
 TEST(locks_are_let_go_in_any_order)
 {
     char err[100];
-    weft_fn fn = hold_many;
-    CHECK_EQ(check_child(bug, &fn, err, sizeof err), 0);
+    CHECK_EQ(check_child(run_it_in_fiber, &(struct in_fiber){hold_many, NULL}, err, sizeof err), 0);
     CHECK_STR(err, "");
 }

@@ -1,8 +1,8 @@
 /* labels: valgrind */
 #include <weft/once.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/once.h"
 
 #define MS INT64_C(1000000)
@@ -45,13 +45,6 @@ static weft_fiber asking(void)
     weft_fiber fiber;
     CHECK_EQ(weft_spawn(&fiber, ask, NULL, NULL), 0);
     return fiber;
-}
-
-static void joined(weft_fiber fiber, int err)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, err);
 }
 
 static void *ask_together(void *arg)
@@ -135,18 +128,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &once);
-}
-
 TEST(an_owned_once_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 /* --- bugs of callers ------------------------------------------------------------------ */
@@ -183,22 +167,12 @@ static void *destroys_while_waited_on(void *arg)
     return arg;
 }
 
-static void bug(void *fn)
-{
-    fresh();
-    CHECK_EQ(weft_run(*(weft_fn *)fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
-}
-
-static void must_stop(weft_fn fn, const char *message)
-{
-    char err[400];
-    CHECK(WIFSIGNALED(check_child(bug, &fn, err, sizeof err)));
-    CHECK(strstr(err, message));
-}
-
 TEST(bugs_of_callers_are_named)
 {
-    must_stop(asks_within, "once dawn is asked for by the function that it calls");
-    must_stop(leaves_by_exit, "the function that once dawn calls has left by weft_exit");
-    must_stop(destroys_while_waited_on, "once dawn was destroyed while somebody waits on it");
+    fresh();
+    must_stop_in_fiber(asks_within, NULL, "once dawn is asked for by the function that it calls");
+    must_stop_in_fiber(leaves_by_exit, NULL,
+                       "the function that once dawn calls has left by weft_exit");
+    must_stop_in_fiber(destroys_while_waited_on, NULL,
+                       "once dawn was destroyed while somebody waits on it");
 }

@@ -1,8 +1,8 @@
 /* labels: valgrind */
 #include <weft/oneshot.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/oneshot.h"
 
 #define MS INT64_C(1000000)
@@ -27,17 +27,7 @@ static void *wait_for_it(void *arg)
 
 static weft_fiber waiting(void)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, wait_for_it, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static intptr_t answer_of(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
+    return waiting_in(wait_for_it, NULL);
 }
 
 TEST(a_notify_before_the_wait_is_kept_and_a_second_is_refused)
@@ -122,8 +112,7 @@ static void *cancelled_or_interrupted(void *arg)
 {
     bool cancel = arg != NULL;
     weft_fiber fiber = waiting();
-    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
-    CHECK_EQ(answer_of(fiber), cancel ? -ECANCELED : -EINTR);
+    end_wait(fiber, cancel);
     CHECK_EQ(weft_oneshot_notify(&oneshot, &thing), 0); /* kept for another */
     CHECK_EQ((intptr_t)wait_for_it(NULL), 1);
     return NULL;
@@ -229,18 +218,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &oneshot);
-}
-
 TEST(an_owned_one_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void wait_again(void *arg)
@@ -259,19 +239,11 @@ static void *wait_beside_another(void *arg)
     return arg;
 }
 
-static void two_wait(void *arg)
-{
-    fresh();
-    run_in_fiber(1, wait_beside_another, arg);
-}
-
 TEST(to_wait_twice_is_a_bug)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(wait_again, NULL, err, sizeof err)));
-    CHECK(strstr(err, "oneshot answer was waited for twice"));
-    CHECK(WIFSIGNALED(check_child(two_wait, NULL, err, sizeof err)));
-    CHECK(strstr(err, "oneshot answer was waited for twice"));
+    must_stop(wait_again, NULL, "oneshot answer was waited for twice");
+    fresh();
+    must_stop_in_fiber(wait_beside_another, NULL, "oneshot answer was waited for twice");
 }
 
 static void *destroy_while_waited_on(void *arg)
@@ -281,15 +253,9 @@ static void *destroy_while_waited_on(void *arg)
     return arg;
 }
 
-static void destroys(void *arg)
-{
-    fresh();
-    run_in_fiber(1, destroy_while_waited_on, arg);
-}
-
 TEST(to_destroy_one_that_is_waited_on_is_a_bug)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "oneshot answer was destroyed while somebody waits on it"));
+    fresh();
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "oneshot answer was destroyed while somebody waits on it");
 }

@@ -1,8 +1,8 @@
 /* labels: valgrind */
 #include <weft/rwlock.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/rwlock.h"
 
 #define MS INT64_C(1000000)
@@ -113,17 +113,7 @@ TEST(tries_and_deadlines)
 
 static weft_fiber waiting(weft_fn fn)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, fn, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static void joined(weft_fiber fiber, int err)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, err);
+    return waiting_in(fn, NULL);
 }
 
 /* A reader holds it, a writer waits: readers that come now wait behind the writer, and so cannot starve it. */
@@ -171,14 +161,12 @@ static void *give_up(void *arg)
     bool cancel = arg != NULL;
     CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
     weft_fiber writer = waiting(write_once), reader = waiting(read_once);
-    CHECK_EQ(cancel ? weft_cancel(writer) : weft_interrupt(writer), 0);
-    joined(writer, cancel ? -ECANCELED : -EINTR);
+    end_wait(writer, cancel);
     joined(reader, 0); /* it waited for the writer alone */
     weft_rwlock_read_unlock(&lock);
     CHECK_EQ(weft_rwlock_write(&lock, 0), 0);
     reader = waiting(read_once);
-    CHECK_EQ(cancel ? weft_cancel(reader) : weft_interrupt(reader), 0);
-    joined(reader, cancel ? -ECANCELED : -EINTR);
+    end_wait(reader, cancel);
     weft_rwlock_write_unlock(&lock);
     return NULL;
 }
@@ -246,18 +234,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &lock);
-}
-
 TEST(an_owned_lock_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 /* --- bugs of callers ------------------------------------------------------------------ */
@@ -296,24 +275,14 @@ static void *destroys_locked(void *arg)
     return arg;
 }
 
-static void bug(void *fn)
-{
-    fresh();
-    CHECK_EQ(weft_run(*(weft_fn *)fn, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
-}
-
-static void must_stop(weft_fn fn, const char *message)
-{
-    char err[400];
-    CHECK(WIFSIGNALED(check_child(bug, &fn, err, sizeof err)));
-    CHECK(strstr(err, message));
-}
-
 TEST(bugs_of_callers_are_named)
 {
-    must_stop(unlocks_unread, "rwlock book, which nobody reads, was unlocked by a reader");
-    must_stop(unlocks_unwritten, "unlocks rwlock book, which is held by nobody");
-    must_stop(writes_twice, "locks rwlock book, which it holds already");
-    must_stop(destroys_while_waited_on, "rwlock book was destroyed while somebody waits on it");
-    must_stop(destroys_locked, "rwlock book was destroyed while it is locked");
+    fresh();
+    must_stop_in_fiber(unlocks_unread, NULL,
+                       "rwlock book, which nobody reads, was unlocked by a reader");
+    must_stop_in_fiber(unlocks_unwritten, NULL, "unlocks rwlock book, which is held by nobody");
+    must_stop_in_fiber(writes_twice, NULL, "locks rwlock book, which it holds already");
+    must_stop_in_fiber(destroys_while_waited_on, NULL,
+                       "rwlock book was destroyed while somebody waits on it");
+    must_stop_in_fiber(destroys_locked, NULL, "rwlock book was destroyed while it is locked");
 }

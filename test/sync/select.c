@@ -2,7 +2,7 @@
 #include <weft/select.h>
 
 #include "base/alloc.h"
-#include "sched/fixture.h"
+#include "sync/fixture.h"
 #include "sync/select.h"
 
 #define MS INT64_C(1000000)
@@ -123,10 +123,7 @@ static void *chooses(void *arg)
 
 static weft_fiber choosing(struct chooser *c)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, chooses, c, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
+    return waiting_in(chooses, c);
 }
 
 static int chosen(weft_fiber fiber, struct chooser *c)
@@ -295,9 +292,7 @@ static void *waits_for_the_last(void *arg)
 static void *sends_to_the_last(void *arg)
 {
     weft_chan **chans = arg;
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, waits_for_the_last, chans, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    weft_fiber fiber = waiting_in(waits_for_the_last, chans);
     CHECK_EQ(put(chans[WEFT_SELECT_MAX - 1], 77), 0);
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     return arg;
@@ -340,11 +335,8 @@ static void no_such_kind(void *arg)
 
 TEST(misuse_is_reported)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(too_many, NULL, err, sizeof err)));
-    CHECK(strstr(err, "weft_select: 4001 cases are too many"));
-    CHECK(WIFSIGNALED(check_child(no_such_kind, NULL, err, sizeof err)));
-    CHECK(strstr(err, "weft_select: there is no kind of case"));
+    must_stop(too_many, NULL, "weft_select: 4001 cases are too many");
+    must_stop(no_such_kind, NULL, "weft_select: there is no kind of case");
 }
 
 /* --- who meets whom ------------------------------------------------------------------ */
@@ -454,8 +446,7 @@ static void *changes(void *arg)
 {
     weft_fiber fiber;
     void *which;
-    CHECK_EQ(weft_spawn(&fiber, waits_for_change, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    fiber = waiting_in(waits_for_change, NULL);
     weft_cond_signal(&cond); /* nothing has changed yet */
     await_state(fiber, WEFT_FIBER_WAITING);
     CHECK_EQ(weft_mutex_lock(&mutex, WEFT_FOREVER), 0); /* it is free while the select waits */
@@ -466,8 +457,7 @@ static void *changes(void *arg)
     CHECK_EQ((intptr_t)which, 2);
 
     changed = false;
-    CHECK_EQ(weft_spawn(&fiber, waits_for_change, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    fiber = waiting_in(waits_for_change, NULL);
     CHECK_EQ(put(a, 1), 0);
     CHECK_EQ(weft_join(fiber, &which, WEFT_FOREVER), 0);
     CHECK_EQ((intptr_t)which, 0);
@@ -624,7 +614,6 @@ static void selects_with_a_mutex(void *arg)
 
 TEST(without_a_stack_a_mutex_is_not_for_the_select)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(selects_with_a_mutex, NULL, err, sizeof err)));
-    CHECK(strstr(err, "a body without a stack selects a condition with a mutex"));
+    must_stop(selects_with_a_mutex, NULL,
+              "a body without a stack selects a condition with a mutex");
 }

@@ -1,8 +1,8 @@
 /* labels: valgrind */
 #include <weft/sem.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/sem.h"
 
 #define MS INT64_C(1000000)
@@ -28,17 +28,7 @@ static void *acquire(void *arg)
 
 static weft_fiber waiting(uintptr_t n)
 {
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, acquire, (void *)n, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static void joined(weft_fiber fiber, int err)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    CHECK_EQ((intptr_t)result, err);
+    return waiting_in(acquire, (void *)n);
 }
 
 TEST(permits_are_counted)
@@ -84,8 +74,7 @@ static void *give_up(void *arg)
     bool cancel = arg != NULL;
     weft_fiber big = waiting(3), small = waiting(1), smaller = waiting(1);
     weft_sem_release(&sem, 2);
-    CHECK_EQ(cancel ? weft_cancel(big) : weft_interrupt(big), 0);
-    joined(big, cancel ? -ECANCELED : -EINTR);
+    end_wait(big, cancel);
     joined(small, 0);
     joined(smaller, 0);
     CHECK_EQ(weft_sem_permits(&sem), 0);
@@ -185,18 +174,9 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &sem);
-}
-
 TEST(an_owned_semaphore_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void *destroy_while_waited_on(void *arg)
@@ -204,12 +184,6 @@ static void *destroy_while_waited_on(void *arg)
     waiting(1);
     weft_sem_deinit(&sem);
     return arg;
-}
-
-static void destroys(void *arg)
-{
-    fresh(0);
-    run_in_fiber(1, destroy_while_waited_on, arg);
 }
 
 static void overflows(void *arg)
@@ -220,9 +194,8 @@ static void overflows(void *arg)
 
 TEST(bugs_of_callers_are_named)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "semaphore seats was destroyed while somebody waits on it"));
-    CHECK(WIFSIGNALED(check_child(overflows, &sem, err, sizeof err)));
-    CHECK(strstr(err, "more than 2^62 permits"));
+    fresh(0);
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "semaphore seats was destroyed while somebody waits on it");
+    must_stop(overflows, &sem, "more than 2^62 permits");
 }

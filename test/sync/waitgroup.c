@@ -1,8 +1,8 @@
 /* labels: valgrind */
 #include <weft/waitgroup.h>
 
-#include "sched/fixture.h"
 #include "sync/body.h"
+#include "sync/fixture.h"
 #include "sync/waitgroup.h"
 
 #define MS INT64_C(1000000)
@@ -63,8 +63,7 @@ static void *ended_otherwise(void *arg)
     CHECK_EQ(weft_waitgroup_wait(&group, 0), -ETIMEDOUT);
     CHECK_EQ(weft_waitgroup_wait(&group, weft_after(MS)), -ETIMEDOUT);
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(weft_spawn(&fibers[i], wait_for_it, NULL, NULL), 0);
-        await_state(fibers[i], WEFT_FIBER_WAITING);
+        fibers[i] = waiting_in(wait_for_it, NULL);
     }
     CHECK_EQ(weft_cancel(fibers[0]), 0);
     CHECK_EQ(weft_interrupt(fibers[1]), 0);
@@ -163,34 +162,17 @@ static void *use_owned(void *arg)
     return NULL;
 }
 
-static void foreign_use(void *arg)
-{
-    (void)arg;
-    run_in_fiber(1, use_owned, &group);
-}
-
 TEST(an_owned_group_is_used_by_its_owner_only)
 {
-    char err[300];
-    run_in_fiber(1, use_owned, NULL);
-    CHECK(WIFSIGNALED(check_child(foreign_use, NULL, err, sizeof err)));
-    CHECK(strstr(err, "mine belongs to pool weft and was used from a plain thread"));
+    used_by_owner_only(use_owned);
 }
 
 static void *destroy_while_waited_on(void *arg)
 {
-    weft_fiber fiber;
     weft_waitgroup_add(&group, 1);
-    CHECK_EQ(weft_spawn(&fiber, wait_for_it, NULL, NULL), 0);
-    await_state(fiber, WEFT_FIBER_WAITING);
+    waiting_in(wait_for_it, NULL);
     weft_waitgroup_deinit(&group);
     return arg;
-}
-
-static void destroys(void *arg)
-{
-    fresh();
-    run_in_fiber(1, destroy_while_waited_on, arg);
 }
 
 static void goes_below_zero(void *arg)
@@ -202,9 +184,8 @@ static void goes_below_zero(void *arg)
 
 TEST(bugs_of_callers_are_named)
 {
-    char err[300];
-    CHECK(WIFSIGNALED(check_child(destroys, NULL, err, sizeof err)));
-    CHECK(strstr(err, "wait group crowd was destroyed while somebody waits on it"));
-    CHECK(WIFSIGNALED(check_child(goes_below_zero, &group, err, sizeof err)));
-    CHECK(strstr(err, "wait group crowd: its count of 2 and -3"));
+    fresh();
+    must_stop_in_fiber(destroy_while_waited_on, NULL,
+                       "wait group crowd was destroyed while somebody waits on it");
+    must_stop(goes_below_zero, &group, "wait group crowd: its count of 2 and -3");
 }
