@@ -4,12 +4,8 @@
 #include "queue/ring.h"
 
 #include "base/alloc.h"
+#include "queue/firsts.h"
 #include "queue/item.h"
-
-/* Where indices start: in every lap position, and so that they wrap soon. */
-static const uint64_t firsts[] = {
-    0, 1, 2, 3, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 3, UINT64_MAX / 2};
-#define FIRSTS (sizeof firsts / sizeof *firsts)
 
 /* In the heap: a checker's own stacks do not keep the alignment of a cache line. */
 static struct weft__ring *make(uint64_t slots, uint64_t first)

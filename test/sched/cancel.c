@@ -1,25 +1,7 @@
 /* Cancel: a state until the fiber ends. Every wait it is in, or begins later, returns -ECANCELED. */
 /* labels: valgrind */
 /* timeout: 60 */
-#include "fixture.h"
-
-static weft_fiber spawn(weft_fn fn, void *arg)
-{
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, fn, arg, NULL), 0);
-    return fiber;
-}
-
-static void *parks(void *arg)
-{
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    return arg;
-}
-
-static void *nothing(void *arg)
-{
-    return arg;
-}
+#include "sched/fibers.h"
 
 /* In a cancelled fiber every wait ends at once, and nothing else changes. */
 static void check_every_wait_is_cancelled(void)

@@ -3,18 +3,7 @@
 /* labels: valgrind */
 /* timeout: 60 */
 #include "fiber/sanitizer.h"
-#include "fixture.h"
-
-static void *nothing(void *arg)
-{
-    return arg;
-}
-
-static void *parks(void *arg)
-{
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    return arg;
-}
+#include "sched/fibers.h"
 
 /* --- names --------------------------------------------------------------------- */
 

@@ -1,23 +1,10 @@
 /* Interrupt: ends one wait with -EINTR, the one the fiber is in or the next that has to wait; kept until then. */
 /* labels: valgrind */
 /* timeout: 60 */
-#include "fixture.h"
+#include "sched/fibers.h"
 
 static weft_event event;
 static weft_fiber never; /* a fiber that ends when the test says so */
-
-static weft_fiber spawn(weft_fn fn, void *arg)
-{
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, fn, arg, NULL), 0);
-    return fiber;
-}
-
-static void *parks(void *arg)
-{
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    return arg;
-}
 
 /* --- every kind of wait -------------------------------------------------------------------- */
 
@@ -136,11 +123,6 @@ TEST(an_interrupt_before_the_wait_is_kept_for_it)
     run_in_fiber(1, interrupted_before, NULL);
     run_in_fiber(2, interrupted_before, NULL);
     weft_event_deinit(&event);
-}
-
-static void *nothing(void *arg)
-{
-    return arg;
 }
 
 static void *needs_not_wait(void *arg)

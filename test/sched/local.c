@@ -1,14 +1,7 @@
 /* What belongs to one fiber: its locals with their destructors, its cleanups, and its errno. */
 /* labels: valgrind */
 /* timeout: 60 */
-#include "fixture.h"
-
-static weft_fiber spawn(weft_fn fn, void *arg)
-{
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, fn, arg, NULL), 0);
-    return fiber;
-}
+#include "sched/fibers.h"
 
 static void *join(weft_fiber fiber)
 {

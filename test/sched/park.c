@@ -1,20 +1,7 @@
 /* Park and unpark: an early unpark is kept, two count once, a stale one is refused, none is lost. */
 /* labels: valgrind */
 /* timeout: 60 */
-#include "fixture.h"
-
-static weft_fiber spawn(weft_fn fn, void *arg)
-{
-    weft_fiber fiber;
-    CHECK_EQ(weft_spawn(&fiber, fn, arg, NULL), 0);
-    return fiber;
-}
-
-static void *parks(void *arg)
-{
-    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
-    return arg;
-}
+#include "sched/fibers.h"
 
 /* --- permits ------------------------------------------------------------------ */
 
