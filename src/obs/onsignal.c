@@ -131,7 +131,8 @@ static void fork_child(void)
 
 static void watch_forks(void)
 {
-    weft__fork_hook(fork_prepare, fork_parent, fork_child);
+    static struct weft__fork_hook hook = {fork_prepare, fork_parent, fork_child, NULL};
+    weft__fork_hook(&hook);
 }
 
 /* --- calls ------------------------------------------------------------------------------ */
@@ -145,8 +146,8 @@ int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts)
     if (!weft__unwind_prepare()) {
         return -ENOMEM;
     }
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    static struct weft__fork_once once;
+    weft__fork_once(&once, watch_forks);
     pthread_mutex_lock(&changing);
     err = begin_locked(signal, fd, opts);
     pthread_mutex_unlock(&changing);

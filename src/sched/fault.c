@@ -1,6 +1,5 @@
 #include "sched/fault.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "fiber/stack.h"
+#include "sched/fork.h"
 #include "sched/ident.h"
 #include "sched/slab.h"
 
@@ -113,8 +113,8 @@ static void install(void)
 
 void weft__fault_install(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install);
+    static struct weft__fork_once once;
+    weft__fork_once(&once, install);
 }
 
 /* --- the alternate stack --------------------------------------------------------- */

@@ -21,7 +21,7 @@
 static _Thread_local struct weft__spawner thread_spawner __attribute__((tls_model("initial-exec")));
 static _Thread_local bool thread_spawner_used __attribute__((tls_model("initial-exec")));
 static pthread_key_t thread_end;
-static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+static struct weft__fork_once thread_end_once;
 
 static void thread_ended(void *spawner)
 {
@@ -41,7 +41,7 @@ static struct weft__spawner *spawner_of(struct weft__worker *w)
         return &w->spawner;
     }
     if (!thread_spawner_used) {
-        pthread_once(&thread_end_once, thread_end_create);
+        weft__fork_once(&thread_end_once, thread_end_create);
         if (pthread_setspecific(thread_end, &thread_spawner) != 0) {
             return NULL;
         }

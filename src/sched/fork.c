@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "base/lock.h"
 #include "buf/depot.h"
 #include "buf/home.h"
 #include "fiber/guard.h"
@@ -18,12 +19,19 @@ _Atomic(uint32_t) weft__fork_count;
 static bool
     orphan; /* this is a child, and it was a fiber that forked; written while there is one thread */
 
+static struct weft__lock once_lock;   /* held while something is done once, and around a fork */
+static struct weft__fork_hook *hooks; /* the last first; under the lock */
+
 /* Locks that nest are taken in the order in which they do: the watcher's is held while others are taken. */
 static void prepare(void)
 {
     /* What is done once per process is not left half done: the C library does it again in the child, at best. */
     weft__fork_watch();
     weft__guard_best();
+    weft__lock(&once_lock);
+    for (const struct weft__fork_hook *hook = hooks; hook; hook = hook->next) {
+        hook->before();
+    }
     weft__fdwatch_fork_prepare();
     weft__pool_fork_prepare();
     weft__slab_fork_prepare();
@@ -44,6 +52,10 @@ static void parent(void)
     weft__slab_fork_parent();
     weft__pool_fork_parent();
     weft__fdwatch_fork_parent();
+    for (const struct weft__fork_hook *hook = hooks; hook; hook = hook->next) {
+        hook->in_parent();
+    }
+    weft__unlock(&once_lock);
 }
 
 static void child(void)
@@ -61,6 +73,10 @@ static void child(void)
     weft__pool_fork_child();
     weft__fdwatch_fork_child();
     atomic_fetch_add_explicit(&weft__fork_count, 1, memory_order_relaxed);
+    for (const struct weft__fork_hook *hook = hooks; hook; hook = hook->next) {
+        hook->in_child();
+    }
+    weft__unlock(&once_lock);
 }
 
 static void watch(void)
@@ -75,11 +91,21 @@ void weft__fork_watch(void)
     pthread_once(&once, watch);
 }
 
-void weft__fork_hook(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
+void weft__fork_once_slow(struct weft__fork_once *once, void (*fn)(void))
 {
     weft__fork_watch();
-    int err = pthread_atfork(before, in_parent, in_child);
-    WEFT__REQUIRE(!err, "no memory to watch for forks");
+    weft__lock(&once_lock);
+    if (!atomic_load_explicit(&once->done, memory_order_relaxed)) {
+        fn();
+        atomic_store_explicit(&once->done, true, memory_order_release); /* pairs: fork_once */
+    }
+    weft__unlock(&once_lock);
+}
+
+void weft__fork_hook(struct weft__fork_hook *hook)
+{
+    hook->next = hooks;
+    hooks = hook;
 }
 
 void weft__fork_check_fiber(const char *call)

@@ -8,6 +8,7 @@
 #ifndef WEFT_SCHED_FORK_H
 #define WEFT_SCHED_FORK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/assert.h"
@@ -18,9 +19,30 @@ extern _Atomic(uint32_t) weft__fork_count; /* forks between the first process an
 /* Whatever makes threads or shared state calls this first; once per process is enough, more does no harm. */
 void weft__fork_watch(void);
 
-/* For layers above, once per module: what it does before a fork comes before what the layers below do, so that locks nest
- * as they do elsewhere; afterwards theirs comes first. */
-void weft__fork_hook(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
+/* What is done once per process, and is done wholly or not at all in a child: a fork waits while the function runs. (After
+ * pthread_once the C library of the child would call it again.) The function is short and takes no lock that is held while a
+ * hook is; the caller holds none. */
+struct weft__fork_once {
+    _Atomic(bool) done;
+};
+
+void weft__fork_once_slow(struct weft__fork_once *once, void (*fn)(void));
+
+static inline void weft__fork_once(struct weft__fork_once *once, void (*fn)(void))
+{
+    if (!atomic_load_explicit(&once->done, memory_order_acquire)) { /* pairs: once_slow */
+        weft__fork_once_slow(once, fn);
+    }
+}
+
+/* For layers above: what they do before a fork comes before what the layers below do, so that locks nest as they do
+ * elsewhere; afterwards theirs comes first. The hook stays for ever. Only from a function of weft__fork_once. */
+struct weft__fork_hook {
+    void (*before)(void), (*in_parent)(void), (*in_child)(void);
+    struct weft__fork_hook *next;
+};
+
+void weft__fork_hook(struct weft__fork_hook *hook);
 
 /* `call` is for fibers and found that its caller is none: maybe because it was, before a fork. */
 void weft__fork_check_fiber(const char *call) __attribute__((cold));

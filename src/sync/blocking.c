@@ -329,13 +329,14 @@ static void fork_child(void)
 
 static void watch_forks(void)
 {
-    weft__fork_hook(fork_prepare, fork_parent, fork_child);
+    static struct weft__fork_hook hook = {fork_prepare, fork_parent, fork_child, NULL};
+    weft__fork_hook(&hook);
 }
 
 weft_blocking_pool *weft_blocking_default(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    static struct weft__fork_once once;
+    weft__fork_once(&once, watch_forks);
     weft__lock(&default_lock);
     if (!default_pool && weft_blocking_create(&default_pool, NULL) != 0) {
         default_pool = NULL;

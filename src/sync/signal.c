@@ -344,7 +344,8 @@ static void fork_child(void)
 
 static void watch_forks(void)
 {
-    weft__fork_hook(fork_prepare, fork_parent, fork_child);
+    static struct weft__fork_hook hook = {fork_prepare, fork_parent, fork_child, NULL};
+    weft__fork_hook(&hook);
 }
 
 /* --- calls ------------------------------------------------------------------------------------------ */
@@ -368,11 +369,11 @@ static int mask_of(const int *signals, size_t count, bool force, uint64_t *mask)
 int weft_signal_open(weft_signal_set **out, const int *signals, size_t count,
                      const struct weft_signal_opts *opts)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static struct weft__fork_once once;
     static const struct weft_signal_opts none;
     uint64_t mask;
     opts = opts ? opts : &none;
-    pthread_once(&once, watch_forks);
+    weft__fork_once(&once, watch_forks);
     weft_signal_set *set = weft__alloc(sizeof *set);
     if (!set) {
         return -ENOMEM;
