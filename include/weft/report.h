@@ -9,8 +9,9 @@
  *            other workers take over what waits there: its queues and its timers, all but what is bound to it.
  *
  * Something outside could wake a fiber if there is a thread in the process that is not Weft's (a pool's caller outside
- * of run and stop, and one in a host's loop, is such a thread; so is the background thread of a sanitizer), or a
- * handler for a signal that may come at any time. Then there is no error: the outlook says so, and a dump shows it.
+ * of run and stop, and one in a host's loop, is such a thread; so is the background thread of a sanitizer), a
+ * blocking call that has not returned, a child process that is watched, an open set of signals, or a handler for a
+ * signal that may come at any time. Then there is no error: the outlook says so, and a dump shows it.
  * A fiber in a system call runs; it does not wait.
  *
  * One thread for all pools, the watchdog, looks. It comes with the first pool and goes with the last, ticks every

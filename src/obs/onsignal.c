@@ -86,7 +86,7 @@ static int begin_locked(int signal, int fd, const struct weft_dump_opts *opts)
     if (!err) {
         struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
         sigfillset(&ours.sa_mask);
-        weft__outside_own_signal(signal);
+        weft__outside_own_handler((uintptr_t)on_signal);
         if (sigaction(signal, &ours, NULL) != 0) {
             stop_thread();
             err = -EINVAL;

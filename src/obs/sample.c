@@ -105,7 +105,7 @@ int weft__sample_begin(int signal)
         return -EBUSY;
     }
     ours.sa_sigaction = on_signal;
-    weft__outside_own_signal(signal);
+    weft__outside_own_handler((uintptr_t)on_signal);
     sigfillset(&ours.sa_mask);
     int err = sigaction(signal, NULL, &present) != 0 ? -EINVAL : 0;
     if (!err && !is_ours(&present)) {

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "base/thread.h"
 #include "sched/fork.h"
+#include "sched/outside.h"
 
 #define LINGER_MS 10 /* a thread costs more than to wait a moment for the next watch */
 #define EVENTS 16
@@ -69,6 +70,7 @@ static int slot_take_locked(struct weft__fdwatch *watch)
     watcher.first_free = slot->next_free;
     watcher.used++;
     slot->watch = watch;
+    weft__outside_ref();
     watch->id = (uint64_t)slot->generation << 32 | index;
     return 0;
 }
@@ -87,6 +89,7 @@ static void slot_free_locked(struct slot *slot)
     slot->next_free = watcher.first_free;
     watcher.first_free = (uint32_t)(slot - watcher.slots) + 1;
     watcher.used--;
+    weft__outside_unref();
 }
 
 static void forget_locked(struct slot *slot)
@@ -143,6 +146,7 @@ static bool end_locked(void)
 static void *watch_main(void *arg)
 {
     pthread_setname_np(pthread_self(), "weft_watch");
+    weft__outside_thread_enter();
     int epoll = (int)(intptr_t)arg;
     bool ended = false;
     int timeout = -1;
@@ -157,6 +161,7 @@ static void *watch_main(void *arg)
         timeout = watcher.used ? -1 : LINGER_MS;
         weft__unlock(&watcher.lock);
     }
+    weft__outside_thread_leave();
     return NULL;
 }
 

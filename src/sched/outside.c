@@ -8,11 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "sched/watchdog.h"
 
+#define OWN_HANDLERS 4
+
 static _Atomic(uint64_t) refs;
-static _Atomic(uint64_t) own_signals; /* bit signo - 1 */
+static _Atomic(uintptr_t) own_handlers[OWN_HANDLERS]; /* from the first; 0: free */
 
 static struct weft__lock known_lock;
 static struct {
@@ -122,11 +125,33 @@ bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t si
 
 /* --- signals ------------------------------------------------------------------- */
 
-void weft__outside_own_signal(int signo)
+static bool is_own_handler(uintptr_t handler)
 {
-    if (signo > 0) { /* else a dump that samples nobody */
-        atomic_fetch_or_explicit(&own_signals, (uint64_t)1 << (signo - 1), memory_order_relaxed);
+    for (int i = 0; i < OWN_HANDLERS; i++) {
+        if (atomic_load_explicit(&own_handlers[i], memory_order_relaxed) == handler) {
+            return true;
+        }
     }
+    return false;
+}
+
+void weft__outside_own_handler(uintptr_t handler)
+{
+    for (int i = 0; i < OWN_HANDLERS; i++) {
+        uintptr_t is = 0;
+        if (atomic_compare_exchange_strong_explicit(&own_handlers[i], &is, handler,
+                                                    memory_order_relaxed, memory_order_relaxed) ||
+            is == handler) {
+            return;
+        }
+    }
+    WEFT__REQUIRE(false, "there is no room for one more handler");
+}
+
+static uintptr_t handler_of(const struct sigaction *action)
+{
+    return action->sa_flags & SA_SIGINFO ? (uintptr_t)action->sa_sigaction
+                                         : (uintptr_t)action->sa_handler;
 }
 
 /* Raised by the thread's own doing: they wake nobody. */
@@ -138,14 +163,14 @@ static bool is_own_fault(int signo)
 
 bool weft__outside_has_handler(char *who, size_t size)
 {
-    uint64_t own = atomic_load_explicit(&own_signals, memory_order_relaxed);
     for (int signo = 1; signo <= 64; signo++) {
         struct sigaction now;
-        if (is_own_fault(signo) || (own >> (signo - 1) & 1) || sigaction(signo, NULL, &now) != 0) {
+        if (is_own_fault(signo) || sigaction(signo, NULL, &now) != 0) {
             continue;
         }
-        if ((now.sa_flags & SA_SIGINFO) ||
-            (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN)) {
+        bool none = !(now.sa_flags & SA_SIGINFO) &&
+                    (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
+        if (!none && !is_own_handler(handler_of(&now))) {
             snprintf(who, size, "handler of signal %d", signo);
             return true;
         }

@@ -1,7 +1,7 @@
 /* What could still wake a fiber when every worker is asleep and no timer is pending.
  *
- *  - Sources that Weft serves but that are no timers: a reference for as long as somebody waits on one (a descriptor, a
- *    signal, a child process, a job on a thread of the blocking pool).
+ *  - Sources that Weft serves but that are no timers: a reference for as long as there is one that somebody may wait on (an
+ *    open set of signals, a child process that is watched, a job until it has run).
  *  - Threads of the process that are not Weft's: whoever is listed in /proc/self/task and is neither a worker in its
  *    loop nor known here.
  *  - Handlers of signals that come from elsewhere: they may end the program, or set what a thread looks at.
@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <weft/report.h>
 
@@ -25,8 +26,8 @@ bool weft__outside_has_refs(void);
 int weft__outside_thread_enter(void);
 void weft__outside_thread_leave(void);
 
-/* The handler of this signal is Weft's and wakes nobody. */
-void weft__outside_own_signal(int signo);
+/* This function (its address) is Weft's and wakes nobody, whichever signal it is the handler of. */
+void weft__outside_own_handler(uintptr_t handler);
 
 /* A thread that is neither in `own` nor known; `who` says which. */
 bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t size);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "sched/fork.h"
+#include "sched/outside.h"
 #include "sync/job.h"
 
 #define MAX_THREADS 4096u
@@ -136,6 +137,7 @@ static void *thread_main(void *arg)
     pool->peak = pool->running > pool->peak ? pool->running : pool->peak;
     weft__source_unlock(&pool->jobs.source);
     set_name(pool, serial);
+    weft__outside_thread_enter();
     weft__source_lock(&pool->jobs.source);
     work_locked(pool);
     pool->running--;
@@ -146,6 +148,7 @@ static void *thread_main(void *arg)
     weft__source_unlock(&pool->jobs.source);
     weft__place_chain(&ready);
     pool_unref(pool);
+    weft__outside_thread_leave();
     return NULL;
 }
 
@@ -279,8 +282,10 @@ int weft_blocking_stop(weft_blocking_pool *pool, int64_t deadline)
     }
     struct weft__node node;
     weft__node_init(&node, NULL, 0);
+    weft__outside_ref(); /* a thread that ends, without a job, will tell */
     int err = weft__source_wait_locked(&pool->jobs.source, &pool->jobs.source.waiters, &node,
                                        deadline, &stop_kind);
+    weft__outside_unref();
     if (err == -ETIMEDOUT) {
         weft__source_lock(&pool->jobs.source);
         weft__jobs_drop_all_locked(&pool->jobs, -ESHUTDOWN, &ready);

@@ -2,6 +2,7 @@
 
 #include "base/futex.h"
 #include "sched/ident.h"
+#include "sched/outside.h"
 
 static const struct weft__wait_kind job_kind = {.name = "blocking", .label = weft__source_label};
 
@@ -34,6 +35,7 @@ void weft__jobs_push_locked(struct weft__jobs *jobs, struct weft__job *job, stru
     *(jobs->last ? &jobs->last->next : &jobs->first) = job;
     jobs->last = job;
     jobs->queued++;
+    weft__outside_ref(); /* until it has run: whatever it does, it may wake a fiber */
     atomic_fetch_add_explicit(&job->refs, 1, memory_order_relaxed);
 }
 
@@ -74,15 +76,18 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     if (last) {
         job->release((struct weft_blocking_job *)(void *)job);
     }
+    weft__outside_unref();
 }
 
-/* It will not run. The caller of this, or the one who waits, has a reference: it is not the last. */
+/* It will not run. The caller of this, or the one who waits, has a reference: it is not the last. Who is told of it is told by
+ * the caller, which is awake. */
 static void give_up_locked(struct weft__jobs *jobs, struct weft__job *job)
 {
     unlink_locked(jobs, job);
     job->state = WEFT__JOB_IDLE;
     job->node = NULL;
     weft__job_unref(job);
+    weft__outside_unref();
 }
 
 void weft__jobs_drop_all_locked(struct weft__jobs *jobs, int status, struct weft__chain *ready)

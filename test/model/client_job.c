@@ -4,7 +4,21 @@
 
 #define FIBERS 1
 #include "model/fibers.h"
+#include "sched/outside.h"
 #include "sync/job.h"
+
+/* Each job is something outside, from when it is queued. */
+enum { REFS, UNREFS };
+
+void weft__outside_ref(void)
+{
+    x_count(REFS);
+}
+
+void weft__outside_unref(void)
+{
+    x_count(UNREFS);
+}
 
 static struct weft__jobs jobs;
 static struct weft__job *job;
@@ -46,6 +60,7 @@ static void rest(void)
     X_ASSERT(!jobs.first && jobs.queued == 0);
     X_ASSERT(releases == 1);
     X_ASSERT(runs <= 1);
+    X_ASSERT(x_counted(REFS) == 1 && x_counted(UNREFS) == 1);
 }
 
 /* As blocking.c does it. Returns the reason; *left if it was not done. */

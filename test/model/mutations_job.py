@@ -46,3 +46,7 @@ _of("job", "src/sync/job.c",
     "    job->node = ran ? NULL : &node;\n",
     "    job->node = NULL;\n",
     "a caller that cannot leave is not told of the end")
+_of("job", "src/sync/job.c",
+    "    weft__job_unref(job);\n    weft__outside_unref();\n",
+    "    weft__job_unref(job);\n",
+    "a job that never ran is outside for ever")

@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <sys/time.h>
 
+#include <weft/blocking.h>
+#include <weft/process.h>
+#include <weft/signal.h>
+
 #include "obs/reports.h"
 #include "sched/outside.h"
 
@@ -217,8 +221,9 @@ static void ring_in(int ms)
 static void leave(int signo)
 {
     (void)signo;
-    char who[32];
-    if (outlook(who) == WEFT_OUTLOOK_OUTSIDE && strcmp(who, "handler of signal 14") == 0) {
+    char who[32], expected[32];
+    snprintf(expected, sizeof expected, "handler of signal %d", SIGALRM);
+    if (outlook(who) == WEFT_OUTLOOK_OUTSIDE && strcmp(who, expected) == 0) {
         _exit(0);
     }
     ring_in(50);
@@ -238,6 +243,41 @@ TEST(a_handler_of_a_signal_may_be_what_the_program_waits_for)
 {
     in_child(signal_expected);
     CHECK_STR(said, "");
+}
+
+/* What a signal was used for before does not make another's handler Weft's. */
+static void signal_of_dumps(void *arg)
+{
+    CHECK_EQ(weft_dump_on_signal(SIGALRM, STDERR_FILENO, NULL), 0);
+    weft_dump_off_signal();
+    signal_expected(arg);
+}
+
+static void *dump_then_park(void *arg)
+{
+    FILE *out = fopen("/dev/null", "w");
+    CHECK(out != NULL);
+    CHECK_EQ(weft_dump(out, NULL), 0);
+    fclose(out);
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static void with_dumps(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_dump_on_signal(SIGUSR1, STDERR_FILENO, NULL), 0);
+    CHECK_EQ(weft_run(dump_then_park, NULL, NULL, NULL), -EDEADLK);
+    weft_dump_off_signal();
+}
+
+TEST(handlers_of_dumps_are_not_outside_and_what_comes_after_them_is)
+{
+    in_child(signal_of_dumps);
+    CHECK_STR(said, "");
+    in_child(with_dumps);
+    CHECK(strstr(said, "weft: deadlock"));
 }
 
 static void switched_off(void *arg)
@@ -305,4 +345,110 @@ TEST(a_source_that_is_waited_on_counts_as_outside_until_it_is_given_up)
     CHECK_STR(said, "");
     in_child(source_gives_up);
     CHECK(strstr(said, "weft: deadlock"));
+}
+
+/* --- threads of Weft's own ------------------------------------------------------------------ */
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* It may be the last that could wake somebody, and is not outside when it is done. */
+static void *call_then_park(void *arg)
+{
+    CHECK_EQ(weft_blocking_call(NULL, nothing, NULL, NULL, WEFT_FOREVER), 0);
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static void used_blocking_pool(void *arg)
+{
+    struct weft_blocking_stats stats;
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_run(call_then_park, NULL, NULL, NULL), -EDEADLK);
+    weft_blocking_stats(NULL, &stats);
+    CHECK_EQ(stats.threads, 1); /* it is there, and rests */
+}
+
+static void *returns_when_seen(void *arg)
+{
+    await_outside("a source");
+    return arg;
+}
+
+static void *call_long(void *arg)
+{
+    atomic_store(&parked, weft_self());
+    CHECK_EQ(weft_blocking_call(NULL, returns_when_seen, NULL, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *call_long_then_park(void *arg)
+{
+    call_long(NULL);
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static void long_call(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_run(call_long, NULL, NULL, NULL), 0);
+    fprintf(stderr, "over\n");
+    CHECK_EQ(weft_run(call_long_then_park, NULL, NULL, NULL), -EDEADLK);
+}
+
+TEST(a_blocking_call_is_outside_until_it_returns_and_its_thread_is_not)
+{
+    in_child(used_blocking_pool);
+    CHECK(strstr(said, "weft: deadlock"));
+    in_child(long_call);
+    CHECK(strncmp(said, "over\n", 5) == 0);
+    CHECK(strstr(said, "weft: deadlock"));
+}
+
+static void *wait_for_child_then_park(void *arg)
+{
+    const char *argv[] = {"/bin/sh", "-c", "exit 3", NULL};
+    struct weft_process_status status;
+    weft_process *process;
+    CHECK_EQ(weft_process_spawn(&process, argv, NULL), 0);
+    CHECK_EQ(weft_process_wait(process, &status, WEFT_FOREVER), 0);
+    weft_process_close(process);
+    weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+static void *wait_for_signal(void *arg)
+{
+    struct weft_signal_info info;
+    atomic_store(&parked, weft_self());
+    CHECK_EQ(weft_signal_wait(arg, &info, WEFT_FOREVER), 0);
+    CHECK_EQ(info.signal, SIGALRM);
+    weft_signal_close(arg);
+    weft_park(WEFT_FOREVER);
+    return NULL;
+}
+
+static void used_watcher(void *arg)
+{
+    const int signals[] = {SIGALRM};
+    weft_signal_set *set;
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_run(wait_for_child_then_park, NULL, NULL, NULL), -EDEADLK);
+    fprintf(stderr, "over\n");
+    CHECK_EQ(weft_signal_open(&set, signals, 1, NULL), 0);
+    ring_in(60);
+    CHECK_EQ(weft_run(wait_for_signal, set, NULL, NULL), -EDEADLK);
+}
+
+TEST(a_watched_child_or_signal_is_outside_until_it_came_and_its_thread_is_not)
+{
+    in_child(used_watcher);
+    const char *first = strstr(said, "weft: deadlock"), *over = strstr(said, "over\n");
+    CHECK(first && over && first < over && strstr(over, "weft: deadlock"));
 }
