@@ -17,6 +17,7 @@
 #include "fiber/sanitizer.h"
 #include "obs/object.h"
 #include "obs/sample.h"
+#include "sched/fork.h"
 #include "sched/worker.h"
 
 /* --- the copy ---------------------------------------------------------------------------- */
@@ -170,10 +171,9 @@ static int no_name(unw_addr_space_t space, unw_word_t ip, char *buf, size_t size
     return -UNW_ENOINFO;
 }
 
-/* Made once, never freed. */
-static unw_addr_space_t the_space(void)
+/* No fork meanwhile: the library has locks of its own, which a child could not undo. */
+static unw_addr_space_t make_space(void)
 {
-    static _Atomic(unw_addr_space_t) made;
     static unw_accessors_t accessors = {
         .find_proc_info = find_proc_info,
         .put_unwind_info = put_unwind_info,
@@ -184,20 +184,25 @@ static unw_addr_space_t the_space(void)
         .resume = no_resume,
         .get_proc_name = no_name,
     };
+    unw_addr_space_t space = unw_create_addr_space(&accessors, 0);
+    if (space) {
+        unw_set_caching_policy(space, UNW_CACHE_NONE); /* objects come and go */
+    }
+    return space;
+}
+
+/* Made once, never freed. */
+static unw_addr_space_t the_space(void)
+{
+    static _Atomic(unw_addr_space_t) made;
     unw_addr_space_t space = atomic_load_explicit(&made, memory_order_acquire); /* pairs: below */
     if (!space) {
-        unw_addr_space_t fresh = unw_create_addr_space(&accessors, 0);
-        if (!fresh) {
-            return NULL;
+        weft__fork_hold();
+        space = atomic_load_explicit(&made, memory_order_relaxed);
+        if (!space && (space = make_space())) {
+            atomic_store_explicit(&made, space, memory_order_release); /* pairs: above */
         }
-        unw_set_caching_policy(fresh, UNW_CACHE_NONE); /* objects come and go */
-        if (atomic_compare_exchange_strong_explicit(&made, &space, fresh,
-                                                    memory_order_acq_rel, /* pairs: above */
-                                                    memory_order_acquire)) {
-            space = fresh;
-        } else {
-            unw_destroy_addr_space(fresh);
-        }
+        weft__fork_let_go();
     }
     return space;
 }

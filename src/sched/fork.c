@@ -19,7 +19,7 @@ _Atomic(uint32_t) weft__fork_count;
 static bool
     orphan; /* this is a child, and it was a fiber that forked; written while there is one thread */
 
-static struct weft__lock once_lock;   /* held while something is done once, and around a fork */
+static struct weft__lock held;        /* by a fork, or by one who keeps it away */
 static struct weft__fork_hook *hooks; /* the last first; under the lock */
 
 /* Locks that nest are taken in the order in which they do: the watcher's is held while others are taken. */
@@ -28,7 +28,7 @@ static void prepare(void)
     /* What is done once per process is not left half done: the C library does it again in the child, at best. */
     weft__fork_watch();
     weft__guard_best();
-    weft__lock(&once_lock);
+    weft__lock(&held);
     for (const struct weft__fork_hook *hook = hooks; hook; hook = hook->next) {
         hook->before();
     }
@@ -55,7 +55,7 @@ static void parent(void)
     for (const struct weft__fork_hook *hook = hooks; hook; hook = hook->next) {
         hook->in_parent();
     }
-    weft__unlock(&once_lock);
+    weft__unlock(&held);
 }
 
 static void child(void)
@@ -76,7 +76,7 @@ static void child(void)
     for (const struct weft__fork_hook *hook = hooks; hook; hook = hook->next) {
         hook->in_child();
     }
-    weft__unlock(&once_lock);
+    weft__unlock(&held);
 }
 
 static void watch(void)
@@ -91,15 +91,25 @@ void weft__fork_watch(void)
     pthread_once(&once, watch);
 }
 
-void weft__fork_once_slow(struct weft__fork_once *once, void (*fn)(void))
+void weft__fork_hold(void)
 {
     weft__fork_watch();
-    weft__lock(&once_lock);
+    weft__lock(&held);
+}
+
+void weft__fork_let_go(void)
+{
+    weft__unlock(&held);
+}
+
+void weft__fork_once_slow(struct weft__fork_once *once, void (*fn)(void))
+{
+    weft__fork_hold();
     if (!atomic_load_explicit(&once->done, memory_order_relaxed)) {
         fn();
         atomic_store_explicit(&once->done, true, memory_order_release); /* pairs: fork_once */
     }
-    weft__unlock(&once_lock);
+    weft__fork_let_go();
 }
 
 void weft__fork_hook(struct weft__fork_hook *hook)

@@ -19,9 +19,13 @@ extern _Atomic(uint32_t) weft__fork_count; /* forks between the first process an
 /* Whatever makes threads or shared state calls this first; once per process is enough, more does no harm. */
 void weft__fork_watch(void);
 
-/* What is done once per process, and is done wholly or not at all in a child: a fork waits while the function runs. (After
- * pthread_once the C library of the child would call it again.) The function is short and takes no lock that is held while a
- * hook is; the caller holds none. */
+/* Between the two a fork waits. For what is short and takes no lock that the fork takes as well; nor does the caller hold
+ * one. */
+void weft__fork_hold(void);
+void weft__fork_let_go(void);
+
+/* What is done once per process, and is done wholly or not at all in a child: a fork is held while the function runs. (After
+ * pthread_once the C library of the child would call it again.) */
 struct weft__fork_once {
     _Atomic(bool) done;
 };
