@@ -201,14 +201,10 @@ static __attribute__((noinline)) int recv_when_empty(weft_chan *c, void *item, i
     return recv_or_wait(c, item, deadline, true);
 }
 
-static __attribute__((noinline)) int send_buffered(weft_chan *c, const void *item, int64_t deadline)
+/* With the senders' latch, which it lets go. */
+static __attribute__((noinline)) int send_locked_once(weft_chan *c, const void *item,
+                                                      int64_t deadline)
 {
-    lock_senders(c);
-    if (__builtin_expect(!c->source.waiters.first && has_room(c) && !is_closed(c), 1)) {
-        push(c, item);
-        unlock_senders(c);
-        return 0;
-    }
     struct weft__chain ready;
     weft__chain_init(&ready);
     int status = send_locked(c, item, &ready, true);
@@ -217,31 +213,73 @@ static __attribute__((noinline)) int send_buffered(weft_chan *c, const void *ite
     return status == -EAGAIN ? send_when_full(c, item, deadline) : status;
 }
 
-static __attribute__((noinline)) int recv_buffered(weft_chan *c, void *item, int64_t deadline)
+static __attribute__((noinline)) int send_after_lock(weft_chan *c, const void *item,
+                                                     int64_t deadline)
 {
-    lock_receivers(c);
-    if (__builtin_expect(!c->senders.first && has_item(c), 1)) {
-        pop(c, item);
-        unlock_receivers(c);
-        return 0;
-    }
-    unlock_receivers(c);
-    return recv_when_empty(c, item, deadline);
+    lock_senders(c);
+    return send_locked_once(c, item, deadline);
 }
 
-/* Whoever waits comes back through every call it is in, and the processor has forgotten the way: as few as can be. */
+static __attribute__((noinline)) int send_unbuffered(weft_chan *c, const void *item,
+                                                     int64_t deadline)
+{
+    return send_or_wait(c, item, deadline, false);
+}
+
+static __attribute__((noinline)) int recv_locked_once(weft_chan *c, void *item, int64_t deadline)
+{
+    if (c->senders.first || !has_item(c)) {
+        unlock_receivers(c);
+        return recv_when_empty(c, item, deadline);
+    }
+    pop(c, item, c->item_bytes);
+    unlock_receivers(c);
+    return 0;
+}
+
+static __attribute__((noinline)) int recv_after_lock(weft_chan *c, void *item, int64_t deadline)
+{
+    lock_receivers(c);
+    return recv_locked_once(c, item, deadline);
+}
+
+static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, int64_t deadline)
+{
+    return recv_or_wait(c, item, deadline, false);
+}
+
+/* A word through a buffer, with nobody in the way, needs no frame; everything else is a jump to where it has one.
+ * Whoever waits comes back through every call it is in, and the processor has forgotten the way: as few as can be. */
+
 int weft_chan_send(weft_chan *c, const void *item, int64_t deadline)
 {
-    if (is_buffered(c)) {
-        return send_buffered(c, item, deadline);
+    if (__builtin_expect(!is_buffered(c), 1)) {
+        return send_unbuffered(c, item, deadline);
     }
-    return send_or_wait(c, item, deadline, false);
+    if (__builtin_expect(c->source.owner || !weft__latch_try(&c->send_latch), 0)) {
+        return send_after_lock(c, item, deadline);
+    }
+    if (__builtin_expect(c->source.waiters.first || !has_room(c) || is_closed(c), 0) ||
+        c->item_bytes != WORD) {
+        return send_locked_once(c, item, deadline);
+    }
+    push(c, item, WORD);
+    weft__latch_drop(&c->send_latch);
+    return 0;
 }
 
 int weft_chan_recv(weft_chan *c, void *item, int64_t deadline)
 {
-    if (is_buffered(c)) {
-        return recv_buffered(c, item, deadline);
+    if (__builtin_expect(!is_buffered(c), 1)) {
+        return recv_unbuffered(c, item, deadline);
     }
-    return recv_or_wait(c, item, deadline, false);
+    if (__builtin_expect(c->source.owner || !weft__latch_try(&c->recv_latch), 0)) {
+        return recv_after_lock(c, item, deadline);
+    }
+    if (__builtin_expect(c->senders.first || !has_item(c), 0) || c->item_bytes != WORD) {
+        return recv_locked_once(c, item, deadline);
+    }
+    pop(c, item, WORD);
+    weft__latch_drop(&c->recv_latch);
+    return 0;
 }

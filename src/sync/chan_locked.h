@@ -73,14 +73,21 @@ static inline bool is_closed(const weft_chan *c)
     return atomic_load_explicit(&c->closed, memory_order_relaxed);
 }
 
+#define WORD sizeof(uint64_t)
+
 /* Most items are a word: a call would cost more than the copy. */
+HOT void copy_bytes(void *to, const void *from, size_t bytes)
+{
+    if (bytes == WORD) {
+        memcpy(to, from, WORD);
+    } else if (bytes) {
+        memcpy(to, from, bytes);
+    }
+}
+
 static inline void copy(const weft_chan *c, void *to, const void *from)
 {
-    if (c->item_bytes == sizeof(uint64_t)) {
-        memcpy(to, from, sizeof(uint64_t));
-    } else if (c->item_bytes) {
-        memcpy(to, from, c->item_bytes);
-    }
+    copy_bytes(to, from, c->item_bytes);
 }
 
 static inline char *slot(const weft_chan *c, uint64_t index)
@@ -106,13 +113,14 @@ static inline bool is_far(const weft_chan *c, uint64_t items)
     return items > 8 * c->ahead;
 }
 
-static inline void push(weft_chan *c, const void *item)
+/* `bytes`: the item's, a constant where it can be. */
+HOT void push(weft_chan *c, const void *item, size_t bytes)
 {
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
     if (is_far(c, c->head_seen + c->capacity - tail)) {
-        __builtin_prefetch(slot(c, tail + c->ahead), 1);
+        __builtin_prefetch(c->slots + ((tail + c->ahead) & c->mask) * bytes, 1);
     }
-    copy(c, slot(c, tail), item);
+    copy_bytes(c->slots + (tail & c->mask) * bytes, item, bytes);
     atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */
 }
 
@@ -127,13 +135,13 @@ static inline bool has_item(weft_chan *c)
     return head != c->tail_seen;
 }
 
-static inline void pop(weft_chan *c, void *item)
+HOT void pop(weft_chan *c, void *item, size_t bytes)
 {
     uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
     if (is_far(c, c->tail_seen - head)) {
-        __builtin_prefetch(slot(c, head + c->ahead));
+        __builtin_prefetch(c->slots + ((head + c->ahead) & c->mask) * bytes);
     }
-    copy(c, item, slot(c, head));
+    copy_bytes(item, c->slots + (head & c->mask) * bytes, bytes);
     atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */
 }
 
@@ -192,7 +200,7 @@ HOT int send_locked(weft_chan *c, const void *item, struct weft__chain *ready, b
     if (!buffered || !has_room(c)) {
         return -EAGAIN;
     }
-    push(c, item);
+    push(c, item, c->item_bytes);
     return 0;
 }
 
@@ -209,7 +217,7 @@ HOT int send_locked_both(weft_chan *c, const void *item, struct weft__chain *rea
 HOT int recv_locked_both(weft_chan *c, void *item, struct weft__chain *ready, bool buffered)
 {
     if (buffered && has_item(c)) {
-        pop(c, item);
+        pop(c, item, c->item_bytes);
         weft__chan_refill(c, ready);
         return 0;
     }

@@ -43,12 +43,12 @@ _of("chan", "src/sync/chan_locked.h",
     "    if (!c->capacity && c->source.waiters.first && hand_over(c, item, ready)) {\n",
     "an item is put into the ring while somebody waits for it")
 _of("chan", "src/sync/chan.c",
-    "    if (__builtin_expect(!c->source.waiters.first && has_room(c) && !is_closed(c), 1)) {\n",
-    "    if (__builtin_expect(has_room(c) && !is_closed(c), 1)) {\n",
+    "    if (__builtin_expect(c->source.waiters.first || !has_room(c) || is_closed(c), 0) ||",
+    "    if (__builtin_expect(!has_room(c) || is_closed(c), 0) ||",
     "a send with room does not look for those who wait")
 _of("chan", "src/sync/chan.c",
-    "    if (__builtin_expect(!c->senders.first && has_item(c), 1)) {\n",
-    "    if (__builtin_expect(has_item(c), 1)) {\n",
+    "    if (__builtin_expect(c->senders.first || !has_item(c), 0) || c->item_bytes != WORD) {\n",
+    "    if (__builtin_expect(!has_item(c), 0) || c->item_bytes != WORD) {\n",
     "a receive makes room and does not give it to those who wait")
 _of("chan", "src/sync/chan_locked.h",
     "    c->head_seen = atomic_load_explicit(&c->head, memory_order_acquire); /* pairs: pop */\n",
@@ -59,8 +59,8 @@ _of("chan", "src/sync/chan_locked.h",
     "    c->tail_seen = atomic_load_explicit(&c->tail, memory_order_relaxed);\n",
     "a slot is read before its item may be there")
 _of("chan", "src/sync/chan_locked.h",
-    "    copy(c, slot(c, tail), item);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */\n",
-    "    copy(c, slot(c, tail), item);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_relaxed);\n",
+    "    copy_bytes(c->slots + (tail & c->mask) * bytes, item, bytes);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */\n",
+    "    copy_bytes(c->slots + (tail & c->mask) * bytes, item, bytes);\n    atomic_store_explicit(&c->tail, tail + 1, memory_order_relaxed);\n",
     "a push does not release its slot")
 _of("chan", "src/sync/chan_locked.h",
     "    atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */\n",
