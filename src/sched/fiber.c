@@ -46,6 +46,7 @@ static struct weft__spawner *spawner_of(struct weft__worker *w)
             return NULL;
         }
         thread_spawner_used = true;
+        thread_spawner.blocks.patient = true;
     }
     return &thread_spawner;
 }

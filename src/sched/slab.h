@@ -25,6 +25,8 @@ struct weft__slab_cache {
     unsigned count;
     struct weft__task *spare;           /* a full batch, or NULL */
     struct weft__task *bump, *bump_end; /* blocks that were never used */
+    bool patient;                       /* of a plain thread: others end what it makes */
+    unsigned in_vain; /* batches of new blocks until it waits for old ones again */
 };
 
 /* NULL: no memory. */
