@@ -4,8 +4,11 @@
  * When a writer unlocks and the first reader that waits has done so for more than 1 ms, all readers that wait are let in
  * together, before the next writer; younger ones go when no writer waits any more.
  *
+ * A lock that one worker uses all the time stays there: who comes from another worker may be held back for 0.25 ms first,
+ * once per call. Tries, and calls whose deadline is nearer, are not.
+ *
  * It is not recursive, not even for readers: a second read lock of the same fiber waits for ever if a writer has
- * come in between. The writer is known, and alone may unlock; readers are only counted.
+ * come in between. The writer is known; readers are only counted. Who has locked unlocks.
  */
 #ifndef WEFT_RWLOCK_H
 #define WEFT_RWLOCK_H
@@ -17,7 +20,7 @@ WEFT_BEGIN_DECLS
 typedef struct weft_rwlock {
     /* private */
     struct weft_source weft_source;
-    uint64_t weft_private[4];
+    uint64_t weft_private[7];
 } weft_rwlock;
 
 #define WEFT_RWLOCK_INIT                                                                           \

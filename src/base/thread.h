@@ -5,6 +5,24 @@
 #define WEFT_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
+
+#ifdef WEFT_EXPLORE
+uint64_t weft__thread_id(void);
+#else
+/* Of the calling thread, never 0: the address of what is its own, in one instruction. Another one's once it has
+ * ended. */
+static inline uint64_t weft__thread_id(void)
+{
+    uint64_t id;
+#if defined(__x86_64__)
+    __asm__ volatile("mov %%fs:0, %0" : "=r"(id));
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, tpidr_el0" : "=r"(id));
+#endif
+    return id;
+}
+#endif
 
 /* Starts fn(arg) with signals blocked. `attr` may be NULL. 0, or -EAGAIN: no thread to be had. */
 int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);

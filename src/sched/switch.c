@@ -305,6 +305,7 @@ HOT void leave(struct weft__worker *w, struct weft__task *next, enum weft__post 
     int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
     unsigned fp = self->flags;
     check_fp(self);
+    weft__show_settle(w->show);
     w->post = (uint8_t)post;
     w->post_task = self;
     const struct weft__context *to = &w->base;
@@ -422,6 +423,7 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
     const struct weft__context *to = &w->base;
     struct weft__san *to_san = &w->base_san;
     struct weft__stack *spare = NULL;
+    weft__show_settle(w->show);
     w->dead_san = weft__san_take(SAN_OF(stack));
     if (next && weft__task_is_fresh(next) && next->stack_class == stack_class) {
         /* A fiber that never ran takes over this very stack, warm as it is. */

@@ -152,6 +152,8 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
 {
     weft__pulse_asleep(&weft__pulse);
     weft__worker_set_self(NULL);
+    weft__show_close(w->show);
+    w->show = NULL;
     weft__fp_set(w->thread_fp);
     weft__spawner_give_credits(&w->spawner);
     weft__fault_leave_thread();

@@ -39,6 +39,7 @@
 #include "sched/deadline.h"
 #include "sched/gauge.h"
 #include "sched/idle.h"
+#include "sched/show.h"
 #include "sched/slab.h"
 #include "sched/task.h"
 #include "sched/trace.h"
@@ -102,6 +103,7 @@ struct weft__worker {
     struct weft__stack *post_stack; /* with POST_END: the stack, and its class */
     struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
     weft_pool *pool;
+    struct weft__show *show; /* NULL: none was needed yet */
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;

@@ -3,15 +3,24 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/membarrier.h"
+#include "base/thread.h"
 #include "sched/pool.h"
 
 enum {
     WRITER = 1,
     QUEUED = 2,
-    READER = 4,
+    SLOT = (WEFT__SHOW_SLOTS - 1) * WEFT__SHOW_TAG,
+    READER = WEFT__SHOW_UNIT,
 };
+_Static_assert((WRITER | QUEUED) < WEFT__SHOW_TAG && (SLOT | 3) + 1 == READER, "the word");
 
 #define OLD_NS 1000000
+#define LEASE_NS 250000
+#define HOT_CALLS 256u   /* in a row, on one thread: it uses the lock without a pause, maybe */
+#define HOT_BOUNCES 64u  /* in a row, from one thread to another */
+#define LOOKS 16u        /* at a lock that may be in use all the time */
+#define SHOW_CALLS 1024u /* in a row, on one thread: it may show its readers */
 
 /* How a waiter is told. */
 enum {
@@ -19,11 +28,13 @@ enum {
     TRY,
 };
 
-/* As long as a switch would take, about. */
+/* SPINS: as long as a switch would take, about. SHOWN_SPINS: a short section of a reader. */
 #ifdef WEFT_EXPLORE
 #define SPINS 0
+#define SHOWN_SPINS 0
 #else
 #define SPINS 100
+#define SHOWN_SPINS 20
 #endif
 
 static uint64_t writer_of(uint64_t on)
@@ -47,6 +58,12 @@ static inline uint64_t load(const struct weft__rwlock *l)
     return atomic_load_explicit(&l->word, memory_order_relaxed);
 }
 
+/* With what those who have left did, for whoever is let in. pairs: leave_read, weft_rwlock_write_unlock */
+static inline uint64_t load_acquire(const struct weft__rwlock *l)
+{
+    return atomic_load_explicit(&l->word, memory_order_acquire);
+}
+
 static inline bool has_readers(uint64_t word)
 {
     return word >= READER;
@@ -66,6 +83,18 @@ static inline __attribute__((always_inline)) uint64_t add(struct weft__rwlock *l
     return atomic_fetch_add_explicit(&l->word, (uint64_t)n, order);
 }
 
+static inline struct weft__show *slot_of(uint64_t word)
+{
+    return weft__show_tagged(word & SLOT);
+}
+
+/* With QUEUED set. Before the readers in the word are looked at: a reader goes from the one to the other. */
+static inline bool is_shown(const struct weft__rwlock *l)
+{
+    uint64_t word = load(l);
+    return (word & SLOT) && weft__show_is(slot_of(word), &l->word);
+}
+
 static void set_writer(struct weft__rwlock *l, uint64_t writer)
 {
     atomic_store_explicit(&l->writer, writer, memory_order_relaxed);
@@ -78,6 +107,10 @@ void weft_rwlock_init(weft_rwlock *lock, const struct weft_sync_opts *opts)
     atomic_init(&l->word, 0);
     atomic_init(&l->writer, 0);
     l->readers = (struct weft__waitlist){NULL, NULL};
+    atomic_init(&l->home, 0);
+    atomic_init(&l->leased_until, 0);
+    atomic_init(&l->calls, 0);
+    atomic_init(&l->bounces, 0);
 }
 
 void weft_rwlock_deinit(weft_rwlock *lock)
@@ -86,7 +119,8 @@ void weft_rwlock_deinit(weft_rwlock *lock)
     weft__source_deinit(&l->source, "rwlock");
     WEFT__REQUIRE(!l->readers.first, "rwlock %s was destroyed while somebody waits on it",
                   name_of(l));
-    WEFT__REQUIRE(!load(l), "rwlock %s was destroyed while it is locked", name_of(l));
+    WEFT__REQUIRE(!(load(l) & ~(uint64_t)SLOT) && !is_shown(l),
+                  "rwlock %s was destroyed while it is locked", name_of(l));
 }
 
 weft_fiber weft_rwlock_writer(const weft_rwlock *lock)
@@ -96,13 +130,6 @@ weft_fiber weft_rwlock_writer(const weft_rwlock *lock)
 
 /* --- the queue, under the lock ------------------------------------------------------ */
 
-static void announce_locked(struct weft__rwlock *l)
-{
-    if (!(load(l) & QUEUED)) {
-        add(l, QUEUED, memory_order_relaxed);
-    }
-}
-
 static void tidy_locked(struct weft__rwlock *l)
 {
     if (!l->source.waiters.first && !l->readers.first && (load(l) & QUEUED)) {
@@ -110,11 +137,39 @@ static void tidy_locked(struct weft__rwlock *l)
     }
 }
 
+/* For a writer, with QUEUED set: whoever shows readers from another thread sees that from now on, or is seen, and shows no
+ * more once it is seen not to. The thread's own have seen QUEUED. */
+static __attribute__((noinline)) void stop_showing_locked(struct weft__rwlock *l)
+{
+    uint64_t slot = load(l) & SLOT;
+    const struct weft__show *show = slot_of(slot);
+    if (!slot || show == weft__show_self()) {
+        return;
+    }
+    weft__membarrier(); /* pairs: read, hide */
+    for (int i = 0; i < SHOWN_SPINS && weft__show_is(show, &l->word); i++) {
+        weft__cpu_pause();
+    }
+    if (!weft__show_is(show, &l->word)) {
+        add(l, -(int64_t)slot, memory_order_relaxed);
+    }
+}
+
+static void announce_locked(struct weft__rwlock *l, uint64_t writer)
+{
+    if (!(load(l) & QUEUED)) {
+        add(l, QUEUED, memory_order_relaxed);
+    }
+    if (writer) {
+        stop_showing_locked(l);
+    }
+}
+
 /* With QUEUED set, so that nobody can come between. */
 static bool take_locked(struct weft__rwlock *l, uint64_t writer)
 {
-    /* Acquire: what those before have done. pairs: leave_read, weft_rwlock_write_unlock */
-    uint64_t word = atomic_load_explicit(&l->word, memory_order_acquire);
+    bool shown = writer && is_shown(l);
+    uint64_t word = load_acquire(l);
     if ((word & WRITER) || l->source.waiters.first) {
         return false;
     }
@@ -122,7 +177,7 @@ static bool take_locked(struct weft__rwlock *l, uint64_t writer)
         add(l, READER, memory_order_relaxed);
         return true;
     }
-    if (has_readers(word) || l->readers.first) {
+    if (shown || has_readers(word) || l->readers.first) {
         return false;
     }
     add(l, WRITER, memory_order_relaxed);
@@ -178,13 +233,11 @@ static void serve(struct weft__rwlock *l, bool after_writer)
     struct weft__chain ready;
     weft__chain_init(&ready);
     weft__source_lock(&l->source);
-    /* Acquire, for those who are let in: what others have done. pairs: leave_read, weft_rwlock_write_unlock */
-    uint64_t word = atomic_load_explicit(&l->word, memory_order_acquire);
-    if (!(word & WRITER)) {
+    if (!(load_acquire(l) & WRITER)) {
         bool old = first_reader_is_old_locked(l);
         bool admitted = old && after_writer && tell_readers_locked(l, true, &ready);
         /* Of ghosts and true readers alike the last looks again. */
-        if (!admitted && !has_readers(load(l))) {
+        if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {
             admitted = admit_writer_locked(l, &ready);
         }
         if (!admitted && !l->source.waiters.first) {
@@ -234,7 +287,7 @@ static int queue_up(struct weft__rwlock *l, uint64_t writer, int64_t *since, int
     struct weft__node node;
     *since = *since ? *since : weft__clock_ns();
     weft__source_lock(&l->source);
-    announce_locked(l);
+    announce_locked(l, writer);
     if (take_locked(l, writer)) {
         tidy_locked(l);
         weft__source_unlock(&l->source);
@@ -279,9 +332,130 @@ static __attribute__((noinline)) int read_slow(struct weft__rwlock *l, int64_t d
     return err == -EAGAIN ? 0 : err;
 }
 
-int weft_rwlock_read(weft_rwlock *lock, int64_t deadline)
+/* --- readers that are shown ----------------------------------------------------------------- */
+
+void weft__rwlock_show_up(struct weft__rwlock *l)
 {
-    struct weft__rwlock *l = weft__rwlock_of(lock);
+    struct weft__worker *w = weft__worker_self();
+    if (!w || l->source.owner || !weft__membarrier_usable()) {
+        return;
+    }
+    if (!w->show && !(w->show = weft__show_open(w))) {
+        return;
+    }
+    /* Whatever flags there are, this thread has seen them from now on. */
+    uint64_t word = load(l);
+    if (!(word & SLOT)) {
+        atomic_compare_exchange_strong_explicit(&l->word, &word, word | w->show->tag,
+                                                memory_order_relaxed, memory_order_relaxed);
+    }
+}
+
+/* --- whose thread uses it ------------------------------------------------------------------- */
+
+static inline uint32_t get(const _Atomic(uint32_t) *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static inline void set(_Atomic(uint32_t) *count, uint32_t n)
+{
+    atomic_store_explicit(count, n, memory_order_relaxed);
+}
+
+#ifdef WEFT_EXPLORE
+/* What is guessed changes only when one waits; the clients let threads show up by themselves. */
+static bool at_home(const struct weft__rwlock *l)
+{
+    return l != NULL;
+}
+#else
+static inline bool at_home(const struct weft__rwlock *l)
+{
+    return atomic_load_explicit(&l->home, memory_order_relaxed) == weft__thread_id();
+}
+#endif
+
+static inline void count_call(struct weft__rwlock *l)
+{
+#ifndef WEFT_EXPLORE
+    uint32_t calls = get(&l->calls) + 1;
+    set(&l->calls, calls);
+    if (__builtin_expect(calls % SHOW_CALLS == 0, 0)) {
+        weft__rwlock_show_up(l);
+    }
+#else
+    (void)l;
+#endif
+}
+
+static __attribute__((noinline)) void move_in(struct weft__rwlock *l, uint32_t calls)
+{
+    atomic_store_explicit(&l->home, weft__thread_id(), memory_order_relaxed);
+    set(&l->calls, calls);
+}
+
+/* Does its home use it right now, every 100 ns or so? A thread that shows its readers does if one is seen to come and go. */
+static bool is_hot(const struct weft__rwlock *l)
+{
+    uint32_t before = get(&l->calls), shown = 0;
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        weft__cpu_pause();
+        shown += is_shown(l);
+    }
+    return get(&l->calls) - before > LOOKS / 2 || (shown > 1 && shown < LOOKS);
+}
+
+/* Holds the calling fiber back until the lease of the thread that uses the lock without a pause is over; the next lease
+ * is the caller's. */
+static int hold_back(struct weft__rwlock *l, int64_t deadline, const struct weft__wait_kind *kind)
+{
+    struct weft__waiter waiter;
+    int64_t now = weft__clock_ns();
+    int64_t until = atomic_load_explicit(&l->leased_until, memory_order_relaxed);
+    if (now < until && until < deadline) {
+        weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT); /* only time or a cancel ends it */
+        enum weft__reason reason = weft__waiter_park(&waiter, until, kind, (uint64_t)(uintptr_t)l);
+        if (reason != WEFT__REASON_TIMEOUT) {
+            return weft__reason_errno(reason);
+        }
+        now = weft__clock_ns();
+    }
+    move_in(l, HOT_CALLS);
+    atomic_store_explicit(&l->leased_until, now + LEASE_NS, memory_order_relaxed);
+    return 0;
+}
+
+static __attribute__((noinline)) int come_from_afar(struct weft__rwlock *l, int64_t deadline,
+                                                    const struct weft__wait_kind *kind)
+{
+    const struct weft__worker *w = weft__worker_self();
+    uint32_t bounces = get(&l->bounces) + 1;
+    bool maybe = get(&l->calls) >= HOT_CALLS || bounces >= HOT_BOUNCES;
+    set(&l->bounces, maybe ? 0 : bounces);
+    if (maybe && deadline != 0 && w && weft__current(w) && w->pool->spin_ns > 0 && is_hot(l)) {
+        return hold_back(l, deadline, kind);
+    }
+    move_in(l, 0);
+    return 0;
+}
+
+/* --- the lock --------------------------------------------------------------------------------- */
+
+/* What looks at the thread's own slot is a function by itself, never part of one that switches: that one would keep where
+ * the slot was found. */
+
+/* The usual way. */
+static __attribute__((noinline)) int read_counted(struct weft__rwlock *l, int64_t deadline)
+{
+    if (__builtin_expect(!at_home(l), 0)) {
+        int err = come_from_afar(l, deadline, &read_kind);
+        if (err) {
+            return err;
+        }
+    } else {
+        count_call(l);
+    }
     /* pairs: weft_rwlock_write_unlock */
     if (__builtin_expect(add(l, READER, memory_order_acquire) & (WRITER | QUEUED), 0)) {
         return read_slow(l, deadline);
@@ -289,36 +463,130 @@ int weft_rwlock_read(weft_rwlock *lock, int64_t deadline)
     return 0;
 }
 
-void weft_rwlock_read_unlock(weft_rwlock *lock)
+static __attribute__((noinline)) void leave_counted(struct weft__rwlock *l)
 {
-    leave_read(weft__rwlock_of(lock));
+    leave_read(l);
 }
 
-int weft_rwlock_write(weft_rwlock *lock, int64_t deadline)
+static __attribute__((noinline, cold)) void serve_hidden(struct weft__rwlock *l)
+{
+    serve(l, false);
+}
+
+static inline void hide(struct weft__rwlock *l, struct weft__show *slot)
+{
+    weft__show_set(slot, NULL);
+    WEFT__COMPILER_BARRIER(); /* pairs: stop_showing_locked */
+    if (__builtin_expect(load(l) & QUEUED, 0)) {
+        serve_hidden(l);
+    }
+}
+
+/* Somebody has come meanwhile. */
+static __attribute__((noinline, cold)) int read_unshown(struct weft__rwlock *l,
+                                                        struct weft__show *slot, int64_t deadline)
+{
+    hide(l, slot);
+    return read_counted(l, deadline);
+}
+
+__attribute__((noinline)) int weft_rwlock_read(weft_rwlock *lock, int64_t deadline)
 {
     struct weft__rwlock *l = weft__rwlock_of(lock);
-    uint64_t self = weft__holder_of(weft__holder_caller()), word = 0;
+    struct weft__show *self = weft__show_self();
+    uint64_t word = load(l);
+    bool may = (word & (WRITER | QUEUED | SLOT)) == self->tag && !weft__show_local(self);
+    if (!__builtin_expect(may, 1)) {
+        return read_counted(l, deadline);
+    }
+    weft__show_set(self, &l->word);
+    WEFT__COMPILER_BARRIER(); /* pairs: stop_showing_locked */
+    /* Acquire: what writers have done. pairs: weft_rwlock_write_unlock */
+    if (__builtin_expect(atomic_load_explicit(&l->word, memory_order_acquire) != word, 0)) {
+        return read_unshown(l, self, deadline);
+    }
+    return 0;
+}
+
+__attribute__((noinline)) void weft_rwlock_read_unlock(weft_rwlock *lock)
+{
+    struct weft__rwlock *l = weft__rwlock_of(lock);
+    struct weft__show *self = weft__show_self();
+    if (__builtin_expect(weft__show_local(self) == &l->word, 1)) {
+        hide(l, self);
+    } else {
+        leave_counted(l);
+    }
+}
+
+/* Who calls, as a holder. A thread that shows readers has its worker at hand. */
+static inline uint64_t caller(void)
+{
+    const struct weft__worker *w = weft__show_self()->worker;
+    const struct weft__task *task = w ? weft__current(w) : NULL;
+    return task ? weft__holder_of(task) : weft__holder_of(weft__holder_caller());
+}
+
+/* Nobody has it, and nobody but this thread shows readers. */
+static inline bool take_free(struct weft__rwlock *l, uint64_t writer)
+{
+    const struct weft__show *self = weft__show_self();
+    uint64_t word = load(l);
+    if (l->source.owner || (word && (word != self->tag || weft__show_local(self) == &l->word))) {
+        return false;
+    }
     /* pairs: leave_read, weft_rwlock_write_unlock */
-    if (!l->source.owner &&
-        atomic_compare_exchange_strong_explicit(&l->word, &word, WRITER, memory_order_acquire,
-                                                memory_order_relaxed)) {
-        set_writer(l, self);
+    if (!atomic_compare_exchange_strong_explicit(&l->word, &word, word | WRITER,
+                                                 memory_order_acquire, memory_order_relaxed)) {
+        return false;
+    }
+    set_writer(l, writer);
+    return true;
+}
+
+/* 0: it is taken; else who could not have it. */
+static __attribute__((noinline)) uint64_t take_or_tell(struct weft__rwlock *l)
+{
+    uint64_t self = caller();
+    return take_free(l, self) ? 0 : self;
+}
+
+static __attribute__((noinline)) int write_come(struct weft__rwlock *l, int64_t deadline)
+{
+    uint64_t self = take_or_tell(l);
+    int64_t since = 0;
+    if (!self) {
         return 0;
     }
     WEFT__REQUIRE(atomic_load_explicit(&l->writer, memory_order_relaxed) != self,
                   "%s locks rwlock %s, which it holds already", weft__holder_text(self).text,
                   name_of(l));
-    if (deadline == 0 && load(l) != 0) {
+    if (deadline == 0 && (load(l) & ~(uint64_t)SLOT)) {
         return -ETIMEDOUT;
     }
-    int64_t since = 0;
     return queue_up(l, self, &since, deadline);
 }
 
-void weft_rwlock_write_unlock(weft_rwlock *lock)
+static __attribute__((noinline)) int write_afar(struct weft__rwlock *l, int64_t deadline)
+{
+    int err = come_from_afar(l, deadline, &write_kind);
+    return err ? err : write_come(l, deadline);
+}
+
+__attribute__((noinline)) int weft_rwlock_write(weft_rwlock *lock, int64_t deadline)
 {
     struct weft__rwlock *l = weft__rwlock_of(lock);
-    uint64_t self = weft__holder_of(weft__holder_caller());
+    if (__builtin_expect(!at_home(l), 0)) {
+        return write_afar(l, deadline);
+    }
+    count_call(l);
+    return take_free(l, caller()) ? 0 : write_come(l, deadline);
+}
+
+__attribute__((noinline)) void weft_rwlock_write_unlock(weft_rwlock *lock)
+{
+    struct weft__rwlock *l = weft__rwlock_of(lock);
+    uint64_t self = caller();
     uint64_t writer = atomic_load_explicit(&l->writer, memory_order_relaxed);
     WEFT__REQUIRE(writer == self, "%s unlocks rwlock %s, which is held by %s",
                   weft__holder_text(self).text, name_of(l), weft__holder_text(writer).text);
@@ -334,7 +602,7 @@ void weft_rwlock_write_unlock(weft_rwlock *lock)
 bool weft__rwlock_arm(struct weft__rwlock *l, struct weft__node *node, uint64_t writer)
 {
     weft__source_lock(&l->source);
-    announce_locked(l);
+    announce_locked(l, writer);
     bool wait = !take_locked(l, writer);
     if (wait) {
         link_locked(l, node, writer, -OLD_NS); /* older than anybody */

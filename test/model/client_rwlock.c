@@ -1,4 +1,5 @@
-/* Clients of sync/rwlock.c: readers and writers against each other, a deadline and a cancel. */
+/* Clients of sync/rwlock.c: readers and writers against each other, a deadline and a cancel; readers that are shown, by
+ * thread 0, against all of these. */
 #define FIBERS 3
 #include <errno.h>
 
@@ -17,16 +18,41 @@ static void setup(void)
 {
     fibers_setup();
     memset(&place, 0, sizeof place);
+    memset(weft__shows, 0, 3 * sizeof weft__shows[0]);
+    for (int i = 0; i < FIBERS; i++) {
+        twin_show(i, NULL);
+    }
     weft_rwlock_init(THE_LOCK, NULL);
     shared = 0;
     atomic_init(&through, 0);
     x_name(&place, sizeof place, "rwlock");
+    x_name(weft__shows, 3 * sizeof weft__shows[0], "shows");
 }
 
 static void setup_read(void)
 {
     setup();
-    atomic_init(&place.lock.word, 4);
+    atomic_init(&place.lock.word, WEFT__SHOW_UNIT);
+}
+
+/* Thread 0 shows its readers. */
+static void setup_showing(void)
+{
+    struct weft__show *show = &weft__shows[1];
+    setup();
+    show->tag = WEFT__SHOW_TAG;
+    show->worker = &workers[0];
+    atomic_init(&show->taken, 1);
+    workers[0].show = show;
+    twin_show(0, show);
+    atomic_init(&place.lock.word, WEFT__SHOW_TAG);
+}
+
+/* ... and one reads. */
+static void setup_shown(void)
+{
+    setup_showing();
+    atomic_init(&weft__shows[1].word, &place.lock.word);
 }
 
 static void setup_written(void)
@@ -40,7 +66,8 @@ static void rest(void)
 {
     fibers_rest();
     X_ASSERT(!place.lock.source.waiters.first && !place.lock.readers.first);
-    X_ASSERT(place.lock.word == 0 && place.lock.writer == 0);
+    X_ASSERT((place.lock.word & ~(uint64_t)WEFT__SHOW_TAG) == 0 && place.lock.writer == 0);
+    X_ASSERT(!weft__shows[1].word);
 }
 
 static void write_section(void)
@@ -182,7 +209,76 @@ static void reader_gives_up(int i)
     }
 }
 
+/* The fiber is switched away while it reads. */
+static void settle_against_write(int i)
+{
+    if (i == 0) {
+        weft__show_settle(&weft__shows[1]);
+        read_section();
+    } else {
+        write_surely();
+    }
+}
+
+static void read_twice_against_write(int i)
+{
+    if (i == 0) {
+        read_surely();
+    }
+    read_against_write(i);
+}
+
+static void read_and_try_to_write(int i)
+{
+    (void)i;
+    X_ASSERT(weft_rwlock_read(THE_LOCK, WEFT_FOREVER) == 0);
+    X_ASSERT(weft_rwlock_write(THE_LOCK, 0) == -ETIMEDOUT);
+    read_section();
+}
+
+static void write_against_read(int i)
+{
+    if (i == 0) {
+        write_surely();
+    } else {
+        read_surely();
+    }
+}
+
+static void show_up_against_write(int i)
+{
+    if (i == 0) {
+        weft__rwlock_show_up(&place.lock);
+        read_surely();
+    } else {
+        write_surely();
+    }
+}
+
+/* A writer waits, thread 0 begins to show meanwhile. */
+static void show_up_while_read(int i)
+{
+    if (i == 0) {
+        weft__rwlock_show_up(&place.lock);
+        read_surely();
+    } else if (i == 1) {
+        write_surely();
+    } else {
+        read_section();
+    }
+}
+
 static const struct x_client clients[] = {
+    X_CLIENT("shown_read_twice", 2, setup_showing, read_twice_against_write, rest, .preemptions = 2,
+             .stale = 2),
+    X_CLIENT("shown_try_to_write", 1, setup_showing, read_and_try_to_write, rest, 0),
+    X_CLIENT("write_against_read", 2, setup_showing, write_against_read, rest, .preemptions = 3),
+    X_CLIENT("show_up_against_write", 2, setup, show_up_against_write, rest, .preemptions = 2,
+             .stale = 2),
+    X_CLIENT("shown_against_both", 3, setup_shown, unlock_against_both, rest, .preemptions = 1,
+             .stale = 1),
+    X_CLIENT("shown_writer_gives_up", 3, setup_shown, writer_gives_up, rest, .preemptions = 1,
+             .stale = 1),
     X_CLIENT("read_against_write", 2, setup, read_against_write, rest, .preemptions = 4),
     X_CLIENT("two_write", 2, setup, two_write, rest, .preemptions = 2),
     X_CLIENT("reader_gives_up", 3, setup_written, reader_gives_up, rest, .preemptions = 2,
@@ -196,6 +292,11 @@ static const struct x_client clients[] = {
     X_CLIENT("only_writer_gives_up", 3, setup_read, only_writer_gives_up, rest, .preemptions = 1,
              .stale = 1),
     X_CLIENT("writer_gives_up", 3, setup_read, writer_gives_up, rest, .preemptions = 1, .stale = 1),
+    X_CLIENT("shown_read_against_write", 2, setup_showing, read_against_write, rest,
+             .preemptions = 3, .stale = 2),
+    X_CLIENT("shown_against_write", 2, setup_shown, settle_against_write, rest, .preemptions = 3),
+    X_CLIENT("show_up_while_read", 3, setup_read, show_up_while_read, rest, .preemptions = 2,
+             .stale = 1),
 };
 
 X_MAIN(clients)

@@ -20,6 +20,7 @@
  *  - seq_cst stores have one total order. A seq_cst load reads nothing older than the last seq_cst store
  *    to its location among those, in that order, up to the last that happens before the load. Nothing else
  *    comes with seq_cst: a seq_cst store then an acquire load of another location may be reordered.
+ *  - membarrier brings every thread's view of the stores up to now. It orders no plain accesses.
  *  - futex_wait compares with the newest store, without synchronising, as the kernel does.
  * Plain accesses of the product and of the clients are seen because both are compiled with the compiler's
  * thread instrumentation, whose calls land in the explorer: any two conflicting ones not ordered by
@@ -127,6 +128,9 @@ void x_name(const void *memory, size_t bytes, const char *name);
 #define x_plain_read(p) x_plain((p), sizeof *(p), false)
 #define x_plain_write(p) x_plain((p), sizeof *(p), true)
 void x_plain(const volatile void *memory, size_t bytes, bool write);
+
+/* A barrier in every thread, as the kernel's membarrier. */
+void x_membarrier(void);
 
 /* A futex, as the kernel has it; deadline INT64_MAX: none, else it may pass at any moment. */
 int x_futex_wait(uint32_t *word, uint32_t expected, int64_t deadline);

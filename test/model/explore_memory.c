@@ -10,7 +10,7 @@ static struct view carried[VIEWS];
 static int location_count, carried_count, sc_stores;
 static uint64_t last_sc; /* id of the last seq_cst store */
 
-enum { KIND_LOAD = 16, KIND_STORE, KIND_MODIFY, KIND_FAILED, KIND_SPIN, KIND_AHEAD };
+enum { KIND_LOAD = 16, KIND_STORE, KIND_MODIFY, KIND_FAILED, KIND_SPIN, KIND_AHEAD, KIND_BARRIER };
 
 void memory_reset(void)
 {
@@ -367,4 +367,18 @@ bool x_compare_exchange(void *at, int bytes, uint64_t *expected, uint64_t desire
           value_text(message->value), order_name(if_lost), stale_note(location, message));
     *expected = message->value;
     return false;
+}
+
+void x_membarrier(void)
+{
+    scheduling_point();
+    uint64_t id = event_begin();
+    for (int i = 0; i <= X_THREADS; i++) {
+        for (int k = 0; k < location_count; k++) {
+            threads[i].view.seen[k] = (int16_t)(locations[k].count - 1);
+        }
+    }
+    /* Everything that ran before is before it. */
+    event_end(id, KIND_BARRIER, 0, graph_hash, 0);
+    trace(NULL, NULL, "membarrier", "%s", "all threads");
 }

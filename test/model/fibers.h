@@ -53,6 +53,7 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     int i = x_thread();
     X_ASSERT(w == &workers[i] && post == WEFT__POST_PARK);
+    weft__show_settle(w->show);
     if (weft__waiter_settle(&tasks[i])) {
         while (atomic_load_explicit(&placed[i], memory_order_acquire) == 0) {
             weft__futex_wait(&placed[i], 0, INT64_MAX);
@@ -88,6 +89,7 @@ __attribute__((unused)) static void fibers_setup(void)
         atomic_init(&tasks[i].ident, (uint64_t)GENERATION << 32 | WEFT__IDENT_LIVE);
         atomic_init(&placed[i], 0);
         workers[i].current = &tasks[i];
+        workers[i].show = NULL;
         weft__wheel_init(&workers[i].wheel, TWIN_NOW, WEFT__WHEEL_TICK_SHIFT);
     }
     x_name(tasks, sizeof tasks, "tasks");

@@ -48,6 +48,30 @@ STORE_BUFFERING(sb_acquire, release, acquire)
 STORE_BUFFERING(sb_seq_cst, seq_cst, seq_cst)
 STORE_BUFFERING(sb_seq_cst_store, seq_cst, acquire)
 
+static void sb_membarrier(int i)
+{
+    if (i == 0) {
+        SET(x, 1, relaxed);
+        r[0] = GET(y, relaxed);
+    } else {
+        SET(y, 1, relaxed);
+        x_membarrier();
+        r[1] = GET(x, relaxed);
+    }
+}
+
+/* Nothing happens before anything by it. */
+static void mp_membarrier(int i)
+{
+    if (i == 0) {
+        data = 1;
+        x_membarrier();
+        SET(x, 1, relaxed);
+    } else if (GET(x, relaxed)) {
+        r[0] = data;
+    }
+}
+
 static void sb_modify_seq_cst(int i)
 {
     if (i == 0) {
@@ -485,6 +509,8 @@ static const struct x_client clients[] = {
     CAN(sb_seq_cst_store, 2, both_zero),
     CAN(sb_modify_acq_rel, 2, both_zero),
     CANNOT(sb_seq_cst, 2, both_zero),
+    CANNOT(sb_membarrier, 2, both_zero),
+    FAILS(mp_membarrier, 2, "data race on data"),
     CANNOT(sb_modify_seq_cst, 2, both_zero),
     CANNOT(sb_shared_modify, 2, both_zero),
     CAN(seq_cst_load_after_relaxed, 3, y_after_x_but_not_x),

@@ -2,12 +2,12 @@
 
 STRUCTURES["rwlock"] = {
     "client": "client_rwlock.c",
-    "sources": ["src/sync/rwlock.c"] + WAIT,
-    "files": ["src/sync/rwlock.c"],
+    "sources": ["src/sync/rwlock.c", "src/sched/show.c"] + WAIT,
+    "files": ["src/sync/rwlock.c", "src/sched/show.h"],
 }
 
 _of("rwlock", "src/sync/rwlock.c",
-    "    announce_locked(l);\n    if (take_locked(l, writer)) {",
+    "    announce_locked(l, writer);\n    if (take_locked(l, writer)) {",
     "    if (take_locked(l, writer)) {",
     "one queues up without a word")
 _of("rwlock", "src/sync/rwlock.c",
@@ -15,7 +15,7 @@ _of("rwlock", "src/sync/rwlock.c",
     "(word & QUEUED) && !has_readers(word) && !(word & WRITER)",
     "the last reader does not look after the queue")
 _of("rwlock", "src/sync/rwlock.c",
-    "    if (has_readers(word) || l->readers.first) {\n        return false;\n    }\n",
+    "    if (shown || has_readers(word) || l->readers.first) {\n        return false;\n    }\n",
     "",
     "a writer goes in where readers are")
 _of("rwlock", "src/sync/rwlock.c",
@@ -43,6 +43,64 @@ _of("rwlock", "src/sync/rwlock.c",
     "    do {\n        add(l, -READER, memory_order_relaxed);\n",
     "a ghost that was the last does not look after the queue")
 _of("rwlock", "src/sync/rwlock.c",
-    "        if (!admitted && !has_readers(load(l))) {",
-    "        if (!admitted) {",
+    "        if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {",
+    "        if (!admitted && !is_shown(l)) {",
     "a writer is let in where readers are")
+
+# Readers that are shown.
+_of("rwlock", "src/sync/rwlock.c",
+    "    weft__membarrier(); /* pairs: read, hide */\n",
+    "",
+    "a writer looks for those who show without a barrier")
+_of("rwlock", "src/sync/rwlock.c",
+    "    if (shown || has_readers(word) || l->readers.first) {",
+    "    if (has_readers(word) || l->readers.first) {",
+    "a writer goes in where a reader is shown")
+_of("rwlock", "src/sync/rwlock.c",
+    "        if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {",
+    "        if (!admitted && !has_readers(load_acquire(l))) {",
+    "a writer is let in where a reader is shown")
+_of("rwlock", "src/sync/rwlock.c",
+    "    if (!weft__show_is(show, &l->word)) {\n        add(l, -(int64_t)slot, memory_order_relaxed);\n    }\n",
+    "    add(l, -(int64_t)slot, memory_order_relaxed);\n",
+    "a slot is forgotten while it shows the lock")
+_of("rwlock", "src/sync/rwlock.c",
+    "        serve_hidden(l);\n",
+    "",
+    "who hides does not look after the queue")
+_of("rwlock", "src/sync/rwlock.c",
+    "memory_order_acquire) != word, 0)) {\n        return read_unshown(l, self, deadline);",
+    "memory_order_acquire) == 0, 0)) {\n        return read_unshown(l, self, deadline);",
+    "who shows does not look again")
+_of("rwlock", "src/sync/rwlock.c",
+    "atomic_load_explicit(&l->word, memory_order_acquire) != word",
+    "atomic_load_explicit(&l->word, memory_order_relaxed) != word",
+    "who shows does not acquire")
+_of("rwlock", "src/sched/show.h",
+    "atomic_store_explicit(&show->word, word, memory_order_release);",
+    "atomic_store_explicit(&show->word, word, memory_order_relaxed);",
+    "who hides does not release")
+_of("rwlock", "src/sched/show.h",
+    "return atomic_load_explicit(&show->word, memory_order_acquire) == word;",
+    "return atomic_load_explicit(&show->word, memory_order_relaxed) == word;",
+    "who looks at a slot does not acquire")
+_of("rwlock", "src/sched/show.h",
+    "        atomic_fetch_add_explicit(word, WEFT__SHOW_UNIT, memory_order_release);\n        weft__show_set(show, NULL);",
+    "        weft__show_set(show, NULL);\n        atomic_fetch_add_explicit(word, WEFT__SHOW_UNIT, memory_order_release);",
+    "a reader is hidden before it is counted")
+_of("rwlock", "src/sync/rwlock.c",
+    "(word && (word != self->tag || weft__show_local(self) == &l->word))",
+    "(word && word != self->tag)",
+    "a writer overlooks its own thread's reader")
+_of("rwlock", "src/sync/rwlock.c",
+    "(word && (word != self->tag || weft__show_local(self) == &l->word))",
+    "(word && ((word & ~(uint64_t)SLOT) || weft__show_local(self) == &l->word))",
+    "a writer overlooks another thread's readers")
+_of("rwlock", "src/sync/rwlock.c",
+    "atomic_compare_exchange_strong_explicit(&l->word, &word, word | w->show->tag, memory_order_relaxed, memory_order_relaxed);",
+    "atomic_store_explicit(&l->word, word | w->show->tag, memory_order_relaxed);",
+    "who shows up takes back what others did to the word")
+_of("rwlock", "src/sync/rwlock.c",
+    "    return atomic_load_explicit(&l->word, memory_order_acquire);\n}\n\nstatic inline bool has_readers(",
+    "    return atomic_load_explicit(&l->word, memory_order_relaxed);\n}\n\nstatic inline bool has_readers(",
+    "who lets a writer in does not acquire")

@@ -9,8 +9,11 @@
 #include "base/assert.h"
 #include "base/cpu.h"
 #include "base/futex.h"
+#include "base/membarrier.h"
+#include "base/thread.h"
 #include "model/explore.h"
 #include "model/twins.h"
+#include "sched/show.h"
 
 static uint32_t event; /* atomic */
 static int alloc_fails;
@@ -29,6 +32,41 @@ void weft__futex_wake(_Atomic(uint32_t) *word, int n)
 void weft__cpu_pause(void)
 {
     x_spin();
+}
+
+bool weft__membarrier_usable(void)
+{
+    return true;
+}
+
+void weft__membarrier(void)
+{
+    x_membarrier();
+}
+
+uint64_t weft__thread_id(void)
+{
+    return (uint64_t)x_thread() + 1;
+}
+
+/* Of each thread; NULL: none. */
+static struct weft__show *shows[X_THREADS];
+
+struct weft__show *weft__show_self(void)
+{
+    static struct weft__show none = {.tag = UINT64_MAX};
+    int i = x_thread();
+    return i >= 0 && shows[i] ? shows[i] : &none;
+}
+
+void weft__show_set_self(struct weft__show *show)
+{
+    shows[x_thread()] = show;
+}
+
+void twin_show(int thread, struct weft__show *show)
+{
+    shows[thread] = show;
 }
 
 void *weft__alloc(size_t bytes)

@@ -15,6 +15,10 @@ uint64_t twin_event_read(void);
 #define TWIN_NOW 1000000
 void twin_clock_set(int64_t now);
 
+/* In setup: the slot of a thread, NULL for none. */
+struct weft__show;
+void twin_show(int thread, struct weft__show *show);
+
 /* weft__alloc gives NULL from now on, or no longer. */
 void twin_alloc_fails(int fails);
 

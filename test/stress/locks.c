@@ -5,6 +5,7 @@
 /* timeout: 300 */
 #include "sched/fixture.h"
 #include "stress/watchdog.h"
+#include "sync/rwlock.h"
 
 enum { FIBERS = 16, THREADS = 2, ROUNDS = 2000 };
 
@@ -97,6 +98,9 @@ static void *read_and_write(void *arg)
     for (long i = 0; i < check_scale(ROUNDS); i++) {
         uint32_t what = dice(&state);
         int64_t deadline = some_deadline(dice(&state));
+        if (what % 32 == 1) {
+            weft__rwlock_show_up(weft__rwlock_of(&rwlock)); /* as after many calls of one thread */
+        }
         if (what % 8 == 0) {
             if (done_or_ended(weft_rwlock_write(&rwlock, deadline))) {
                 left++;

@@ -1,6 +1,7 @@
 /* labels: valgrind */
 #include <weft/rwlock.h>
 
+#include "base/membarrier.h"
 #include "sync/body.h"
 #include "sync/fixture.h"
 #include "sync/rwlock.h"
@@ -179,6 +180,134 @@ TEST(a_cancel_and_an_interrupt_end_a_wait_and_those_behind_go_on)
     weft_rwlock_deinit(&lock);
 }
 
+/* --- readers that are shown -------------------------------------------------------------- */
+
+static uint64_t word_now(void)
+{
+    return atomic_load(&weft__rwlock_of(&lock)->word);
+}
+
+static bool shown(void)
+{
+    return atomic_load(&weft__show_self()->word) == &weft__rwlock_of(&lock)->word;
+}
+
+static void *shown_then_switched(void *arg)
+{
+    weft__rwlock_show_up(weft__rwlock_of(&lock));
+    CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+    CHECK(shown());
+    CHECK(word_now() < WEFT__SHOW_UNIT);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), 0); /* a second one is counted */
+    CHECK_EQ(word_now() / WEFT__SHOW_UNIT, 1);
+    weft_rwlock_read_unlock(&lock);
+    CHECK(!shown());
+    CHECK_EQ(weft_rwlock_write(&lock, 0), -ETIMEDOUT);
+    weft_fiber writer = waiting(write_once);
+    CHECK_EQ(word_now() / WEFT__SHOW_UNIT, 1);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), -ETIMEDOUT);
+    weft_rwlock_read_unlock(&lock);
+    joined(writer, 0);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), 0);
+    CHECK(shown());
+    weft_yield(); /* alone: it goes on at once */
+    weft_fiber reader = waiting(write_once);
+    CHECK(!shown());
+    weft_rwlock_read_unlock(&lock);
+    joined(reader, 0);
+    return arg;
+}
+
+static void *shown_against_a_thread(void *arg)
+{
+    weft__rwlock_show_up(weft__rwlock_of(&lock));
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+        CHECK(i > 0 || shown()); /* until a writer finds the slot empty */
+        pthread_t writer = thread_open(write_once, NULL);
+        while (!(word_now() & 2)) { /* until it waits */
+            sched_yield();
+        }
+        CHECK_EQ(left, i);
+        weft_rwlock_read_unlock(&lock);
+        CHECK(!thread_close(writer));
+        CHECK_EQ(left, i + 1);
+        atomic_store(&ordered, 0);
+    }
+    return arg;
+}
+
+static void *many_calls(void *arg)
+{
+    for (int i = 0; i < 3000; i++) {
+        CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+        weft_rwlock_read_unlock(&lock);
+    }
+    CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+    CHECK(shown());
+    weft_rwlock_read_unlock(&lock);
+    CHECK_EQ(weft_rwlock_write(&lock, 0), 0); /* its own thread's writers cost it nothing */
+    weft_rwlock_write_unlock(&lock);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), 0);
+    CHECK(shown());
+    weft_rwlock_read_unlock(&lock);
+    return arg;
+}
+
+TEST(readers_of_a_thread_that_calls_often_are_shown_and_count_as_well)
+{
+    if (!weft__membarrier_usable()) {
+        return;
+    }
+    fresh();
+    run_in_fiber(1, shown_then_switched, NULL);
+    weft_rwlock_deinit(&lock);
+    fresh();
+    run_in_fiber(1, shown_against_a_thread, NULL);
+    weft_rwlock_deinit(&lock);
+    for (unsigned i = 0; i < 2 * WEFT__SHOW_SLOTS; i++) { /* slots are given back */
+        fresh();
+        run_in_fiber(1, many_calls, NULL);
+        weft_rwlock_deinit(&lock);
+    }
+}
+
+static atomic_bool came;
+
+static void *use_all_the_time(void *arg)
+{
+    while (!atomic_load_explicit(&came, memory_order_relaxed)) {
+        CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
+        weft_rwlock_read_unlock(&lock);
+    }
+    return arg;
+}
+
+static void *come_between(void *arg)
+{
+    weft_fiber hot;
+    CHECK_EQ(weft_spawn(&hot, use_all_the_time, NULL, NULL), 0);
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);
+        left++;
+        weft_yield();
+        right++;
+        weft_rwlock_write_unlock(&lock);
+        weft_yield();
+    }
+    atomic_store(&came, true);
+    CHECK_EQ(weft_join(hot, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(who_comes_from_another_worker_gets_a_lock_that_one_uses_all_the_time)
+{
+    fresh();
+    run_in_fiber(2, come_between, NULL);
+    CHECK_EQ(left, 50);
+    weft_rwlock_deinit(&lock);
+}
+
 TEST(a_body_without_a_stack_locks_as_well)
 {
     enum { ME = 8 << 3 | WEFT__HOLDER_THREAD };
@@ -225,6 +354,7 @@ static void *use_owned(void *arg)
 {
     fresh();
     weft_rwlock_init(&lock, &(struct weft_sync_opts){.name = "mine", .owner = weft_pool_self()});
+    weft__rwlock_show_up(weft__rwlock_of(&lock)); /* does nothing here */
     mixed_together(NULL);
     writer_first(NULL);
     if (arg) {
@@ -275,6 +405,12 @@ static void *destroys_locked(void *arg)
     return arg;
 }
 
+static void *destroys_shown(void *arg)
+{
+    weft__rwlock_show_up(weft__rwlock_of(&lock));
+    return destroys_locked(arg);
+}
+
 TEST(bugs_of_callers_are_named)
 {
     fresh();
@@ -285,4 +421,5 @@ TEST(bugs_of_callers_are_named)
     must_stop_in_fiber(destroys_while_waited_on, NULL,
                        "rwlock book was destroyed while somebody waits on it");
     must_stop_in_fiber(destroys_locked, NULL, "rwlock book was destroyed while it is locked");
+    must_stop_in_fiber(destroys_shown, NULL, "rwlock book was destroyed while it is locked");
 }

@@ -1,0 +1,41 @@
+#include "base/membarrier.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+static bool usable;
+
+/* errno: never inlined into a caller that also switches. */
+static __attribute__((noinline)) bool call(int command)
+{
+    int before = errno;
+    bool done = syscall(SYS_membarrier, command, 0, 0) == 0;
+    errno = before;
+    return done;
+}
+
+/* Before there are threads: with them, the kernel takes 10 ms and more for it. */
+static __attribute__((constructor)) void enlist(void)
+{
+    usable = call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+bool weft__membarrier_usable(void)
+{
+    return usable;
+}
+
+void weft__membarrier(void)
+{
+    if (call(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
+        return;
+    }
+    /* A forked child may have to register by itself. */
+    bool done =
+        call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    WEFT__REQUIRE(done, "the kernel takes membarrier no longer");
+}
