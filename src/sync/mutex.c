@@ -33,8 +33,8 @@ enum {
 
 static uint64_t holder_of(uint64_t on)
 {
-    const struct weft__mutex *m = (const struct weft__mutex *)(uintptr_t)on;
-    return weft__holder_fiber(atomic_load_explicit(&m->word, memory_order_relaxed));
+    struct weft__mutex *m = (struct weft__mutex *)(uintptr_t)on;
+    return weft__holder_fiber(weft__source_look(&m->source, &m->word));
 }
 
 static const struct weft__wait_kind mutex_kind = {

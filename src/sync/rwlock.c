@@ -39,8 +39,8 @@ enum {
 
 static uint64_t writer_of(uint64_t on)
 {
-    const struct weft__rwlock *l = (const struct weft__rwlock *)(uintptr_t)on;
-    return weft__holder_fiber(atomic_load_explicit(&l->writer, memory_order_relaxed));
+    struct weft__rwlock *l = (struct weft__rwlock *)(uintptr_t)on;
+    return weft__holder_fiber(weft__source_look(&l->source, &l->writer));
 }
 
 static const struct weft__wait_kind read_kind = {

@@ -61,6 +61,16 @@ void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft_
     }
 }
 
+uint64_t weft__source_look(struct weft__source *source, const _Atomic(uint64_t) *word)
+{
+    if (!weft__lock_try(&source->lock)) {
+        return 0;
+    }
+    uint64_t found = atomic_load_explicit(word, memory_order_relaxed);
+    weft__unlock(&source->lock);
+    return found;
+}
+
 const char *weft__source_label(uint64_t on)
 {
     return ((const struct weft__source *)(uintptr_t)on)->name;

@@ -91,6 +91,10 @@ int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist 
 /* Under the lock: fires everybody on the list. */
 void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft__chain *ready);
 
+/* For `holder` of a kind: what `word` says. While the lock is taken it may name one who is still to be fired, and then would seem
+ * to wait for itself: 0. Never blocks. */
+uint64_t weft__source_look(struct weft__source *source, const _Atomic(uint64_t) *word);
+
 /* For a kind whose `on` is the address of a source. */
 const char *weft__source_label(uint64_t on);
 
