@@ -11,39 +11,56 @@ static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__
 static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
 
-/* What most calls are: a socket, on a driver that reports readiness. As run_by_readiness in net/call.c, without an operation. */
+/* Waits for an edge after `edges`, then tries; as run_by_readiness in net/call.c, without an operation. */
+static __attribute__((noinline)) ssize_t wait_and_try(struct weft__driver *driver,
+                                                      struct weft__fd *record, void *buf, size_t n,
+                                                      enum weft__side dir, uint32_t edges,
+                                                      int64_t deadline,
+                                                      const struct weft__wait_kind *kind)
+{
+    struct weft__fd_side *side = &record->side[dir];
+    uint32_t generation = weft__fd_generation(record);
+    for (;;) {
+        int err = weft__call_wait_edge(driver, record, dir, edges, deadline, kind);
+        if (__builtin_expect(
+                (err && err != -ETIMEDOUT) || weft__fd_generation(record) != generation, 0)) {
+            return err ? err : WEFT__CLOSED;
+        }
+        edges = weft__fd_edges(side);
+        ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
+                                              : weft__op_send(record->number, buf, n);
+        if (result > 0 && (size_t)result < n && weft__fd_runs_dry(record)) {
+            weft__fd_note_empty(side, edges);
+        }
+        if (__builtin_expect(result != -EAGAIN, 1)) {
+            return result;
+        }
+        weft__fd_note_empty(side, edges);
+        if (err) {
+            return err; /* past its deadline it was tried all the same */
+        }
+    }
+}
+
+/* What most calls are: a socket, on a driver that reports readiness. */
 static inline __attribute__((always_inline)) ssize_t
 try_and_wait(struct weft__driver *driver, struct weft__fd *record, void *buf, size_t n,
              enum weft__side dir, int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct weft__fd_side *side = &record->side[dir];
-    uint32_t generation = weft__fd_generation(record);
-    int err = 0;
-    for (;;) {
-        uint32_t edges = weft__fd_edges(side);
-        if (err || !weft__fd_empty_at(side, edges)) {
-            ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
-                                                  : weft__op_send(record->number, buf, n);
-            if (__builtin_expect(result > 0, 1)) {
-                if ((size_t)result < n && weft__fd_runs_dry(record)) {
-                    weft__fd_note_empty(side, edges);
-                }
-                return result;
-            }
-            if (result != -EAGAIN) {
-                return result;
-            }
+    uint32_t edges = weft__fd_edges(side);
+    if (!weft__fd_empty_at(side, edges)) {
+        ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
+                                              : weft__op_send(record->number, buf, n);
+        if (result != (ssize_t)n &&
+            (result == -EAGAIN || (result > 0 && weft__fd_runs_dry(record)))) {
             weft__fd_note_empty(side, edges);
         }
-        if (err) {
-            return err;
-        }
-        err = weft__call_wait_edge(driver, record, dir, edges, deadline, kind);
-        if (__builtin_expect(
-                (err && err != -ETIMEDOUT) || weft__fd_generation(record) != generation, 0)) {
-            return err ? err : WEFT__CLOSED;
+        if (__builtin_expect(result != -EAGAIN, 1)) {
+            return result;
         }
     }
+    return wait_and_try(driver, record, buf, n, dir, edges, deadline, kind);
 }
 
 static ssize_t transfer_any(struct weft__fd *record, void *buf, size_t n, enum weft__side side,
