@@ -31,6 +31,14 @@ struct weft__fd *weft__fd_page_make(unsigned index)
     return page;
 }
 
+struct weft__fd *weft__fd_find(int fd)
+{
+    unsigned index = (unsigned)fd / WEFT__FD_PAGE;
+    bool none = fd < 0 || index >= WEFT__FD_PAGES ||
+                !atomic_load_explicit(&weft__fd_pages[index], memory_order_acquire);
+    return none ? NULL : weft__fd_record(fd);
+}
+
 /* --- known and forgotten -------------------------------------------------------------- */
 
 static void next_generation_locked(struct weft__fd *record)

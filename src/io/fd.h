@@ -92,6 +92,9 @@ static inline struct weft__fd *weft__fd_record(int fd)
     return page ? page + (unsigned)fd % WEFT__FD_PAGE : NULL;
 }
 
+/* NULL also if nothing was ever known about it: no memory is taken. */
+struct weft__fd *weft__fd_find(int fd);
+
 /* The number has just come from the kernel, by a call of ours: with these flags. -ENOMEM. */
 int weft__fd_open(int fd, unsigned flags);
 /* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first, and made

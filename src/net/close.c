@@ -92,7 +92,7 @@ static int close_from_callback(struct weft__fd *record, int fd)
 
 int weft_close(int fd)
 {
-    struct weft__fd *record = weft__fd_record(fd);
+    struct weft__fd *record = weft__fd_find(fd);
     if (record && weft__fd_is(record, WEFT__FD_KNOWN)) {
         if (on_base_context()) {
             return close_from_callback(record, fd);
@@ -104,7 +104,7 @@ int weft_close(int fd)
 
 int weft_fd_release(int fd)
 {
-    struct weft__fd *record = weft__fd_record(fd);
+    struct weft__fd *record = weft__fd_find(fd);
     if (!record || !weft__fd_is(record, WEFT__FD_KNOWN)) {
         return -EBADF;
     }
