@@ -1,4 +1,5 @@
-# weft_test_program(<name> <source> LABELS ... [SOURCES ...] [ARGUMENTS ...]): one file, one program, one test.
+# weft_test_program(<name> <source> LABELS ... [SOURCES ...] [ARGUMENTS ...] [LIBRARIES ...]): one file, one program, one test;
+# linked with libweft.a, or with these libraries instead.
 #
 # The head of the file (30 lines) may say more in comments of one line each:
 #   /* labels: valgrind */       further labels
@@ -17,7 +18,10 @@ function(weft_head_value out key source)
 endfunction()
 
 function(weft_test_program name source)
-  cmake_parse_arguments(arg "" "" "LABELS;SOURCES;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "LABELS;SOURCES;ARGUMENTS;LIBRARIES" ${ARGN})
+  if(NOT arg_LIBRARIES)
+    set(arg_LIBRARIES weft_static)
+  endif()
   weft_head_value(labels "labels" "${source}")
   weft_head_value(timeout "timeout" "${source}")
   weft_head_value(not_under "not under" "${source}")
@@ -52,7 +56,7 @@ function(weft_test_program name source)
   add_executable(${target} "${source}" ${arg_SOURCES})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/test")
   target_compile_definitions(${target} PRIVATE CHECK_STRESS=${WEFT_STRESS})
-  target_link_libraries(${target} PRIVATE weft_static weft_flags ${libraries} m)
+  target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} weft_flags ${libraries} m)
   if(WEFT_CHAOS AND "stress" IN_LIST arg_LABELS)
     target_compile_definitions(${target} PRIVATE CHECK_CHAOS)
   endif()

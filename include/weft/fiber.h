@@ -38,7 +38,10 @@ struct weft_fiber_opts {
     int worker;         /* with `bound`: the worker index that alone may run it */
     bool bound;    /* stay on `worker` for life, or until the fiber moves itself (weft_switch_to) */
     bool detached; /* nobody will join; the default when `out` is NULL */
-    bool fp_env;   /* save and restore the FP control words (rounding, masks) at each switch */
+    /* It will make hooked calls (weft/hook.h): unless it is bound, it is bound to one of the workers with the fewest bound
+     * fibers; its stack is 256 KiB at least, unless `stack_bytes` says otherwise. */
+    bool hooked;
+    bool fp_env; /* save and restore the FP control words (rounding, masks) at each switch */
 };
 
 enum weft_fiber_state {

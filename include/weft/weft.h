@@ -17,13 +17,14 @@
 #include <weft/buf.h>
 #include <weft/chan.h>
 #include <weft/compute.h>
-#include <weft/connpool.h>
 #include <weft/cond.h>
+#include <weft/connpool.h>
 #include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/framing.h>
 #include <weft/future.h>
+#include <weft/hook.h>
 #include <weft/hop.h>
 #include <weft/http_parse.h>
 #include <weft/http_value.h>

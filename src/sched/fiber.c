@@ -9,6 +9,7 @@
 #include "sched/cancel.h"
 #include "sched/fork.h"
 #include "sched/handle.h"
+#include "sched/hooked.h"
 #include "sched/local.h"
 #include "sched/parent.h"
 #include "sched/pool.h"
@@ -98,7 +99,17 @@ static int check_opts(const struct weft_fiber_opts *opts, const weft_pool *pool)
     if (opts->stack_bytes) {
         return weft__stack_class(opts->stack_bytes);
     }
-    return pool ? pool->stack_class : weft__stack_class(WEFT__STACK_DEFAULT);
+    int class = pool ? pool->stack_class : weft__stack_class(WEFT__STACK_DEFAULT);
+    int least = opts->hooked ? weft__stack_class(WEFT__HOOKED_STACK) : 0;
+    return class > least ? class : least;
+}
+
+static inline int worker_of(const struct weft_fiber_opts *opts, weft_pool *pool)
+{
+    if (opts->bound) {
+        return opts->worker;
+    }
+    return __builtin_expect(opts->hooked, 0) ? weft__hooked_place(pool) : -1;
 }
 
 static inline void settle_in(struct weft__task *task, weft_pool *pool, int pin)
@@ -127,7 +138,8 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     }
     task->stack = NULL;
     task->stack_class = (uint8_t) class;
-    task->flags = (opts->fp_env ? WEFT__TASK_FP_ENV : 0) | (parent ? WEFT__TASK_CHILD : 0);
+    task->flags = (opts->fp_env ? WEFT__TASK_FP_ENV : 0) | (parent ? WEFT__TASK_CHILD : 0) |
+                  (opts->hooked ? WEFT__TASK_HOOKED : 0);
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
     task->value = arg;
@@ -138,7 +150,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     if (__builtin_expect(opts->name != NULL, 0)) {
         snprintf(task->name, sizeof task->name, "%s", opts->name);
     }
-    settle_in(task, pool, pool && opts->bound ? opts->worker : -1);
+    settle_in(task, pool, pool ? worker_of(opts, pool) : -1);
     if (pool) {
         weft__task_create_fresh(task);
     } else {
@@ -353,6 +365,9 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
         }
         weft__ident_unlock(task, ident);
         return err;
+    }
+    if (worker < 0 && (task->flags & WEFT__TASK_HOOKED)) {
+        worker = weft__hooked_place(pool);
     }
     settle_in(task, pool, worker);
     weft__ident_unlock(task, ident);

@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "sched/fault.h"
 #include "sched/fork.h"
+#include "sched/hooked.h"
 
 #define MAX_WORKERS 1024u
 #define MAX_TICK_NS 1000000000
@@ -218,6 +219,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         return -EBUSY;
     }
     weft__fork_watch();
+    weft__hooked_look();
     weft_pool *pool = weft__alloc(sizeof *pool + opts.workers * sizeof pool->workers[0]);
     if (!pool) {
         return -ENOMEM;

@@ -84,10 +84,12 @@ enum weft__wait {
     WEFT__WAIT_OUTSIDE = 8,  /* or-ed to it: no fiber holds what is waited for */
 };
 
-/* Flags that never change after creation. */
+/* Flags; but for the last they never change after creation. */
 enum {
     WEFT__TASK_FP_ENV = 1,
-    WEFT__TASK_CHILD = 2, /* `joiners` is its struct weft__parent until it starts */
+    WEFT__TASK_CHILD = 2,     /* `joiners` is its struct weft__parent until it starts */
+    WEFT__TASK_HOOKED = 4,    /* bound to a worker when it is submitted */
+    WEFT__TASK_HOOKS_OFF = 8, /* the task's own */
 };
 
 struct weft__task {

@@ -1,0 +1,145 @@
+/* connect and accept: the calls that a flag of their own cannot keep from blocking. The socket is made non-blocking for
+ * them, and the user does not see it: for a connect until that has begun, for a listener from the first accept by a
+ * fiber that had to wait on. A plain thread that accepts there waits in poll. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#include "hook/plain.h"
+#include "hook/record.h"
+#include "hook/wait.h"
+
+/* --- connect ---------------------------------------------------------------------------------------- */
+
+struct limits {
+    int64_t socket;  /* SO_SNDTIMEO */
+    int64_t process; /* weft_hook_connect_timeout */
+};
+
+static int64_t nearer(const struct limits *limits)
+{
+    return limits->socket < limits->process ? limits->socket : limits->process;
+}
+
+/* -1, as the kernel says it for the socket's own timeout: `mine`. */
+static int timed_out(const struct limits *limits, int mine)
+{
+    errno = limits->socket < limits->process ? mine : ETIMEDOUT;
+    return -1;
+}
+
+/* It is under way. When it is over, the same call says how it went, and the socket is no longer about to be connected. */
+static int finish(int fd, const struct sockaddr *addr, socklen_t len, const struct limits *limits)
+{
+    int err = weft__hook_wait(fd, POLLOUT, nearer(limits));
+    if (err == -ETIMEDOUT) {
+        return timed_out(limits, EINPROGRESS);
+    }
+    if (err == -ECANCELED || err == -EINTR || err == -EBADFD || err == -EBADF) {
+        return weft__hook_fail(err);
+    }
+    int result; /* another error: it cannot wait as a fiber, and does so here */
+    do {
+        result = weft__plain()->connect(fd, addr, len);
+    } while (result < 0 && errno == EINTR);
+    return result;
+}
+
+static int begin(int fd, const struct sockaddr *addr, socklen_t len)
+{
+    if (!weft__hook_unblock(fd)) {
+        return weft__plain()->connect(fd, addr, len);
+    }
+    int result = weft__plain()->connect(fd, addr, len);
+    int err = errno;
+    weft__hook_block(fd);
+    errno = err == EINTR ? EINPROGRESS : err;
+    return result;
+}
+
+WEFT__HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+    if (!weft__hooked() || weft__hook_nonblocking(fd)) {
+        return weft__plain()->connect(fd, addr, len);
+    }
+    int64_t most = weft_hook_connect_timeout(-1);
+    struct limits limits = {.socket = weft__hook_deadline(fd, POLLOUT),
+                            .process = most ? weft_after(most) : WEFT_FOREVER};
+    for (unsigned tries = 0;; tries++) {
+        int result = begin(fd, addr.__sockaddr__, len);
+        if (result == 0 || (errno != EINPROGRESS && errno != EAGAIN)) {
+            return result;
+        }
+        if (errno == EINPROGRESS) {
+            return finish(fd, addr.__sockaddr__, len, &limits);
+        }
+        /* A Unix socket whose listener has no room: nobody tells when it has. */
+        int err = weft__hook_pause(tries, nearer(&limits));
+        if (err) {
+            return weft__hook_fail(err);
+        }
+        if (weft_now() >= nearer(&limits)) {
+            return timed_out(&limits, EAGAIN);
+        }
+    }
+}
+
+/* --- accept -------------------------------------------------------------------------------------------- */
+
+/* True: once more. */
+static bool accept_waits(struct weft__hook_io *io)
+{
+    if (weft__hooked()) {
+        enum weft__hook_next next = weft__hook_io_wait(io);
+        if (next != WEFT__HOOK_PLAIN) {
+            return next == WEFT__HOOK_AGAIN;
+        }
+    } else if (weft__hook_nonblocking(io->fd)) {
+        return false;
+    }
+    /* A plain thread, at a listener that fibers use too. */
+    int64_t deadline = weft__hook_deadline(io->fd, POLLIN);
+    struct timespec left = weft__hook_left(deadline);
+    struct pollfd look = {.fd = io->fd, .events = POLLIN};
+    int n = weft__plain()->ppoll(&look, 1, deadline == WEFT_FOREVER ? NULL : &left, NULL);
+    if (n == 0) {
+        errno = EAGAIN;
+    }
+    return n > 0;
+}
+
+static bool listens(int fd)
+{
+    int is = 0;
+    socklen_t len = sizeof is;
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &len) == 0 && is;
+}
+
+static int accept_as(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+    struct weft__hook_io io = {.fd = fd, .events = POLLIN};
+    int result;
+    if (weft__hooked() && listens(fd)) {
+        weft__hook_unblock(fd);
+    }
+    do {
+        result = weft__plain()->accept4(fd, addr, len, flags);
+    } while (result < 0 &&
+             ((errno == EINTR && weft__hooked()) || (errno == EAGAIN && accept_waits(&io))));
+    if (result >= 0) {
+        int before = errno;
+        weft__hook_forget(result);
+        errno = before;
+    }
+    return result;
+}
+
+WEFT__HOOK int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
+{
+    return accept_as(fd, addr.__sockaddr__, len, flags);
+}
+
+WEFT__HOOK int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+    return accept_as(fd, addr.__sockaddr__, len, 0);
+}

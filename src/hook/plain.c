@@ -1,0 +1,123 @@
+#include "hook/plain.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+
+#include <weft/blocking.h>
+#include <weft/event.h>
+#include <weft/io.h>
+
+#include "hook/queue.h"
+
+struct weft__plain weft__plain_table;
+_Atomic(bool) weft__plain_known;
+_Atomic(bool) weft__hook_attached;
+static _Atomic(int) home; /* the process that this memory belongs to */
+
+/* Waiting for conditions has a second, older meaning under the same names on x86_64. */
+static void *look_up(const char *name, bool condition)
+{
+#ifdef __x86_64__
+    if (condition) {
+        return dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+    }
+#endif
+    (void)condition;
+    return dlsym(RTLD_NEXT, name);
+}
+
+static bool is_condition(const char *name)
+{
+    static const char *const names[] = {"pthread_cond_wait", "pthread_cond_timedwait",
+                                        "pthread_cond_signal", "pthread_cond_broadcast"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *a = name, *b = names[i];
+        while (*a && *a == *b) {
+            a++, b++;
+        }
+        if (*a == *b) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Two threads at once write the same. */
+void weft__plain_look_up(void)
+{
+    int before = errno;
+#define LOOK_UP(name)                                                                              \
+    __atomic_store_n((void **)(void *)&weft__plain_table.name,                                     \
+                     look_up(#name, is_condition(#name)), __ATOMIC_RELAXED);
+    WEFT__PLAIN_CALLS(LOOK_UP)
+#undef LOOK_UP
+    atomic_store_explicit(&weft__plain_known, true, memory_order_release); /* pairs: weft__plain */
+    errno = before;
+}
+
+int weft__hook_fail(int err)
+{
+    errno = err == -EBADFD ? EBADF : -err;
+    return -1;
+}
+
+static int process(void)
+{
+    return (int)syscall(SYS_getpid);
+}
+
+static void in_child(void)
+{
+    atomic_store_explicit(&home, process(), memory_order_relaxed);
+    weft__hook_queue_fork_child();
+}
+
+bool weft__hook_at_home(void)
+{
+    return atomic_load_explicit(&home, memory_order_relaxed) == process();
+}
+
+/* --- which runtime -------------------------------------------------------------------------------- */
+
+/* For a libweft that finds this library: which one it works for. */
+WEFT__HOOK void *weft_hook_runtime(void);
+void *weft_hook_runtime(void)
+{
+    return (void *)(uintptr_t)weft_hook_enter;
+}
+
+static const void *object_of(const void *address)
+{
+    Dl_info info;
+    return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* All that is used of the runtime is in one object, and that is libweft.so: it alone calls the system past us. */
+static bool has_one_runtime(void)
+{
+#define IS(name) (const void *)(uintptr_t)(name)
+    const void *used[] = {IS(weft_fd_wait),       IS(weft_fd_release), IS(weft_close),
+                          IS(weft_sleep_until),   IS(weft_event_wait), IS(weft_event_set),
+                          IS(weft_blocking_call), IS(weft_self)};
+    const void *object = object_of(IS(weft_hook_enter));
+    const void *program = object_of((const void *)getauxval(AT_ENTRY));
+    for (unsigned i = 0; i < sizeof used / sizeof *used; i++) {
+        if (object_of(used[i]) != object) {
+            return false;
+        }
+    }
+    return object && object != program;
+#undef IS
+}
+
+__attribute__((constructor)) static void load(void)
+{
+    weft__plain();
+    in_child();
+    if (pthread_atfork(NULL, NULL, in_child) == 0 && has_one_runtime()) {
+        weft_hook_attach();
+        atomic_store_explicit(&weft__hook_attached, true, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,117 @@
+/* The plain calls: what the names that this library takes the place of meant before, and how a hooked call begins.
+ *
+ * They are looked up when the library is loaded, or by the first call if that comes sooner (from another library's
+ * constructor). Looking up names that exist allocates nothing, so an allocator may be among the callers.
+ */
+#ifndef WEFT_HOOK_PLAIN_H
+#define WEFT_HOOK_PLAIN_H
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <weft/hook.h>
+
+#include "base/atomic.h"
+
+#define WEFT__HOOK __attribute__((visibility("default")))
+
+#define WEFT__PLAIN_CALLS(X)                                                                       \
+    X(read)                                                                                        \
+    X(readv)                                                                                       \
+    X(pread)                                                                                       \
+    X(write)                                                                                       \
+    X(writev)                                                                                      \
+    X(pwrite)                                                                                      \
+    X(socket)                                                                                      \
+    X(socketpair)                                                                                  \
+    X(connect)                                                                                     \
+    X(accept4)                                                                                     \
+    X(recvfrom)                                                                                    \
+    X(recvmsg)                                                                                     \
+    X(recvmmsg)                                                                                    \
+    X(sendto)                                                                                      \
+    X(sendmsg)                                                                                     \
+    X(sendmmsg)                                                                                    \
+    X(pipe2)                                                                                       \
+    X(close)                                                                                       \
+    X(dup)                                                                                         \
+    X(dup2)                                                                                        \
+    X(dup3)                                                                                        \
+    X(fcntl)                                                                                       \
+    X(ioctl)                                                                                       \
+    X(epoll_create1)                                                                               \
+    X(poll)                                                                                        \
+    X(ppoll)                                                                                       \
+    X(select)                                                                                      \
+    X(pselect)                                                                                     \
+    X(epoll_wait)                                                                                  \
+    X(epoll_pwait)                                                                                 \
+    X(epoll_pwait2)                                                                                \
+    X(sleep)                                                                                       \
+    X(usleep)                                                                                      \
+    X(nanosleep)                                                                                   \
+    X(clock_nanosleep)                                                                             \
+    X(getaddrinfo)                                                                                 \
+    X(getnameinfo)                                                                                 \
+    X(gethostbyname)                                                                               \
+    X(gethostbyname_r)                                                                             \
+    X(gethostbyname2)                                                                              \
+    X(gethostbyname2_r)                                                                            \
+    X(wait4)                                                                                       \
+    X(waitid)                                                                                      \
+    X(pthread_mutex_lock)                                                                          \
+    X(pthread_mutex_trylock)                                                                       \
+    X(pthread_mutex_timedlock)                                                                     \
+    X(pthread_mutex_clocklock)                                                                     \
+    X(pthread_mutex_unlock)                                                                        \
+    X(pthread_cond_wait)                                                                           \
+    X(pthread_cond_timedwait)                                                                      \
+    X(pthread_cond_clockwait)                                                                      \
+    X(pthread_cond_signal)                                                                         \
+    X(pthread_cond_broadcast)
+
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): it declares */
+#define WEFT__PLAIN_FIELD(name) __typeof__(&(name)) name;
+struct weft__plain {
+    WEFT__PLAIN_CALLS(WEFT__PLAIN_FIELD)
+};
+
+extern struct weft__plain weft__plain_table;
+extern _Atomic(bool) weft__plain_known;
+extern _Atomic(bool) weft__hook_attached; /* there is one runtime, and it is the shared one */
+void weft__plain_look_up(void);
+
+static inline const struct weft__plain *weft__plain(void)
+{
+    if (__builtin_expect(!atomic_load_explicit(&weft__plain_known, memory_order_acquire), 0)) {
+        weft__plain_look_up();
+    }
+    return &weft__plain_table;
+}
+
+/* True: a fiber makes this call, with hooks on; it is bound to its worker now, so errno stays where it is. */
+static inline bool weft__hooked(void)
+{
+    return atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_enter();
+}
+
+/* The result of a failed call: -1, and errno from a negative one. A descriptor that was closed meanwhile is none. */
+int weft__hook_fail(int err);
+
+/* False in the child of a vfork, which has this memory but is another process: nothing may be changed or waited for. */
+bool weft__hook_at_home(void);
+
+#endif

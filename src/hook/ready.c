@@ -1,0 +1,477 @@
+/* poll, select and epoll_wait: waits for several descriptors.
+ *
+ * The plain call without waiting says what is ready. If nothing is, one descriptor is waited for by itself; several are put
+ * into an epoll of the call's own, and that is waited for. Then the plain call is made again, so that what is
+ * reported is always the kernel's word.
+ *
+ * With a signal mask it is another thread's call, of the blocking pool: a signal that the mask lets through ends it there, as it would
+ * here.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/io.h>
+
+#include "hook/plain.h"
+#include "hook/record.h"
+#include "hook/socket.h"
+#include "hook/wait.h"
+
+/* What is waited for between two looks: an epoll, or one descriptor. */
+struct watch {
+    int epoll; /* -1: none could be made */
+    unsigned tries;
+};
+
+static void watch_open(struct watch *watch)
+{
+    watch->tries = 0;
+    watch->epoll = weft__plain()->epoll_create1(EPOLL_CLOEXEC);
+    if (watch->epoll >= 0) {
+        weft__hook_forget(watch->epoll);
+    }
+}
+
+static void watch_close(const struct watch *watch)
+{
+    int before = errno;
+    if (watch->epoll >= 0) {
+        weft_close(watch->epoll);
+    }
+    errno = before;
+}
+
+/* A descriptor that is there already has these events too. What cannot be watched is a file, which is always ready, or gone:
+ * the look finds both. */
+static void watch_add(const struct watch *watch, int fd, uint32_t events, uint32_t all)
+{
+    struct epoll_event event = {.events = events};
+    if (watch->epoll >= 0 && epoll_ctl(watch->epoll, EPOLL_CTL_ADD, fd, &event) != 0 &&
+        errno == EEXIST) {
+        event.events = all;
+        epoll_ctl(watch->epoll, EPOLL_CTL_MOD, fd, &event);
+    }
+}
+
+/* 0: look again; -ETIMEDOUT, -ECANCELED, -EINTR; others: it cannot wait as a fiber. */
+static int watch_wait(struct watch *watch, int64_t deadline)
+{
+    if (watch->epoll < 0) {
+        int err = weft__hook_pause(watch->tries++, deadline);
+        return err ? err : weft_now() >= deadline ? -ETIMEDOUT : 0;
+    }
+    int err = weft_fd_wait(watch->epoll, WEFT_READABLE, deadline);
+    return err > 0 ? 0 : err;
+}
+
+static bool ends(int err)
+{
+    return err == -ECANCELED || err == -EINTR;
+}
+
+/* --- poll ------------------------------------------------------------------------------------------------ */
+
+static uint32_t events_of(const struct pollfd *fds, nfds_t count, int fd)
+{
+    uint32_t events = 0;
+    for (nfds_t i = 0; i < count; i++) {
+        events |= fds[i].fd == fd ? (uint16_t)fds[i].events : 0;
+    }
+    return events;
+}
+
+static int look(struct pollfd *fds, nfds_t count)
+{
+    int n;
+    do {
+        n = weft__plain()->poll(fds, count, 0);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* What the plain call would have to wait for. */
+static int poll_rest(struct pollfd *fds, nfds_t count, int64_t deadline)
+{
+    struct timespec left = weft__hook_left(deadline);
+    return weft__plain()->ppoll(fds, count, deadline == WEFT_FOREVER ? NULL : &left, NULL);
+}
+
+/* The usual case of a library with one connection: no epoll is made. */
+static int poll_one(struct pollfd *one, int64_t deadline)
+{
+    for (;;) {
+        int err = weft__hook_wait(one->fd, one->events, deadline);
+        int n = look(one, 1);
+        if (n != 0 || err == -ETIMEDOUT) {
+            return n;
+        }
+        if (ends(err)) {
+            return weft__hook_fail(err);
+        }
+        if (err && err != -EBADFD) {
+            return poll_rest(one, 1, deadline);
+        }
+    }
+}
+
+static int poll_many(struct pollfd *fds, nfds_t count, int64_t deadline)
+{
+    struct watch watch;
+    watch_open(&watch);
+    for (nfds_t i = 0; i < count; i++) {
+        if (fds[i].fd >= 0) {
+            watch_add(&watch, fds[i].fd, (uint16_t)fds[i].events, events_of(fds, count, fds[i].fd));
+        }
+    }
+    int n, err;
+    do {
+        err = watch_wait(&watch, deadline);
+        n = look(fds, count);
+    } while (n == 0 && err == 0);
+    watch_close(&watch);
+    if (n == 0 && ends(err)) {
+        return weft__hook_fail(err);
+    }
+    return n == 0 && err != -ETIMEDOUT ? poll_rest(fds, count, deadline) : n;
+}
+
+static int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline)
+{
+    int n = look(fds, count);
+    if (n != 0 || weft_now() >= deadline) {
+        return n;
+    }
+    if (count == 1 && fds[0].fd >= 0) {
+        return poll_one(fds, deadline);
+    }
+    return poll_many(fds, count, deadline);
+}
+
+WEFT__HOOK int poll(struct pollfd *fds, nfds_t count, int ms)
+{
+    if (ms == 0 || !weft__hooked() || !weft__hook_at_home()) {
+        return weft__plain()->poll(fds, count, ms);
+    }
+    return poll_until(fds, count, weft__hook_after_ms(ms));
+}
+
+struct ppoll_job {
+    struct pollfd *fds;
+    nfds_t count;
+    const struct timespec *timeout;
+    const sigset_t *mask;
+    int result;
+};
+
+static void ppoll_plain(void *arg)
+{
+    struct ppoll_job *job = arg;
+    job->result = weft__plain()->ppoll(job->fds, job->count, job->timeout, job->mask);
+}
+
+WEFT__HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                     const sigset_t *mask)
+{
+    struct ppoll_job job = {
+        .fds = fds, .count = count, .timeout = timeout, .mask = mask, .result = -1};
+    bool plain = !weft__hooked() || !weft__hook_at_home() ||
+                 (timeout && (timeout->tv_nsec < 0 || timeout->tv_nsec >= WEFT__NS_PER_S ||
+                              timeout->tv_sec < 0));
+    if (!plain && !mask) {
+        return poll_until(fds, count, weft__hook_after(timeout));
+    }
+    if (!plain && weft__hook_elsewhere(ppoll_plain, &job, &plain)) {
+        return job.result;
+    }
+    if (plain) {
+        ppoll_plain(&job);
+    }
+    return job.result;
+}
+
+WEFT__HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t size);
+int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t size)
+{
+    weft__hook_check_size(count, size / sizeof *fds);
+    return poll(fds, count, ms);
+}
+
+WEFT__HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                           const sigset_t *mask, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                const sigset_t *mask, size_t size)
+{
+    weft__hook_check_size(count, size / sizeof *fds);
+    return ppoll(fds, count, timeout, mask);
+}
+
+/* --- select ------------------------------------------------------------------------------------------------ */
+
+#define LONG_BITS (8 * sizeof(long))
+#define SETS 3
+
+/* The user's sets and what they were when the call began. */
+struct sets {
+    int count;    /* of descriptors */
+    size_t bytes; /* of each set */
+    long *set[SETS];
+    long *asked[SETS];
+    long few[SETS][FD_SETSIZE / LONG_BITS]; /* where those are, unless they are larger */
+};
+
+static bool has(const long *set, int fd)
+{
+    return set && ((unsigned long)set[(unsigned)fd / LONG_BITS] >> (unsigned)fd % LONG_BITS & 1);
+}
+
+static void restore(const struct sets *sets)
+{
+    for (int i = 0; i < SETS; i++) {
+        if (sets->set[i]) {
+            memcpy(sets->set[i], sets->asked[i], sets->bytes);
+        }
+    }
+}
+
+static int look_sets(const struct sets *sets)
+{
+    int n;
+    do {
+        struct timeval none = {0};
+        restore(sets);
+        n = weft__plain()->select(sets->count, (void *)sets->set[0], (void *)sets->set[1],
+                                  (void *)sets->set[2], &none);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static int select_rest(const struct sets *sets, int64_t deadline)
+{
+    struct timespec left = weft__hook_left(deadline);
+    restore(sets);
+    return weft__plain()->pselect(sets->count, (void *)sets->set[0], (void *)sets->set[1],
+                                  (void *)sets->set[2], deadline == WEFT_FOREVER ? NULL : &left,
+                                  NULL);
+}
+
+static int select_until(const struct sets *sets, int64_t deadline)
+{
+    static const uint32_t events[SETS] = {EPOLLIN, EPOLLOUT, EPOLLPRI};
+    int n = look_sets(sets);
+    if (n != 0 || weft_now() >= deadline) {
+        return n;
+    }
+    struct watch watch;
+    watch_open(&watch);
+    for (int fd = 0; fd < sets->count; fd++) {
+        uint32_t wanted = 0;
+        for (int i = 0; i < SETS; i++) {
+            wanted |= has(sets->asked[i], fd) ? events[i] : 0;
+        }
+        if (wanted) {
+            watch_add(&watch, fd, wanted, wanted);
+        }
+    }
+    int err;
+    do {
+        err = watch_wait(&watch, deadline);
+        n = look_sets(sets);
+        if (n == 0 && err == 0) {
+            /* What ends a wait of epoll, an error, may be none of what select was asked for. */
+            err = weft__hook_pause(watch.tries++, deadline);
+        }
+    } while (n == 0 && err == 0);
+    watch_close(&watch);
+    if (n == 0 && ends(err)) {
+        restore(sets);
+        return weft__hook_fail(err);
+    }
+    return n == 0 && err != -ETIMEDOUT && weft_now() < deadline ? select_rest(sets, deadline) : n;
+}
+
+static int select_copied(struct sets *sets, int64_t deadline)
+{
+    long *many = NULL;
+    sets->bytes = ((size_t)sets->count + LONG_BITS - 1) / LONG_BITS * sizeof(long);
+    if (sets->bytes > sizeof sets->few[0]) {
+        many = malloc(SETS * sets->bytes);
+        if (!many) {
+            errno = ENOMEM;
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < SETS; i++) {
+        long *copy = many ? many + i * (sets->bytes / sizeof(long)) : sets->few[i];
+        sets->asked[i] = sets->set[i] ? copy : NULL;
+        if (sets->set[i]) {
+            memcpy(copy, sets->set[i], sets->bytes);
+        }
+    }
+    int n = select_until(sets, deadline);
+    int before = errno;
+    free(many);
+    errno = before;
+    return n;
+}
+
+static int select_of(int count, fd_set *in, fd_set *out, fd_set *except, int64_t deadline)
+{
+    struct sets sets;
+    sets.count = count;
+    sets.set[0] = (void *)in;
+    sets.set[1] = (void *)out;
+    sets.set[2] = (void *)except;
+    return select_copied(&sets, deadline);
+}
+
+/* Linux writes what is left of the time. */
+WEFT__HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
+{
+    bool plain = count < 0 || !weft__hooked() || !weft__hook_at_home() ||
+                 (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0));
+    if (plain || (timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0)) {
+        return weft__plain()->select(count, in, out, except, timeout);
+    }
+    int64_t deadline = WEFT_FOREVER;
+    if (timeout) {
+        struct timespec time = {.tv_sec = timeout->tv_sec + timeout->tv_usec / 1000000,
+                                .tv_nsec = timeout->tv_usec % 1000000 * 1000};
+        deadline = weft__hook_after(&time);
+    }
+    int n = select_of(count, in, out, except, deadline);
+    if (timeout) {
+        struct timespec left = weft__hook_left(deadline);
+        *timeout = (struct timeval){.tv_sec = left.tv_sec, .tv_usec = left.tv_nsec / 1000};
+    }
+    return n;
+}
+
+struct pselect_job {
+    int count, result;
+    fd_set *in, *out, *except;
+    const struct timespec *timeout;
+    const sigset_t *mask;
+};
+
+static void pselect_plain(void *arg)
+{
+    struct pselect_job *job = arg;
+    job->result =
+        weft__plain()->pselect(job->count, job->in, job->out, job->except, job->timeout, job->mask);
+}
+
+WEFT__HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
+                       const struct timespec *timeout, const sigset_t *mask)
+{
+    struct pselect_job job = {.count = count,
+                              .result = -1,
+                              .in = in,
+                              .out = out,
+                              .except = except,
+                              .timeout = timeout,
+                              .mask = mask};
+    bool plain = count < 0 || !weft__hooked() || !weft__hook_at_home() ||
+                 (timeout && (timeout->tv_nsec < 0 || timeout->tv_nsec >= WEFT__NS_PER_S ||
+                              timeout->tv_sec < 0));
+    if (!plain && !mask) {
+        return select_of(count, in, out, except, weft__hook_after(timeout));
+    }
+    if (!plain && weft__hook_elsewhere(pselect_plain, &job, &plain)) {
+        return job.result;
+    }
+    if (plain) {
+        pselect_plain(&job);
+    }
+    return job.result;
+}
+
+/* --- epoll --------------------------------------------------------------------------------------------------- */
+
+static int epoll_until(int fd, struct epoll_event *events, int count, int64_t deadline)
+{
+    for (;;) {
+        int n = weft__plain()->epoll_wait(fd, events, count, 0);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n != 0 || weft_now() >= deadline) {
+            return n;
+        }
+        weft__hook_verify(fd);
+        int err = weft_fd_wait(fd, WEFT_READABLE, deadline);
+        if (err == -ETIMEDOUT) {
+            return 0;
+        }
+        if (ends(err) || err == -EBADFD) {
+            return weft__hook_fail(err);
+        }
+        if (err < 0) {
+            struct timespec left = weft__hook_left(deadline);
+            return weft__plain()->epoll_pwait2(fd, events, count,
+                                               deadline == WEFT_FOREVER ? NULL : &left, NULL);
+        }
+    }
+}
+
+WEFT__HOOK int epoll_wait(int fd, struct epoll_event *events, int count, int ms)
+{
+    if (ms == 0 || !weft__hooked() || !weft__hook_at_home()) {
+        return weft__plain()->epoll_wait(fd, events, count, ms);
+    }
+    return epoll_until(fd, events, count, weft__hook_after_ms(ms));
+}
+
+struct epoll_job {
+    int fd, count, ms, result;
+    const struct timespec *timeout; /* instead of ms, if not NULL */
+    struct epoll_event *events;
+    const sigset_t *mask;
+};
+
+static void epoll_plain(void *arg)
+{
+    struct epoll_job *job = arg;
+    job->result =
+        job->timeout
+            ? weft__plain()->epoll_pwait2(job->fd, job->events, job->count, job->timeout, job->mask)
+            : weft__plain()->epoll_pwait(job->fd, job->events, job->count, job->ms, job->mask);
+}
+
+static int epoll_masked(struct epoll_job *job)
+{
+    bool plain = !weft__hooked() || !weft__hook_at_home();
+    if (!plain && weft__hook_elsewhere(epoll_plain, job, &plain)) {
+        return job->result;
+    }
+    if (plain) {
+        epoll_plain(job);
+    }
+    return job->result;
+}
+
+WEFT__HOOK int epoll_pwait(int fd, struct epoll_event *events, int count, int ms,
+                           const sigset_t *mask)
+{
+    struct epoll_job job = {
+        .fd = fd, .count = count, .ms = ms, .result = -1, .events = events, .mask = mask};
+    return mask ? epoll_masked(&job) : epoll_wait(fd, events, count, ms);
+}
+
+WEFT__HOOK int epoll_pwait2(int fd, struct epoll_event *events, int count,
+                            const struct timespec *timeout, const sigset_t *mask)
+{
+    struct epoll_job job = {.fd = fd,
+                            .count = count,
+                            .ms = -1,
+                            .result = -1,
+                            .timeout = timeout,
+                            .events = events,
+                            .mask = mask};
+    bool wrong = timeout && (timeout->tv_nsec < 0 || timeout->tv_nsec >= WEFT__NS_PER_S ||
+                             timeout->tv_sec < 0);
+    if (mask || wrong || !weft__hooked() || !weft__hook_at_home()) {
+        return epoll_masked(&job);
+    }
+    return epoll_until(fd, events, count, weft__hook_after(timeout));
+}

@@ -1,0 +1,198 @@
+#include "hook/record.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <weft/io.h>
+
+#include "hook/plain.h"
+
+#define PAGE_RECORDS 1024u
+#define PAGES 4096u
+
+static _Atomic(struct weft__hook_record *) pages[PAGES];
+
+static struct weft__hook_record *page_make(unsigned index)
+{
+    size_t bytes = PAGE_RECORDS * sizeof(struct weft__hook_record);
+    struct weft__hook_record *none = NULL, *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return NULL;
+    }
+    if (!atomic_compare_exchange_strong_explicit(&pages[index], &none, page, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        munmap(page, bytes);
+        page = none;
+    }
+    return page;
+}
+
+static struct weft__hook_record *find(int fd, bool make)
+{
+    unsigned index = (unsigned)fd / PAGE_RECORDS;
+    if (fd < 0 || index >= PAGES) {
+        return NULL;
+    }
+    struct weft__hook_record *page = atomic_load_explicit(&pages[index], memory_order_acquire);
+    page = page || !make ? page : page_make(index);
+    return page ? page + (unsigned)fd % PAGE_RECORDS : NULL;
+}
+
+struct weft__hook_record *weft__hook_record(int fd)
+{
+    return find(fd, true);
+}
+
+/* Those who close all numbers there could be make no records of them. */
+struct weft__hook_record *weft__hook_record_if_any(int fd)
+{
+    return find(fd, false);
+}
+
+/* What the flags say is about the identity that was stored before them. */
+static unsigned known(const struct weft__hook_record *record)
+{
+    return atomic_load_explicit(&record->flags, memory_order_acquire); /* pairs: know */
+}
+
+static void know(struct weft__hook_record *record, uint64_t identity, unsigned flags)
+{
+    atomic_store_explicit(&record->identity, identity, memory_order_relaxed);
+    atomic_store_explicit(&record->flags, flags, memory_order_release); /* pairs: known */
+}
+
+static uint64_t identity_of(const struct stat *st)
+{
+    return (uint64_t)st->st_ino ^ (uint64_t)st->st_dev << 40 ^
+           (uint64_t)(st->st_mode & S_IFMT) << 48;
+}
+
+static unsigned kind_of(const struct stat *st)
+{
+    if (S_ISSOCK(st->st_mode)) {
+        return WEFT__HOOK_SOCKET;
+    }
+    if (S_ISREG(st->st_mode) || S_ISDIR(st->st_mode) || S_ISBLK(st->st_mode)) {
+        return WEFT__HOOK_FILE;
+    }
+    return WEFT__HOOK_STREAM | (S_ISFIFO(st->st_mode) ? WEFT__HOOK_FIFO : 0);
+}
+
+unsigned weft__hook_look(int fd)
+{
+    struct weft__hook_record *record = weft__hook_record(fd);
+    struct stat st;
+    int before = errno;
+    unsigned flags = record && fstat(fd, &st) == 0 ? kind_of(&st) : 0;
+    if (flags) {
+        know(record, identity_of(&st), flags);
+    }
+    errno = before;
+    return flags;
+}
+
+unsigned weft__hook_flags(int fd)
+{
+    const struct weft__hook_record *record = weft__hook_record(fd);
+    unsigned flags = record ? known(record) : 0;
+    return flags || !record ? flags : weft__hook_look(fd);
+}
+
+/* A callback on a worker cannot wait for operations to end. */
+static bool is_callback(void)
+{
+    return weft_worker_self() >= 0 && weft_self() == WEFT_NO_FIBER;
+}
+
+void weft__hook_forget(int fd)
+{
+    struct weft__hook_record *record = weft__hook_record_if_any(fd);
+    if (!weft__hook_at_home()) {
+        return;
+    }
+    if (record) {
+        atomic_store_explicit(&record->flags, 0, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && !is_callback()) {
+        weft_fd_release(fd); /* -EBADF: the runtime has nothing to do with it */
+    }
+}
+
+void weft__hook_copy(int from, int to)
+{
+    const struct weft__hook_record *source = weft__hook_record(from);
+    struct weft__hook_record *record = weft__hook_record(to);
+    if (!source || !record || !weft__hook_at_home()) {
+        return;
+    }
+    weft__hook_forget(to);
+    unsigned flags = known(source);
+    know(record, atomic_load_explicit(&source->identity, memory_order_relaxed), flags);
+}
+
+void weft__hook_verify(int fd)
+{
+    const struct weft__hook_record *record = weft__hook_record(fd);
+    struct stat st;
+    int before = errno;
+    if (record && fstat(fd, &st) == 0 &&
+        (known(record) == 0 ||
+         atomic_load_explicit(&record->identity, memory_order_relaxed) != identity_of(&st))) {
+        weft__hook_forget(fd);
+        weft__hook_look(fd);
+    }
+    errno = before;
+}
+
+/* --- who wants it not to block ------------------------------------------------------------------------- */
+
+bool weft__hook_nonblocking(int fd)
+{
+    const struct weft__hook_record *record = weft__hook_record(fd);
+    unsigned flags = record ? known(record) : 0;
+    if (flags & WEFT__HOOK_SYSTEM) {
+        return (flags & WEFT__HOOK_USER) != 0;
+    }
+    int mode = weft__plain()->fcntl(fd, F_GETFL);
+    return mode >= 0 && (mode & O_NONBLOCK);
+}
+
+bool weft__hook_unblock(int fd)
+{
+    weft__hook_verify(fd);
+    struct weft__hook_record *record = weft__hook_record(fd);
+    if (!record || (known(record) & WEFT__HOOK_KIND) != WEFT__HOOK_SOCKET) {
+        return false;
+    }
+    if (known(record) & WEFT__HOOK_SYSTEM) {
+        return !(known(record) & WEFT__HOOK_USER);
+    }
+    int mode = weft__plain()->fcntl(fd, F_GETFL);
+    if (mode < 0 || (mode & O_NONBLOCK)) {
+        return false;
+    }
+    atomic_fetch_or_explicit(&record->flags, WEFT__HOOK_SYSTEM, memory_order_relaxed);
+    if (weft__plain()->fcntl(fd, F_SETFL, mode | O_NONBLOCK) == 0) {
+        return true;
+    }
+    atomic_fetch_and_explicit(&record->flags, ~(uint32_t)WEFT__HOOK_SYSTEM, memory_order_relaxed);
+    return false;
+}
+
+void weft__hook_block(int fd)
+{
+    struct weft__hook_record *record = weft__hook_record(fd);
+    int mode =
+        record && (known(record) & WEFT__HOOK_SYSTEM) ? weft__plain()->fcntl(fd, F_GETFL) : -1;
+    if (mode < 0) {
+        return;
+    }
+    if (!(known(record) & WEFT__HOOK_USER)) {
+        weft__plain()->fcntl(fd, F_SETFL, mode & ~O_NONBLOCK);
+    }
+    atomic_fetch_and_explicit(&record->flags, ~(uint32_t)(WEFT__HOOK_SYSTEM | WEFT__HOOK_USER),
+                              memory_order_relaxed);
+}

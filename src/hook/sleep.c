@@ -1,0 +1,106 @@
+/* sleep and its kin. The remainder is written when an interrupt or a cancel ends it; the first is EINTR, the second ECANCELED,
+ * because a cancelled fiber that slept again and again would never end. */
+#include <errno.h>
+
+#include <weft/fiber.h>
+
+#include "hook/plain.h"
+#include "hook/wait.h"
+
+static bool is_time(const struct timespec *time)
+{
+    return time->tv_sec >= 0 && time->tv_nsec >= 0 && time->tv_nsec < WEFT__NS_PER_S;
+}
+
+/* 0, or a positive errno. */
+static int sleep_until(int64_t deadline, struct timespec *left)
+{
+    int before = errno;
+    int err = weft_sleep_until(deadline);
+    errno = before;
+    if (err && left) {
+        *left = weft__hook_left(deadline);
+    }
+    return -err;
+}
+
+WEFT__HOOK unsigned sleep(unsigned seconds)
+{
+    if (!weft__hooked()) {
+        return weft__plain()->sleep(seconds);
+    }
+    struct timespec time = {.tv_sec = seconds}, left = {0};
+    return sleep_until(weft__hook_after(&time), &left) ? (unsigned)left.tv_sec : 0;
+}
+
+WEFT__HOOK int usleep(useconds_t us)
+{
+    if (!weft__hooked()) {
+        return weft__plain()->usleep(us);
+    }
+    struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L};
+    int err = sleep_until(weft__hook_after(&time), NULL);
+    return err ? weft__hook_fail(-err) : 0;
+}
+
+WEFT__HOOK int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    if (!weft__hooked() || !is_time(time)) {
+        return weft__plain()->nanosleep(time, left);
+    }
+    int err = sleep_until(weft__hook_after(time), left);
+    return err ? weft__hook_fail(-err) : 0;
+}
+
+struct job {
+    clockid_t clock;
+    int flags, result;
+    const struct timespec *time;
+    struct timespec *left;
+};
+
+static void sleep_plain(void *arg)
+{
+    struct job *job = arg;
+    job->result = weft__plain()->clock_nanosleep(job->clock, job->flags, job->time, job->left);
+}
+
+/* Until a time of day: it may have been set meanwhile. */
+static int sleep_to_time_of_day(const struct timespec *time)
+{
+    struct timespec now;
+    int err = 0;
+    do {
+        err = sleep_until(weft__hook_at(CLOCK_REALTIME, time), NULL);
+        clock_gettime(CLOCK_REALTIME, &now);
+    } while (!err && (now.tv_sec < time->tv_sec ||
+                      (now.tv_sec == time->tv_sec && now.tv_nsec < time->tv_nsec)));
+    return err;
+}
+
+WEFT__HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time,
+                               struct timespec *left)
+{
+    if (!weft__hooked() || !is_time(time) || (flags & ~TIMER_ABSTIME)) {
+        return weft__plain()->clock_nanosleep(clock, flags, time, left);
+    }
+    if (clock == CLOCK_MONOTONIC || (clock == CLOCK_REALTIME && !(flags & TIMER_ABSTIME))) {
+        return sleep_until(flags & TIMER_ABSTIME ? weft__hook_at(clock, time)
+                                                 : weft__hook_after(time),
+                           flags & TIMER_ABSTIME ? NULL : left);
+    }
+    if (clock == CLOCK_REALTIME) {
+        return sleep_to_time_of_day(time);
+    }
+    /* Clocks that the runtime does not have: the time that CPUs were used, or that passed in suspend. */
+    struct job job = {.clock = clock, .flags = flags, .time = time, .left = left};
+    bool plain;
+    int before = errno;
+    if (!weft__hook_elsewhere(sleep_plain, &job, &plain) && !plain) {
+        job.result = errno;
+    } else if (plain) {
+        sleep_plain(&job);
+    }
+    errno = before;
+    return job.result;
+}

@@ -1,0 +1,345 @@
+/* recv, send and their kin. Each is tried with MSG_DONTWAIT, whatever the mode of the socket, and waits if it
+ * would have blocked: bytes that are there cost no more than the plain call. A call that blocks sends all of its bytes,
+ * so does this; it says how many it has sent if something ends it before. */
+#include "hook/socket.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hook/plain.h"
+#include "hook/record.h"
+#include "hook/wait.h"
+
+void __chk_fail(void) __attribute__((noreturn)); /* the C library's */
+
+void weft__hook_check_size(size_t n, size_t size)
+{
+    if (n > size) {
+        __chk_fail();
+    }
+}
+
+size_t weft__hook_length(const struct iovec *iov, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        n += iov[i].iov_len;
+    }
+    return n;
+}
+
+struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, size_t done)
+{
+    struct weft__hook_place place = {.offset = done};
+    while (place.index < count && place.offset >= iov[place.index].iov_len) {
+        place.offset -= iov[place.index++].iov_len;
+    }
+    return place;
+}
+
+/* After a try: true if it is to be made again. *flags is what it is to be made with. */
+static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
+{
+    if (n >= 0) {
+        return false;
+    }
+    if (errno == EINTR) {
+        return true;
+    }
+    bool never = (asked & MSG_DONTWAIT) || /* neither do the queues beside the bytes ever block */
+                 (io->events == POLLIN && (asked & (MSG_ERRQUEUE | MSG_OOB)));
+    if (errno != EAGAIN || never || !(*flags & MSG_DONTWAIT)) {
+        return false;
+    }
+    switch (weft__hook_io_wait(io)) {
+    case WEFT__HOOK_AGAIN:
+        return true;
+    case WEFT__HOOK_PLAIN:
+        *flags = asked;
+        return true;
+    case WEFT__HOOK_FAILED:
+        break;
+    }
+    return false;
+}
+
+/* --- receiving ------------------------------------------------------------------------------------- */
+
+static ssize_t recv_once(struct weft__hook_io *io, void *buf, size_t n, int flags,
+                         struct sockaddr *addr, socklen_t *len)
+{
+    int use = flags | MSG_DONTWAIT;
+    ssize_t got;
+    do {
+        got = weft__plain()->recvfrom(io->fd, buf, n, use, addr, len);
+    } while (again(io, got, flags, &use));
+    return got;
+}
+
+static bool is_stream(int fd)
+{
+    int type = 0;
+    socklen_t len = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM;
+}
+
+/* MSG_WAITALL with MSG_PEEK: readiness says nothing of how much is there. */
+static ssize_t peek_all(struct weft__hook_io *io, void *buf, size_t n, int flags)
+{
+    ssize_t got = 0, before = -1;
+    for (unsigned tries = 0;; tries++) {
+        got = recv_once(io, buf, n, flags & ~MSG_WAITALL, NULL, NULL);
+        if (got <= 0 || (size_t)got == n) {
+            return got;
+        }
+        tries = got == before ? tries : 0;
+        before = got;
+        int err = weft__hook_pause(tries, io->asked ? io->deadline : WEFT_FOREVER);
+        if (err || (io->asked && weft_now() >= io->deadline)) {
+            return got;
+        }
+        struct pollfd look = {.fd = io->fd, .events = POLLRDHUP};
+        if (weft__plain()->poll(&look, 1, 0) > 0) {
+            return recv_once(io, buf, n, flags & ~MSG_WAITALL, NULL, NULL);
+        }
+    }
+}
+
+ssize_t weft__hook_recv(int fd, void *buf, size_t n, int flags, struct sockaddr *addr,
+                        socklen_t *len)
+{
+    struct weft__hook_io io = {.fd = fd, .events = POLLIN};
+    if (!(flags & MSG_WAITALL) || (flags & (MSG_DONTWAIT | MSG_ERRQUEUE)) || !is_stream(fd)) {
+        return recv_once(&io, buf, n, flags, addr, len);
+    }
+    if (flags & MSG_PEEK) {
+        return peek_all(&io, buf, n, flags);
+    }
+    size_t have = 0;
+    ssize_t got = 0;
+    do {
+        got = recv_once(&io, (char *)buf + have, n - have, flags & ~MSG_WAITALL, addr, len);
+        have += got > 0 ? (size_t)got : 0;
+    } while (got > 0 && have < n);
+    return have > 0 || got >= 0 ? (ssize_t)have : -1;
+}
+
+/* The rest of a message that was to be complete. */
+static ssize_t recv_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
+{
+    size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
+    while (done < all) {
+        struct weft__hook_place at = weft__hook_place(msg->msg_iov, msg->msg_iovlen, done);
+        const struct iovec *iov = &msg->msg_iov[at.index];
+        ssize_t got = recv_once(io, (char *)iov->iov_base + at.offset, iov->iov_len - at.offset,
+                                flags & ~MSG_WAITALL, NULL, NULL);
+        if (got <= 0) {
+            break;
+        }
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+/* Numbers that have come with it are new. */
+static void forget_passed(const struct msghdr *msg)
+{
+    struct msghdr *m = (struct msghdr *)(uintptr_t)msg;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+            for (size_t i = 0; i < count; i++) {
+                int fd;
+                __builtin_memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+                weft__hook_forget(fd);
+            }
+        }
+    }
+}
+
+ssize_t weft__hook_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    struct weft__hook_io io = {.fd = fd, .events = POLLIN};
+    int use = (flags & ~MSG_WAITALL) | MSG_DONTWAIT;
+    struct msghdr given = *msg; /* a try that fails may have changed it */
+    ssize_t got;
+    do {
+        *msg = given;
+        got = weft__plain()->recvmsg(fd, msg, use);
+    } while (again(&io, got, flags, &use));
+    if (got >= 0 && msg->msg_controllen > 0) {
+        forget_passed(msg);
+    }
+    if (got > 0 && (flags & MSG_WAITALL) && !(flags & (MSG_DONTWAIT | MSG_PEEK | MSG_ERRQUEUE)) &&
+        msg->msg_controllen == 0 && is_stream(fd)) {
+        return recv_rest(&io, msg, (size_t)got, flags);
+    }
+    return got;
+}
+
+/* --- sending ------------------------------------------------------------------------------------------ */
+
+static ssize_t send_all(struct weft__hook_io *io, const char *buf, size_t n, int flags,
+                        const struct sockaddr *addr, socklen_t len)
+{
+    size_t done = 0;
+    ssize_t put;
+    do {
+        int use = flags | MSG_DONTWAIT;
+        do {
+            put = weft__plain()->sendto(io->fd, buf + done, n - done, use, addr, len);
+        } while (again(io, put, flags, &use));
+        done += put > 0 ? (size_t)put : 0;
+    } while (put > 0 && done < n && !(flags & MSG_DONTWAIT));
+    return done > 0 || put >= 0 ? (ssize_t)done : -1;
+}
+
+ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+                        socklen_t len)
+{
+    struct weft__hook_io io = {.fd = fd, .events = POLLOUT};
+    return send_all(&io, buf, n, flags, addr, len);
+}
+
+/* What goes with a message has gone with its first part. */
+static ssize_t send_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
+{
+    size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
+    while (done < all) {
+        struct weft__hook_place at = weft__hook_place(msg->msg_iov, msg->msg_iovlen, done);
+        const struct iovec *iov = &msg->msg_iov[at.index];
+        size_t n = iov->iov_len - at.offset;
+        ssize_t put = send_all(io, (const char *)iov->iov_base + at.offset, n, flags, NULL, 0);
+        done += put > 0 ? (size_t)put : 0;
+        if (put < 0 || (size_t)put < n) {
+            break;
+        }
+    }
+    return (ssize_t)done;
+}
+
+ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    struct weft__hook_io io = {.fd = fd, .events = POLLOUT};
+    int use = flags | MSG_DONTWAIT;
+    ssize_t put;
+    do {
+        put = weft__plain()->sendmsg(fd, msg, use);
+    } while (again(&io, put, flags, &use));
+    return put <= 0 || (flags & MSG_DONTWAIT) ? put : send_rest(&io, msg, (size_t)put, flags);
+}
+
+/* --- the names ------------------------------------------------------------------------------------------- */
+
+WEFT__HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+    return weft__hooked() ? weft__hook_recv(fd, buf, n, flags, NULL, NULL)
+                          : weft__plain()->recvfrom(fd, buf, n, flags, NULL, NULL);
+}
+
+WEFT__HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
+                            socklen_t *len)
+{
+    return weft__hooked() ? weft__hook_recv(fd, buf, n, flags, addr.__sockaddr__, len)
+                          : weft__plain()->recvfrom(fd, buf, n, flags, addr, len);
+}
+
+WEFT__HOOK ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    return weft__hooked() ? weft__hook_recvmsg(fd, msg, flags)
+                          : weft__plain()->recvmsg(fd, msg, flags);
+}
+
+WEFT__HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
+{
+    return weft__hooked() ? weft__hook_send(fd, buf, n, flags, NULL, 0)
+                          : weft__plain()->sendto(fd, buf, n, flags, NULL, 0);
+}
+
+WEFT__HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_SOCKADDR_ARG addr,
+                          socklen_t len)
+{
+    return weft__hooked() ? weft__hook_send(fd, buf, n, flags, addr.__sockaddr__, len)
+                          : weft__plain()->sendto(fd, buf, n, flags, addr, len);
+}
+
+WEFT__HOOK ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    return weft__hooked() ? weft__hook_sendmsg(fd, msg, flags)
+                          : weft__plain()->sendmsg(fd, msg, flags);
+}
+
+/* What headers make of the above where they know the size of a buffer. */
+WEFT__HOOK ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
+ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
+{
+    weft__hook_check_size(n, size);
+    return recv(fd, buf, n, flags);
+}
+
+WEFT__HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
+                                  __SOCKADDR_ARG addr, socklen_t *len);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, __SOCKADDR_ARG addr,
+                       socklen_t *len)
+{
+    weft__hook_check_size(n, size);
+    return recvfrom(fd, buf, n, flags, addr, len);
+}
+
+/* --- several messages ---------------------------------------------------------------------------------------- */
+
+/* As the kernel does it: the time is looked at when a message has come, and never ends a wait. */
+static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags,
+                     const struct timespec *timeout)
+{
+    struct weft__hook_io io = {.fd = fd, .events = POLLIN};
+    int64_t deadline = weft__hook_after(timeout);
+    unsigned done = 0;
+    int use = (flags & ~MSG_WAITFORONE) | MSG_DONTWAIT, got;
+    do {
+        do {
+            got = weft__plain()->recvmmsg(fd, messages + done, count - done, use, NULL);
+        } while ((done == 0 || !(flags & MSG_WAITFORONE)) && again(&io, got, flags, &use));
+        for (int i = 0; i < got; i++) {
+            forget_passed(&messages[done + (unsigned)i].msg_hdr);
+        }
+        done += got > 0 ? (unsigned)got : 0;
+    } while (got > 0 && done < count && !(flags & MSG_WAITFORONE) && weft_now() < deadline);
+    return done > 0 || got >= 0 ? (int)done : -1;
+}
+
+WEFT__HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
+                        struct timespec *timeout)
+{
+    if (!weft__hooked() || (flags & MSG_DONTWAIT)) {
+        return weft__plain()->recvmmsg(fd, messages, count, flags, timeout);
+    }
+    return recv_many(fd, messages, count, flags, timeout);
+}
+
+/* Only the last of those that were sent can be incomplete, where the socket is a stream. */
+static void complete_last(struct weft__hook_io *io, struct mmsghdr *last, int flags)
+{
+    ssize_t put = send_rest(io, &last->msg_hdr, last->msg_len, flags);
+    last->msg_len = put > 0 ? (unsigned)put : last->msg_len;
+}
+
+WEFT__HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    if (!weft__hooked() || (flags & MSG_DONTWAIT)) {
+        return weft__plain()->sendmmsg(fd, messages, count, flags);
+    }
+    struct weft__hook_io io = {.fd = fd, .events = POLLOUT};
+    unsigned done = 0;
+    int use = flags | MSG_DONTWAIT, put;
+    do {
+        do {
+            put = weft__plain()->sendmmsg(fd, messages + done, count - done, use);
+        } while (again(&io, put, flags, &use));
+        if (put > 0) {
+            done += (unsigned)put;
+            complete_last(&io, &messages[done - 1], flags);
+        }
+    } while (put > 0 && done < count);
+    return done > 0 || put >= 0 ? (int)done : -1;
+}

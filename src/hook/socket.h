@@ -1,0 +1,26 @@
+/* Bytes through sockets, for calls of any name. */
+#ifndef WEFT_HOOK_SOCKET_H
+#define WEFT_HOOK_SOCKET_H
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+ssize_t weft__hook_recv(int fd, void *buf, size_t n, int flags, struct sockaddr *addr,
+                        socklen_t *len);
+ssize_t weft__hook_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+                        socklen_t len);
+ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags);
+
+/* A place in a vector: what is left of it after `done` bytes is iov[index], from `offset` on. */
+struct weft__hook_place {
+    size_t index, offset;
+};
+struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, size_t done);
+size_t weft__hook_length(const struct iovec *iov, size_t count);
+
+/* For hardened callers: a buffer of `size` bytes takes n. */
+void weft__hook_check_size(size_t n, size_t size);
+
+#endif

@@ -1,0 +1,152 @@
+#include "sched/hooked.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <weft/hook.h>
+
+#include "sched/ident.h"
+#include "sched/pool.h"
+#include "sched/worker.h"
+
+static _Atomic(bool) loaded;
+static _Atomic(int64_t) connect_ns;
+static _Thread_local bool off_here __attribute__((tls_model("initial-exec")));
+
+/* As weft__worker_self: never kept across a switch. */
+static __attribute__((noinline)) bool *off_at(void)
+{
+    bool *at = &off_here;
+    __asm__ volatile("" : "+r"(at)::"memory");
+    return at;
+}
+
+/* --- the library --------------------------------------------------------------------------- */
+
+void weft_hook_attach(void)
+{
+    atomic_store_explicit(&loaded, true, memory_order_relaxed);
+}
+
+bool weft_hook_loaded(void)
+{
+    return atomic_load_explicit(&loaded, memory_order_relaxed);
+}
+
+int64_t weft_hook_connect_timeout(int64_t ns)
+{
+    return ns < 0 ? atomic_load_explicit(&connect_ns, memory_order_relaxed)
+                  : atomic_exchange_explicit(&connect_ns, ns, memory_order_relaxed);
+}
+
+/* A program that is wholly static has no dlsym. */
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+
+void weft__hooked_look(void)
+{
+    static _Atomic(bool) looked;
+    if (!dlsym || atomic_exchange_explicit(&looked, true, memory_order_relaxed)) {
+        return;
+    }
+    void *(*runtime)(void);
+    *(void **)(void *)&runtime = dlsym(RTLD_DEFAULT, "weft_hook_runtime");
+    if (runtime && !weft_hook_loaded()) {
+        static const char text[] =
+            "weft: libweft-hook.so is loaded, but this program has a libweft of its own inside: "
+            "no call is hooked. Link it with the shared libweft.\n";
+        if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+            return;
+        }
+    }
+}
+
+/* --- where a call is made -------------------------------------------------------------------- */
+
+/* A handler of a signal that has a stack of its own, or that has come in the middle of a switch, is not the fiber. */
+static bool is_itself(const struct weft__task *task)
+{
+    const char *here = __builtin_frame_address(0);
+    return weft__task_state(task) == WEFT__TASK_RUNNING && here < task->stack->top &&
+           here >= task->stack->top - weft__stack_bytes(task->stack_class);
+}
+
+static struct weft__task *hooked_task(const struct weft__worker *w)
+{
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    return task && !(task->flags & WEFT__TASK_HOOKS_OFF) && !*off_at() && is_itself(task) ? task
+                                                                                          : NULL;
+}
+
+/* Not if the lock cannot be had soon: a handler may have interrupted who holds it, on this very thread. */
+static __attribute__((noinline)) void bind_here(struct weft__worker *w, struct weft__task *task)
+{
+    uint64_t ident;
+    if (weft__ident_lock_soon(task, weft__task_handle(task) >> 32, &ident) == 1) {
+        task->pin = w->index;
+        weft__ident_unlock(task, ident);
+        atomic_fetch_add_explicit(&w->bound, 1, memory_order_relaxed);
+    }
+}
+
+bool weft_hook_enter(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = hooked_task(w);
+    if (task && __builtin_expect(task->pin < 0, 0)) {
+        bind_here(w, task);
+    }
+    return task && task->pin >= 0;
+}
+
+bool weft_hook_active(void)
+{
+    return weft_hook_loaded() && hooked_task(weft__worker_self()) != NULL;
+}
+
+bool weft_hook_enable(bool on)
+{
+    const struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    if (!task) {
+        return false;
+    }
+    bool before = !(task->flags & WEFT__TASK_HOOKS_OFF);
+    task->flags =
+        (uint8_t)((task->flags & ~WEFT__TASK_HOOKS_OFF) | (on ? 0 : WEFT__TASK_HOOKS_OFF));
+    return before;
+}
+
+bool weft_hook_enable_thread(bool on)
+{
+    bool *off = off_at();
+    bool before = !*off;
+    *off = !on;
+    return before;
+}
+
+/* --- where a fiber is put ---------------------------------------------------------------------- */
+
+/* A caller that is not there may never come back. */
+static bool is_there(const weft_pool *pool, unsigned worker)
+{
+    return worker > 0 || !pool->caller || pool->worker_count == 1 ||
+           atomic_load_explicit(&pool->workers[0].state, memory_order_relaxed) !=
+               WEFT_WORKER_ABSENT;
+}
+
+int weft__hooked_place(weft_pool *pool)
+{
+    static _Atomic(uint32_t) turn;
+    unsigned n = pool->worker_count, best = 0;
+    uint64_t fewest = UINT64_MAX;
+    uint32_t first = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
+    for (unsigned i = 0; i < n && fewest > 0; i++) {
+        unsigned worker = (first + i) % n;
+        uint64_t bound = atomic_load_explicit(&pool->workers[worker].bound, memory_order_relaxed);
+        if (bound < fewest && is_there(pool, worker)) {
+            fewest = bound;
+            best = worker;
+        }
+    }
+    return (int)best;
+}
