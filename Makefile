@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 LANES ?=
 SOAK_MINUTES ?= 60
 
-.PHONY: help run test check bench soak install format clean dev release
+.PHONY: help run test check bench soak install format clean dev release servers
 .DEFAULT_GOAL := help
 
 help:
@@ -21,7 +21,7 @@ help:
 run: release
 	build/release/weft tour
 
-test: release dev
+test: servers release dev
 	ctest --test-dir build/release -j$(JOBS) --output-on-failure --no-label-summary -L 'install|hardening|layering'
 	ctest --test-dir build/dev -j$(JOBS) --output-on-failure --no-label-summary -L 'unit|stress'
 
@@ -45,6 +45,11 @@ format:
 
 clean:
 	rm -rf build
+
+# A build that was configured without them looks again.
+servers:
+	@tools/setup servers
+	@[ ! -e build/dev/build.ninja ] || cmake --preset dev >/dev/null
 
 # Configures once, and again by itself when a list of files changes.
 dev release:

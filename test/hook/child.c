@@ -1,0 +1,108 @@
+/* waitpid and its kin. */
+/* alike without hooks */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "hook/hooked.h"
+
+/* A child that ends with `code`, a while from now. */
+static pid_t child(int code)
+{
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        struct timespec time = {.tv_nsec = 30000000};
+        nanosleep(&time, NULL);
+        _exit(code);
+    }
+    return pid;
+}
+
+IN_FIBER(a_child_is_waited_for)
+{
+    int status;
+    struct rusage usage = {0};
+    pid_t pid = child(3);
+    CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    CHECK_FAILS(waitpid(pid, &status, 0), ECHILD);
+    pid = child(4);
+    CHECK_EQ(wait4(pid, &status, 0, &usage), pid);
+    CHECK_EQ(WEXITSTATUS(status), 4);
+    pid = child(5);
+    CHECK_EQ(kill(pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    pid = child(6);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+IN_FIBER(any_child_is_waited_for)
+{
+    int status;
+    pid_t pid = child(7);
+    CHECK_EQ(wait(&status), pid);
+    CHECK_EQ(WEXITSTATUS(status), 7);
+    pid = child(8);
+    CHECK_EQ(waitpid(-1, &status, 0), pid);
+    CHECK_EQ(WEXITSTATUS(status), 8);
+    pid = child(9);
+    CHECK_EQ(wait3(&status, 0, NULL), pid);
+    CHECK_FAILS(wait(&status), ECHILD);
+    CHECK_FAILS(waitpid(pid, &status, 0x40000), EINVAL);
+}
+
+IN_FIBER(a_stop_is_seen)
+{
+    int status;
+    pid_t pid = child(1);
+    CHECK_EQ(kill(pid, SIGSTOP), 0);
+    CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    CHECK(WIFSTOPPED(status));
+    CHECK_EQ(kill(pid, SIGCONT), 0);
+    CHECK_EQ(waitpid(pid, &status, WCONTINUED), pid);
+    CHECK(WIFCONTINUED(status));
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+}
+
+IN_FIBER(waitid_waits)
+{
+    siginfo_t info = {0};
+    pid_t pid = child(10);
+    CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    CHECK_EQ(info.si_pid, pid);
+    CHECK_EQ(info.si_status, 10);
+    CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+    pid = child(11);
+    CHECK_EQ(waitid(P_ALL, 0, &info, WEXITED), 0);
+    CHECK_EQ(info.si_status, 11);
+    CHECK_FAILS(waitid(P_PID, (id_t)pid, &info, WEXITED), ECHILD);
+    CHECK_FAILS(waitid(P_PID, (id_t)pid, &info, 0), EINVAL);
+}
+
+static void *counts(void *arg)
+{
+    int *turns = arg;
+    while (*turns >= 0) {
+        ++*turns;
+        weft_yield();
+    }
+    return NULL;
+}
+
+IN_FIBER(others_run_meanwhile)
+{
+    int status, turns = 0;
+    weft_fiber fiber;
+    if (!weft_hook_active()) {
+        return;
+    }
+    CHECK_EQ(weft_spawn(&fiber, counts, &turns, NULL), 0);
+    pid_t pid = child(0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(turns > 10);
+    turns = -1;
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+}

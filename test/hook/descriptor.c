@@ -1,0 +1,181 @@
+/* dup, dup2, dup3, fcntl, close: what is known of a number follows it. */
+/* alike without hooks */
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "hook/hooked.h"
+
+static void send_byte(void *arg)
+{
+    CHECK_EQ(write(*(int *)arg, "x", 1), 1);
+}
+
+static void receive_later(int fd, int *from)
+{
+    char c;
+    struct hooked_peer peer;
+    hooked_peer_start(&peer, send_byte, from);
+    CHECK_EQ(read(fd, &c, 1), 1);
+    hooked_peer_join(&peer);
+}
+
+static void pair(int ends[2])
+{
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+}
+
+IN_FIBER(copies_are_what_they_are_copies_of)
+{
+    int ends[2], pipes[2];
+    pair(ends);
+    CHECK_EQ(pipe(pipes), 0);
+    int copy = dup(ends[0]), spare = dup(pipes[0]);
+    receive_later(copy, &ends[1]);
+    receive_later(spare, &pipes[1]);
+    CHECK_EQ(dup2(ends[0], spare), spare); /* a pipe's number becomes a socket's */
+    receive_later(spare, &ends[1]);
+    CHECK_EQ(dup3(pipes[0], copy, O_CLOEXEC), copy);
+    receive_later(copy, &pipes[1]);
+    CHECK_EQ(dup2(copy, copy), copy);
+    receive_later(copy, &pipes[1]);
+    CHECK_FAILS(dup3(copy, copy, 0), EINVAL);
+    int high = fcntl(ends[0], F_DUPFD, 200);
+    CHECK(high >= 200);
+    receive_later(high, &ends[1]);
+    int closed = dup(0);
+    close(closed);
+    CHECK_FAILS(dup2(closed, high), EBADF);
+    receive_later(high, &ends[1]); /* it is still there */
+    CHECK_FAILS(dup(closed), EBADF);
+    int all[] = {ends[0], ends[1], pipes[0], pipes[1], copy, spare, high};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        CHECK_EQ(close(all[i]), 0);
+    }
+}
+
+/* A number that was closed past the hooks, as fclose does it, and has come again. */
+IN_FIBER(a_number_that_came_again_is_what_it_is_now)
+{
+    int ends[2], pipes[2];
+    char buf[8];
+    pair(ends);
+    receive_later(ends[0], &ends[1]); /* the driver knows it */
+    int number = ends[0];
+    CHECK_EQ(syscall(SYS_close, number), 0);
+    close(ends[1]);
+    int file = open("/proc/self/comm", O_RDONLY);
+    if (file != number) {
+        CHECK_EQ(syscall(SYS_dup3, file, number, 0), number);
+        syscall(SYS_close, file);
+    }
+    CHECK(read(number, buf, sizeof buf) > 0);
+    CHECK_EQ(syscall(SYS_close, number), 0);
+    CHECK_EQ(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    if (ends[0] != number) {
+        CHECK_EQ(syscall(SYS_dup3, ends[0], number, 0), number);
+        syscall(SYS_close, ends[0]);
+    }
+    CHECK_EQ(write(number, "abc", 3), 3);
+    receive_later(number, &ends[1]);
+    for (int i = 0; i < 100; i++) { /* the kernel gives the same numbers again and again */
+        int other[2];
+        CHECK_EQ(syscall(SYS_close, number), 0);
+        syscall(SYS_close, ends[1]);
+        CHECK_EQ(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, other), 0);
+        CHECK(other[0] == number || other[1] == number);
+        ends[1] = other[0] == number ? other[1] : other[0];
+        if (i % 25 == 0) {
+            receive_later(number, &ends[1]);
+        }
+    }
+    close(number);
+    close(ends[1]);
+    FILE *stream;
+    CHECK_EQ(pipe(pipes), 0);
+    receive_later(pipes[0], &pipes[1]);
+    CHECK((stream = fdopen(pipes[0], "r")) != NULL);
+    CHECK_EQ(fclose(stream), 0);
+    close(pipes[1]);
+    CHECK_EQ(pipe(pipes), 0);
+    receive_later(pipes[0], &pipes[1]);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+static void *reads(void *arg)
+{
+    char c;
+    CHECK_FAILS(read(*(int *)arg, &c, 1), EBADF);
+    return NULL;
+}
+
+/* Where a thread would go on waiting, a fiber is told. */
+IN_FIBER(close_ends_waits)
+{
+    int ends[2];
+    weft_fiber fiber;
+    if (!weft_hook_active()) {
+        return;
+    }
+    for (int by_copy = 0; by_copy < 2; by_copy++) {
+        pair(ends);
+        CHECK_EQ(weft_spawn(&fiber, reads, &ends[0], NULL), 0);
+        weft_yield();
+        CHECK_EQ(by_copy ? dup2(ends[1], ends[0]) >= 0 : close(ends[0]) == 0, 1);
+        CHECK_EQ(weft_join(fiber, NULL, weft_after(INT64_C(10000000000))), 0);
+        if (by_copy) {
+            close(ends[0]);
+        }
+        close(ends[1]);
+    }
+}
+
+/* Between vfork and exec a child has the parent's memory, but descriptors of its own. */
+__attribute__((noinline)) static pid_t vfork_and_close(int fd, int end)
+{
+    pid_t pid = vfork();
+    if (pid == 0) {
+        close(fd);
+        dup2(end, fd);
+        _exit(0);
+    }
+    return pid;
+}
+
+IN_FIBER(a_child_of_vfork_changes_nothing_here)
+{
+    int ends[2], status;
+    pair(ends);
+    receive_later(ends[0], &ends[1]);
+    pid_t pid = vfork_and_close(ends[0], ends[1]);
+    CHECK(pid > 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    receive_later(ends[0], &ends[1]);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* A forked child is one plain thread. */
+IN_FIBER(a_forked_child_has_plain_calls)
+{
+    int ends[2], status;
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pair(ends);
+    receive_later(ends[0], &ends[1]);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char c;
+        bool right = !weft_hook_active() && pthread_mutex_lock(&mutex) == 0 &&
+                     pthread_mutex_unlock(&mutex) == 0 && read(ends[0], &c, 1) == 1 &&
+                     usleep(1000) == 0 && close(ends[0]) == 0;
+        _exit(right ? 0 : 1);
+    }
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    receive_later(ends[0], &ends[1]);
+    close(ends[0]);
+    close(ends[1]);
+}

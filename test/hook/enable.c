@@ -1,0 +1,288 @@
+/* Which calls are hooked, where a fiber that makes them runs, and what they cost. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "hook/hooked.h"
+
+static _Atomic(long) allocations;
+
+/* In front of the C library's: counts. A sanitizer has its own there. */
+#include "fiber/sanitizer.h"
+#if !WEFT__ASAN && !WEFT__TSAN
+extern void *__libc_malloc(size_t n);
+__attribute__((visibility("default"))) void *malloc(size_t n)
+{
+    allocations++;
+    return __libc_malloc(n);
+}
+#endif
+
+static void *yields(void *arg)
+{
+    _Atomic(int) *turns = arg;
+    while (*turns >= 0) {
+        ++*turns;
+        weft_yield();
+    }
+    return NULL;
+}
+
+/* Whether others run while this one sleeps. */
+static bool lets_others_run(_Atomic(int) *turns)
+{
+    int before = *turns;
+    usleep(2000);
+    return *turns != before;
+}
+
+IN_FIBER(hooks_are_switched_per_fiber_and_thread)
+{
+    _Atomic(int) turns = 0;
+    weft_fiber fiber;
+    CHECK(weft_hook_loaded());
+    CHECK(weft_hook_active());
+    CHECK_EQ(weft_spawn(&fiber, yields, &turns, NULL), 0);
+    CHECK(lets_others_run(&turns));
+    CHECK(weft_hook_enable(false));
+    CHECK(!weft_hook_active());
+    CHECK(!lets_others_run(&turns));
+    CHECK(!weft_hook_enable(true));
+    CHECK(lets_others_run(&turns));
+    CHECK(weft_hook_enable_thread(false));
+    CHECK(!weft_hook_active());
+    CHECK(!lets_others_run(&turns));
+    CHECK(!weft_hook_enable_thread(true));
+    CHECK(lets_others_run(&turns));
+    turns = -1;
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+}
+
+TEST(a_plain_thread_has_plain_calls)
+{
+    CHECK(!weft_hook_active());
+    CHECK(!weft_hook_enable(true));
+    struct timespec time = {.tv_nsec = 1};
+    CHECK_EQ(nanosleep(&time, NULL), 0);
+}
+
+/* --- where they run -------------------------------------------------------------------------------------- */
+
+static unsigned bound_on(unsigned worker)
+{
+    struct weft_worker_stats stats;
+    CHECK_EQ(weft_worker_stats(weft_pool_self(), worker, &stats), 0);
+    return (unsigned)stats.bound;
+}
+
+static void *calls(void *arg)
+{
+    int ends[2];
+    char c = 0;
+    unsigned before = 0;
+    for (unsigned i = 0; i < weft_pool_workers(weft_pool_self()); i++) {
+        before += bound_on(i);
+    }
+    CHECK_EQ(before, 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(send(ends[0], "x", 1, 0), 1); /* does not wait, and binds */
+    int worker = weft_worker_self();
+    CHECK_EQ(bound_on((unsigned)worker), 1);
+    for (int i = 0; i < 1000; i++) {
+        weft_yield();
+        CHECK_EQ(weft_worker_self(), worker);
+    }
+    CHECK_EQ(recv(ends[1], &c, 1, 0), 1);
+    close(ends[0]);
+    close(ends[1]);
+    return arg;
+}
+
+TEST(a_fiber_is_bound_by_its_first_call)
+{
+    CHECK_EQ(weft_run(calls, NULL, NULL, &(struct weft_pool_opts){.workers = 4}), 0);
+}
+
+static void *stays(void *arg)
+{
+    int worker = weft_worker_self();
+    size_t size, used;
+    CHECK_EQ(weft_fiber_stack(weft_self(), &size, &used), 0);
+    CHECK_EQ(size, 256 * 1024);
+    atomic_fetch_add((_Atomic(int) *)arg + worker, 1);
+    usleep(1000);
+    CHECK_EQ(weft_worker_self(), worker);
+    return NULL;
+}
+
+TEST(hooked_fibers_are_spread)
+{
+    enum { N = 40, WORKERS = 4 };
+    _Atomic(int) on[WORKERS] = {0};
+    weft_pool *pool;
+    weft_fiber fibers[N];
+    const struct weft_fiber_opts hooked = {.hooked = true};
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = WORKERS}), 0);
+    for (int i = 0; i < N; i++) { /* before it runs, so that none has ended */
+        if (i % 2) {
+            CHECK_EQ(weft_pool_spawn(pool, &fibers[i], stays, on, &hooked), 0);
+        } else {
+            CHECK_EQ(weft_fiber_create(&fibers[i], stays, on, &hooked), 0);
+            CHECK_EQ(weft_fiber_submit(fibers[i], pool, WEFT_ANY_WORKER), 0);
+        }
+    }
+    CHECK_EQ(weft_pool_start(pool), 0);
+    for (int i = 0; i < N; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK_EQ(on[i], N / WORKERS);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+static void *here(void *arg)
+{
+    *(int *)arg = weft_worker_self();
+    return NULL;
+}
+
+/* The caller is away: nobody would run what is put there. */
+TEST(hooked_fibers_avoid_an_absent_caller)
+{
+    weft_pool *pool;
+    int at = -1;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 2, .caller = true}), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    for (int i = 0; i < 4; i++) {
+        weft_fiber fiber;
+        CHECK_EQ(
+            weft_pool_spawn(pool, &fiber, here, &at, &(struct weft_fiber_opts){.hooked = true}), 0);
+        CHECK_EQ(weft_join(fiber, NULL, weft_after(INT64_C(10000000000))), 0);
+        CHECK_EQ(at, 1);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+static void *computes(void *arg)
+{
+    int ends[2];
+    char c;
+    struct timeval time = {.tv_usec = 10000};
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
+    CHECK_FAILS(recv(ends[0], &c, 1, 0), EAGAIN); /* by the plain call */
+    struct pollfd one = {.fd = ends[0], .events = POLLIN};
+    CHECK_EQ(poll(&one, 1, 5), 0);
+    close(ends[0]);
+    close(ends[1]);
+    return arg;
+}
+
+TEST(a_compute_pool_makes_the_plain_call)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .compute = true};
+    CHECK_EQ(weft_run(computes, NULL, NULL, &opts), 0);
+}
+
+/* --- what they cost ----------------------------------------------------------------------------------------- */
+
+IN_FIBER(what_is_ready_allocates_nothing)
+{
+    int ends[2], pipes[2];
+    char buf[8] = "abcdefg";
+    struct iovec iov = {buf, 4};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(pipe(pipes), 0);
+    long before = allocations;
+    for (int i = 0; i < 100; i++) {
+        struct pollfd fds[] = {{.fd = ends[1], .events = POLLIN},
+                               {.fd = pipes[0], .events = POLLIN}};
+        CHECK_EQ(send(ends[0], buf, 4, 0), 4);
+        CHECK_EQ(write(pipes[1], buf, 4), 4);
+        CHECK_EQ(poll(fds, 2, -1), 2);
+        CHECK_EQ(read(pipes[0], buf, 8), 4);
+        CHECK_EQ(recv(ends[1], buf, 8, 0), 4);
+        CHECK_EQ(sendmsg(ends[0], &msg, 0), 4);
+        CHECK_EQ(recvmsg(ends[1], &msg, 0), 4);
+    }
+    CHECK_EQ(allocations, before);
+    close(ends[0]);
+    close(ends[1]);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+/* --- a cancelled fiber ------------------------------------------------------------------------------------------ */
+
+static void *waits_for_ever(void *arg)
+{
+    int ends[2], pipes[2];
+    char c;
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(pipe(pipes), 0);
+    CHECK_FAILS(recv(ends[0], &c, 1, 0), ECANCELED);
+    CHECK_FAILS(read(pipes[0], &c, 1), ECANCELED);
+    struct pollfd fds[] = {{.fd = ends[0], .events = POLLIN}, {.fd = pipes[0], .events = POLLIN}};
+    CHECK_FAILS(poll(fds, 2, -1), ECANCELED);
+    CHECK_FAILS(poll(fds, 1, -1), ECANCELED);
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(ends[0], &in);
+    CHECK_FAILS(select(ends[0] + 1, &in, NULL, NULL, NULL), ECANCELED);
+    CHECK_EQ(send(ends[1], "x", 1, 0), 1); /* what need not wait goes through */
+    CHECK_EQ(recv(ends[0], &c, 1, 0), 1);
+    close(ends[0]);
+    close(ends[1]);
+    close(pipes[0]);
+    close(pipes[1]);
+    return arg;
+}
+
+IN_FIBER(a_cancel_ends_calls)
+{
+    weft_fiber fiber;
+    CHECK_EQ(weft_spawn(&fiber, waits_for_ever, NULL, NULL), 0);
+    weft_yield();
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+}
+
+/* --- a signal handler ----------------------------------------------------------------------------------------------- */
+
+static int told[2];
+
+static void tell(int number)
+{
+    (void)number;
+    int before = errno;
+    if (write(told[1], "x", 1) != 1 || pthread_self() == 0) {
+        abort();
+    }
+    errno = before;
+}
+
+/* A handler that writes into a pipe, as they do, at any moment of a fiber's life. */
+IN_FIBER(a_handler_may_write)
+{
+    struct sigaction act = {.sa_handler = tell, .sa_flags = SA_RESTART};
+    char c;
+    CHECK_EQ(pipe2(told, O_NONBLOCK), 0);
+    sigaction(SIGUSR1, &act, NULL);
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+        weft_yield();
+        usleep(10);
+        while (read(told[0], &c, 1) != 1) {
+            usleep(10);
+        }
+    }
+    signal(SIGUSR1, SIG_DFL);
+    close(told[0]);
+    close(told[1]);
+}

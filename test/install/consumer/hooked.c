@@ -1,0 +1,32 @@
+/* A blocking call of an installed program: with the hooks others run meanwhile. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+static int turns;
+
+static void *other(void *arg)
+{
+    turns++;
+    return arg;
+}
+
+static void *first(void *arg)
+{
+    weft_spawn(NULL, other, NULL, NULL);
+    usleep(1000);
+    return turns == 1 && weft_hook_active() ? arg : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    void *right = NULL;
+    int err = weft_run(first, &turns, &right, &(struct weft_pool_opts){.workers = 1});
+    if (err || !right || argc < 2 || strcmp(argv[1], weft_version()) != 0) {
+        fprintf(stderr, "the hooks do not work\n");
+        return 1;
+    }
+    return 0;
+}
