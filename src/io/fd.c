@@ -205,31 +205,31 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
     return err;
 }
 
-int weft__fd_wait(struct weft__fd *record, enum weft__side which, uint32_t edges,
+int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t edges,
                   struct weft__driver *driver, void *who, uint64_t ticket)
 {
-    struct weft__fd_side *side = &record->side[which];
+    struct weft__fd_side *at = &record->side[side];
     weft__latch_take(&record->lock);
-    int err = begin_wait_locked(record, which, edges, driver);
-    if (__builtin_expect(side->who != NULL, 0)) {
+    int err = begin_wait_locked(record, side, edges, driver);
+    if (__builtin_expect(at->who != NULL, 0)) {
         err = err ? err : -EBUSY;
     }
     if (!err) {
-        side->who = who;
-        side->ticket = ticket;
+        at->who = who;
+        at->ticket = ticket;
         waits_locked(record, driver);
     }
     weft__latch_drop(&record->lock);
     return err;
 }
 
-void weft__fd_unwait(struct weft__fd *record, enum weft__side which, void *who, uint64_t ticket,
+void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here)
 {
-    struct weft__fd_side *side = &record->side[which];
+    struct weft__fd_side *at = &record->side[side];
     weft__latch_take(&record->lock);
-    if (side->who == who && side->ticket == ticket) {
-        side->who = NULL;
+    if (at->who == who && at->ticket == ticket) {
+        at->who = NULL;
         weft__driver_count(here, -1);
     }
     weft__latch_drop(&record->lock);
