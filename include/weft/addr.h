@@ -18,7 +18,7 @@ struct weft_addr {
 
 /* Reads
  *   127.0.0.1:80   [::1]:80   [fe80::1%eth0]:80   *:80   :80 (any address, IPv6 and IPv4 both)
- *   unix:/run/x.sock   unix:@abstract
+ *   unix:/run/x.sock   unix:@abstract   unix:@ (to bind to: the system finds a name)
  * -EINVAL: none of these. Names of hosts are not resolved here (weft/resolve.h). */
 WEFT_API int weft_addr_parse(struct weft_addr *out, const char *text);
 /* Writes the same form, cut to size; the length it would have. */

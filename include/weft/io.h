@@ -39,6 +39,19 @@ WEFT_API ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t
 WEFT_API int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline);
 WEFT_API int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline);
 
+/* The same over several buffers, up to 1024; the vector stays as it was. */
+WEFT_API int weft_readv_full(int fd, const struct iovec *iov, int count, size_t *done,
+                             int64_t deadline);
+WEFT_API int weft_writev_all(int fd, const struct iovec *iov, int count, size_t *done,
+                             int64_t deadline);
+
+/* weft_read and weft_write of a socket, with flags.
+ *   recv: MSG_PEEK leaves what was read; MSG_TRUNC, TCP: throws it away, else: answers a datagram's whole length
+ *   send: MSG_MORE, more follows, a small segment may wait for it (TCP), the datagram is continued (UDP); MSG_EOR
+ * Other flags are -EINVAL: a deadline in the past stands for MSG_DONTWAIT, weft_read_full for MSG_WAITALL. -ENOTSOCK. */
+WEFT_API ssize_t weft_recv(int fd, void *buf, size_t n, int flags, int64_t deadline);
+WEFT_API ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline);
+
 enum {
     WEFT_READABLE = 1, /* or at its end, or in error */
     WEFT_WRITABLE = 2,

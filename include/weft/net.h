@@ -1,4 +1,5 @@
-/* Sockets: listen, accept, connect. Reading and writing is in weft/io.h, addresses in weft/addr.h.
+/* Stream sockets: listen, accept, connect. Reading and writing is in weft/io.h, addresses in weft/addr.h, options in
+ * weft/option.h, datagrams in weft/datagram.h, messages with descriptors in weft/message.h.
  *
  * Sockets made here are closed by exec and do not block a thread. All calls that can wait are *cancellable*.
  */
@@ -7,37 +8,44 @@
 
 #include <weft/addr.h>
 #include <weft/io.h>
+#include <weft/option.h>
 
 WEFT_BEGIN_DECLS
 
 struct weft_listen_opts {
-    int backlog;    /* default 1024, as far as the system allows */
+    int backlog; /* default 1024, as far as the system allows */
+    /* The rest is for TCP; a Unix socket takes no notice of it. */
     bool reuseport; /* several listeners on one address share what comes (SO_REUSEPORT) */
     bool no_reuseaddr;
     bool v6only; /* an IPv6 address does not take IPv4 */
     int defer_accept_seconds; /* TCP: a connection is accepted once it has sent something (TCP_DEFER_ACCEPT); 0: no */
 };
 
-/* A listening stream socket. The descriptor, or -EINVAL: no such address; -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EMFILE ...
+/* A listening stream socket. The descriptor, or -EINVAL: no such address, or a negative option; -EADDRINUSE,
+ * -EADDRNOTAVAIL, -EACCES, -EMFILE ... Options that are set on it (weft/option.h) pass to the connections of TCP.
  * A path of a Unix socket that nobody listens on any more is used again. */
 WEFT_API int weft_listen(const char *address, const struct weft_listen_opts *opts);
 WEFT_API int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *opts);
 
-/* The next connection. When descriptors or memory run out (-EMFILE, -ENFILE, -ENOMEM ...) it answers so at once.
- * A connection that was gone before it was accepted is not seen. */
+/* The next connection. One that was gone before it was accepted is not seen.
+ * When descriptors or the kernel's memory run out (-EMFILE, -ENFILE, -ENOBUFS, -ENOMEM), it waits: until weft_close closes one,
+ * or for a while that grows from 1 ms to 64 ms, since others close too; then it tries again. So a loop around it
+ * needs no rule for that, and does not spin. That error is the answer only if the deadline comes first.
+ * A listener from elsewhere is made non-blocking. */
 WEFT_API int weft_accept(int fd, int64_t deadline);
 WEFT_API int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline);
 
 /* A connected stream socket. The address is numeric or a Unix path. -ECONNREFUSED, -ENETUNREACH ...; nothing is left
- * behind. */
+ * behind. While the backlog of a Unix listener is full it waits, and tries again after pauses of up to 64 ms: the
+ * kernel tells nobody when there is room. */
 WEFT_API int weft_connect(const char *address, int64_t deadline);
 WEFT_API int weft_connect_addr(const struct weft_addr *addr, int64_t deadline);
 
+/* Two Unix sockets that are connected with each other: SOCK_STREAM, SOCK_DGRAM or SOCK_SEQPACKET. 0; -EINVAL, -EMFILE ... */
+WEFT_API int weft_socketpair(int type, int out[2]);
+
 /* SHUT_RD, SHUT_WR or SHUT_RDWR. A half-closed connection can still be read. */
 WEFT_API int weft_shutdown(int fd, int how);
-
-/* TCP: small writes go at once. */
-WEFT_API int weft_set_nodelay(int fd, bool on);
 
 WEFT_END_DECLS
 #endif

@@ -19,6 +19,7 @@
 #include <weft/compute.h>
 #include <weft/cond.h>
 #include <weft/connpool.h>
+#include <weft/datagram.h>
 #include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
@@ -30,10 +31,12 @@
 #include <weft/http_value.h>
 #include <weft/idle.h>
 #include <weft/io.h>
+#include <weft/message.h>
 #include <weft/mutex.h>
 #include <weft/net.h>
 #include <weft/once.h>
 #include <weft/oneshot.h>
+#include <weft/option.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/process.h>
@@ -43,6 +46,7 @@
 #include <weft/scope.h>
 #include <weft/select.h>
 #include <weft/sem.h>
+#include <weft/sendfile.h>
 #include <weft/signal.h>
 #include <weft/stats.h>
 #include <weft/timer.h>

@@ -76,10 +76,47 @@ int weft__fd_open(int fd, unsigned flags)
     return 0;
 }
 
+void weft__fd_arrived(int fd)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    if (!record) {
+        return; /* no memory: whoever uses it is told */
+    }
+    weft__latch_take(&record->lock);
+    if (record->home) {
+        record->home->kind->forget(record->home, record);
+        record->home = NULL;
+    }
+    next_generation_locked(record);
+    atomic_store_explicit(&record->flags, 0, memory_order_release);
+    weft__latch_drop(&record->lock);
+}
+
+static int unblock(int fd)
+{
+    int mode = fcntl(fd, F_GETFL);
+    return mode < 0 || (!(mode & O_NONBLOCK) && fcntl(fd, F_SETFL, mode | O_NONBLOCK) != 0) ? -errno
+                                                                                            : 0;
+}
+
+int weft__fd_unblock(struct weft__fd *record)
+{
+    if (weft__fd_is(record, WEFT__FD_NONBLOCK)) {
+        return 0;
+    }
+    weft__latch_take(&record->lock);
+    int err = weft__fd_is(record, WEFT__FD_KNOWN) ? unblock(record->number) : -EBADF;
+    if (!err) {
+        atomic_fetch_or_explicit(&record->flags, WEFT__FD_NONBLOCK, memory_order_relaxed);
+    }
+    weft__latch_drop(&record->lock);
+    return err;
+}
+
 static int look(int fd, unsigned *flags)
 {
     struct stat st;
-    int type, mode;
+    int type;
     socklen_t len = sizeof type;
     if (fstat(fd, &st) != 0) {
         return -errno;
@@ -96,12 +133,8 @@ static int look(int fd, unsigned *flags)
         *flags = WEFT__FD_FILE;
         return 0;
     }
-    mode = fcntl(fd, F_GETFL);
-    if (mode < 0 || (!(mode & O_NONBLOCK) && fcntl(fd, F_SETFL, mode | O_NONBLOCK) != 0)) {
-        return -errno;
-    }
-    *flags = S_ISFIFO(st.st_mode) ? WEFT__FD_STREAM : 0;
-    return 0;
+    *flags = WEFT__FD_NONBLOCK | (S_ISFIFO(st.st_mode) ? WEFT__FD_STREAM : 0);
+    return unblock(fd);
 }
 
 struct weft__fd *weft__fd_use_unknown(int fd, int *err)

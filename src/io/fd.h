@@ -33,12 +33,13 @@
 #define WEFT__CLOSED (-EBADFD) /* what those who wait get when somebody closes the descriptor */
 
 enum {
-    WEFT__FD_KNOWN = 1,    /* the rest is valid */
-    WEFT__FD_SOCKET = 2,   /* calls are made with MSG_DONTWAIT: it may block or not */
-    WEFT__FD_STREAM = 4,   /* less than was asked for means that there is no more for now */
-    WEFT__FD_FILE = 8,     /* always ready, and slow: a file of a disk, a directory */
-    WEFT__FD_HUNG = 16,    /* the peer has ended: no further edge may come */
-    WEFT__FD_CLOSING = 32, /* only this one: operations in flight still name the number */
+    WEFT__FD_KNOWN = 1,     /* the rest is valid */
+    WEFT__FD_SOCKET = 2,    /* calls are made with MSG_DONTWAIT: it may block or not */
+    WEFT__FD_STREAM = 4,    /* less than was asked for means that there is no more for now */
+    WEFT__FD_FILE = 8,      /* always ready, and slow: a file of a disk, a directory */
+    WEFT__FD_HUNG = 16,     /* the peer has ended: no further edge may come */
+    WEFT__FD_CLOSING = 32,  /* only this one: operations in flight still name the number */
+    WEFT__FD_NONBLOCK = 64, /* it has O_NONBLOCK; a socket without it may have that too */
 };
 
 struct weft__fd_side {
@@ -100,6 +101,11 @@ int weft__fd_open(int fd, unsigned flags);
 /* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first, and made
  * non-blocking unless it is a socket or a file. -EBADF, -ENOMEM in *err. */
 struct weft__fd *weft__fd_use_unknown(int fd, int *err);
+/* The number has come from the kernel, by a call of ours, and nothing is known about it: it is looked at when it is
+ * first used. */
+void weft__fd_arrived(int fd);
+/* Sets O_NONBLOCK on a descriptor in use, for calls that know no flag for it. 0 or an errno. */
+int weft__fd_unblock(struct weft__fd *record);
 /* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands it on. True: not
  * before the closer was told, because a driver still has operations that name the number; they are ending. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
@@ -115,6 +121,13 @@ static inline bool weft__fd_runs_dry(const struct weft__fd *record)
 {
     return (atomic_load_explicit(&record->flags, memory_order_relaxed) &
             (WEFT__FD_STREAM | WEFT__FD_HUNG)) == WEFT__FD_STREAM;
+}
+
+/* A pipe or FIFO: writing to one may raise SIGPIPE. */
+static inline bool weft__fd_is_pipe(const struct weft__fd *record)
+{
+    uint32_t flags = atomic_load_explicit(&record->flags, memory_order_acquire);
+    return (flags & (WEFT__FD_STREAM | WEFT__FD_SOCKET)) == WEFT__FD_STREAM;
 }
 
 static inline uint32_t weft__fd_generation(const struct weft__fd *record)

@@ -1,8 +1,13 @@
 #include "io/op.h"
 
 #include <errno.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/atomic.h"
+#include "io/fd.h"
+#include "io/quiet.h"
 
 /* The plain system calls: those of the C library are points where a thread can be cancelled, which costs a third of
  * what a read costs in user mode, and may be interposed. The sanitizers want to see the library's. */
@@ -25,6 +30,46 @@
 #define connect(fd, addr, len) syscall(SYS_connect, fd, addr, len)
 #endif
 
+/* Linux 6.18: a write that raises no signal. Older headers do not know it. */
+#define NOSIGNAL 0x100
+/* A fast receiver could keep one call, and with it the worker, for very long. */
+#define SENDFILE_MOST ((size_t)1 << 20)
+
+static ssize_t quiet_writev(int fd, const struct iovec *iov, int count)
+{
+    static _Atomic(bool) without; /* the kernel is older */
+    if (!atomic_load_explicit(&without, memory_order_relaxed)) {
+        ssize_t n = pwritev2(fd, iov, count, -1, NOSIGNAL);
+        if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) {
+            return n;
+        }
+        atomic_store_explicit(&without, true, memory_order_relaxed);
+    }
+    struct weft__quiet quiet;
+    weft__quiet_begin(&quiet);
+    ssize_t n = writev(fd, iov, count);
+    weft__quiet_end(&quiet, n < 0 && errno == EPIPE);
+    return n;
+}
+
+static ssize_t write_here(struct weft__op *op)
+{
+    const struct weft__fd *record = weft__fd_record(op->fd);
+    return record && weft__fd_is_pipe(record) ? quiet_writev(op->fd, op->iov, op->iov_count)
+                                              : writev(op->fd, op->iov, op->iov_count);
+}
+
+static ssize_t send_file(struct weft__op *op)
+{
+    off_t at = op->offset;
+    struct weft__quiet quiet;
+    weft__quiet_begin(&quiet);
+    ssize_t n =
+        sendfile(op->fd, op->from, &at, op->count < SENDFILE_MOST ? op->count : SENDFILE_MOST);
+    weft__quiet_end(&quiet, n < 0 && errno == EPIPE);
+    return n;
+}
+
 static ssize_t call(struct weft__op *op)
 {
     switch ((enum weft__op_code)op->code) {
@@ -34,7 +79,7 @@ static ssize_t call(struct weft__op *op)
         return op->offset < 0 ? readv(op->fd, op->iov, op->iov_count)
                               : preadv(op->fd, op->iov, op->iov_count, op->offset);
     case WEFT__OP_WRITE:
-        return op->offset < 0 ? writev(op->fd, op->iov, op->iov_count)
+        return op->offset < 0 ? write_here(op)
                               : pwritev(op->fd, op->iov, op->iov_count, op->offset);
     case WEFT__OP_RECV:
         return recv(op->fd, op->buf, op->len, op->flags | MSG_DONTWAIT);
@@ -49,6 +94,8 @@ static ssize_t call(struct weft__op *op)
                        SOCK_NONBLOCK | SOCK_CLOEXEC);
     case WEFT__OP_CONNECT:
         return connect(op->fd, op->addr, op->addr_len);
+    case WEFT__OP_SENDFILE:
+        return send_file(op);
     }
     errno = EINVAL;
     return -1;

@@ -27,6 +27,7 @@ enum weft__op_code {
     WEFT__OP_SENDMSG,
     WEFT__OP_ACCEPT, /* addr, if it is wanted; the new descriptor does not block and is closed by exec */
     WEFT__OP_CONNECT, /* addr */
+    WEFT__OP_SENDFILE, /* count bytes of the file `from`, at offset; no driver completes it: it is performed */
 };
 
 enum weft__side {
@@ -61,6 +62,10 @@ struct weft__op {
             struct sockaddr *addr;
             socklen_t addr_len;
         };
+        struct {
+            int from;
+            size_t count;
+        };
     };
     int64_t offset; /* of READ and WRITE; -1: where the file is */
 
@@ -85,8 +90,9 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
     op->linked = false;
 }
 
-/* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again. For CONNECT the first
- * call begins it (-EINPROGRESS), the second, once the descriptor is writable, asks how it went. */
+/* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again, nor is SIGPIPE. For
+ * CONNECT it begins (-EINPROGRESS), and once the descriptor is writable weft__op_connected says how it went; -EAGAIN is an
+ * error of it, for which no event comes. */
 int64_t weft__op_perform(struct weft__op *op);
 
 /* The same, of RECV and SEND alone, which are most. */

@@ -174,6 +174,9 @@ static void prepare(struct io_uring_sqe *sqe, struct weft__op *op)
     case WEFT__OP_CONNECT:
         io_uring_prep_connect(sqe, op->fd, op->addr, op->addr_len);
         break;
+    case WEFT__OP_SENDFILE: /* there is none: who submits one all the same is told EINVAL */
+        io_uring_prep_rw(IORING_OP_LAST, sqe, -1, NULL, 0, 0);
+        break;
     }
 }
 

@@ -34,10 +34,14 @@ static int parse_unix(struct weft_addr *out, const char *text)
     size_t len = strlen(text);
     bool abstract = text[0] == '@';
     /* A path has a zero at its end, a name one in front: both need one byte more, or the same. */
-    if (len == 0 || (abstract && len == 1) || len + !abstract > sizeof un(out)->sun_path) {
+    if (len == 0 || len + !abstract > sizeof un(out)->sun_path) {
         return -EINVAL;
     }
     un(out)->sun_family = AF_UNIX;
+    if (abstract && len == 1) {
+        out->len = offsetof(struct sockaddr_un, sun_path); /* to bind to: the kernel finds a name */
+        return 0;
+    }
     memcpy(un(out)->sun_path, text, len);
     if (abstract) {
         un(out)->sun_path[0] = 0;
@@ -139,12 +143,17 @@ int weft_addr_parse(struct weft_addr *out, const char *text)
 static int text_unix(const struct weft_addr *addr, char *out, size_t size)
 {
     size_t len = addr->len - offsetof(struct sockaddr_un, sun_path);
+    len = len < sizeof un(addr)->sun_path ? len : sizeof un(addr)->sun_path;
     const char *path = un(addr)->sun_path;
     if (addr->len <= offsetof(struct sockaddr_un, sun_path)) {
         return snprintf(out, size, "unix:");
     }
     if (path[0] == 0) {
-        return snprintf(out, size, "unix:@%.*s", (int)len - 1, path + 1);
+        char name[sizeof un(addr)->sun_path];
+        for (size_t i = 0; i < len; i++) {
+            name[i] = path[i] ? path[i] : '@'; /* a name may have zeros within */
+        }
+        return snprintf(out, size, "unix:%.*s", (int)len, name);
     }
     return snprintf(out, size, "unix:%.*s", (int)strnlen(path, len), path);
 }

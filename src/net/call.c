@@ -8,11 +8,14 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "io/driver.h"
+#include "net/room.h"
 #include "sched/cancel.h"
 #include "sched/ident.h"
 #include "sched/worker.h"
 
 #define NS_PER_S 1000000000
+#define RETRY_FIRST_NS ((int64_t)250000)
+#define RETRY_DOUBLED 8 /* times: to 64 ms */
 
 /* --- readiness ----------------------------------------------------------------------- */
 
@@ -69,15 +72,16 @@ int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, e
     return weft__reason_errno(reason);
 }
 
+/* What was only looked at is still there. */
 static bool ran_dry(const struct weft__fd *record, const struct weft__op *op, int64_t n)
 {
     return (op->code == WEFT__OP_RECV || op->code == WEFT__OP_SEND) && n > 0 &&
-           (size_t)n < op->len && weft__fd_runs_dry(record);
+           (size_t)n < op->len && !(op->flags & MSG_PEEK) && weft__fd_runs_dry(record);
 }
 
 static bool would_block(const struct weft__op *op, int64_t result)
 {
-    return result == -EAGAIN || (op->code == WEFT__OP_CONNECT && result == -EINPROGRESS);
+    return result == (op->code == WEFT__OP_CONNECT ? -EINPROGRESS : -EAGAIN);
 }
 
 static int64_t run_by_readiness(struct weft__driver *driver, struct weft__fd *record,
@@ -175,6 +179,35 @@ static int64_t run_by_completion(struct weft__driver *driver, struct weft__call 
     return call->op.result;
 }
 
+/* What a driver that completes cannot do, or not without a signal, is tried; the driver tells when to try again. */
+static bool is_tried(const struct weft__fd *record, const struct weft__op *op)
+{
+    return op->code == WEFT__OP_SENDFILE ||
+           (op->code == WEFT__OP_WRITE && weft__fd_is_pipe(record));
+}
+
+static int64_t run_by_trying(struct weft__driver *driver, const struct weft__fd *record,
+                             struct weft__op *op, int64_t deadline,
+                             const struct weft__wait_kind *kind)
+{
+    uint32_t generation = weft__fd_generation(record);
+    for (;;) {
+        int64_t result = weft__op_perform(op);
+        if (result != -EAGAIN) {
+            return result;
+        }
+        struct weft__call wait;
+        weft__op_init(&wait.op, op->fd, WEFT__OP_READY, (enum weft__side)op->side);
+        result = run_by_completion(driver, &wait, deadline, kind);
+        if (result < 0) {
+            return result;
+        }
+        if (weft__fd_generation(record) != generation) {
+            return WEFT__CLOSED;
+        }
+    }
+}
+
 const char *weft__call_label(uint64_t on)
 {
     static __thread char text[16];
@@ -222,12 +255,101 @@ static int64_t run_on_thread(struct weft__op *op, int64_t deadline)
     }
 }
 
+/* --- without events ----------------------------------------------------------------------- */
+
+/* 0: the time has passed. */
+static int pause_until(int fd, int64_t until, const struct weft__wait_kind *kind)
+{
+    struct weft__waiter waiter;
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
+    enum weft__reason reason = weft__waiter_park(&waiter, until, kind, (uint64_t)(unsigned)fd);
+    int err = weft__reason_errno(reason);
+    return err == -ETIMEDOUT ? 0 : err;
+}
+
+/* The n-th pause of a call on this descriptor. 0: try again. */
+static int pause_before_retry(const struct weft__fd *record, uint32_t generation, unsigned n,
+                              int64_t deadline, const struct weft__wait_kind *kind)
+{
+    int64_t now = weft__clock_ns();
+    int64_t pause = RETRY_FIRST_NS << (n < RETRY_DOUBLED ? n : RETRY_DOUBLED);
+    if (deadline <= now) {
+        return -ETIMEDOUT;
+    }
+    int err = pause_until(record->number, deadline - now > pause ? now + pause : deadline, kind);
+    return err ? err : weft__fd_generation(record) != generation ? WEFT__CLOSED : 0;
+}
+
+static int64_t run_by_retrying(const struct weft__fd *record, struct weft__op *op, int64_t deadline,
+                               const struct weft__wait_kind *kind)
+{
+    uint32_t generation = weft__fd_generation(record);
+    bool begun = false;
+    for (unsigned n = 0;; n++) {
+        int64_t result = !begun                                  ? weft__op_perform(op)
+                         : poll_until(op->fd, WEFT__SIDE_OUT, 0) ? -EINPROGRESS
+                                                                 : weft__op_connected(op->fd);
+        if (result != -EAGAIN && result != -EINPROGRESS) {
+            return result;
+        }
+        begun = result == -EINPROGRESS;
+        int err = pause_before_retry(record, generation, n, deadline, kind);
+        if (err) {
+            return err;
+        }
+    }
+}
+
+static int wait_by_retrying(const struct weft__fd *record, enum weft__side side, int64_t deadline,
+                            const struct weft__wait_kind *kind)
+{
+    uint32_t generation = weft__fd_generation(record);
+    for (unsigned n = 0;; n++) {
+        int err = poll_until(record->number, side, 0);
+        if (err != -ETIMEDOUT) {
+            return err;
+        }
+        err = pause_before_retry(record, generation, n, deadline, kind);
+        if (err) {
+            return err;
+        }
+    }
+}
+
+/* A worker that has not done I/O before finds no descriptors for its driver. That is no fault of this call's. */
+static bool lacks_driver(int err)
+{
+    return weft__room_lacks(err);
+}
+
+int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct weft__wait_kind *kind)
+{
+    struct weft__worker *w = weft__worker_self();
+    int err = 0;
+    const struct weft__fd *record = weft__fd_use(op->fd, &err);
+    if (!record) {
+        return err;
+    }
+    if (!w || !weft__current(w)) {
+        WEFT__REQUIRE(!w || deadline <= weft__clock_ns(), "a callback on a worker waits for I/O");
+    } else if (!weft__worker_driver(w, &err) && !lacks_driver(err)) {
+        return err;
+    }
+    return run_by_retrying(record, op, deadline, kind);
+}
+
 /* --- all ----------------------------------------------------------------------------------- */
 
 /* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline. */
 static bool try_first(const struct weft__op *op, bool cancelled, bool late)
 {
     return (cancelled || late) && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY;
+}
+
+/* System calls that know no flag for "do not block". */
+static bool needs_nonblock(const struct weft__op *op)
+{
+    return op->code == WEFT__OP_ACCEPT || op->code == WEFT__OP_SENDFILE;
 }
 
 int64_t weft__call_run(struct weft__call *call, int64_t deadline,
@@ -243,16 +365,22 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
 {
     struct weft__worker *w = weft__worker_self();
     int err = 0;
+    if (needs_nonblock(&call->op) && (err = weft__fd_unblock(record)) != 0) {
+        return err;
+    }
     struct weft__task *task = w ? weft__current(w) : NULL;
     if (!task) {
         return run_on_thread(&call->op, deadline);
     }
     struct weft__driver *driver = weft__worker_driver(w, &err);
     if (!driver) {
-        return err;
+        return lacks_driver(err) ? run_by_retrying(record, &call->op, deadline, kind) : err;
     }
     if (!driver->kind->completes) {
         return run_by_readiness(driver, record, &call->op, deadline, kind);
+    }
+    if (is_tried(record, &call->op)) {
+        return run_by_trying(driver, record, &call->op, deadline, kind);
     }
     bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
     bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
@@ -282,7 +410,7 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
     }
     struct weft__driver *driver = weft__worker_driver(w, &err);
     if (!driver) {
-        return err;
+        return lacks_driver(err) ? wait_by_retrying(record, side, deadline, kind) : err;
     }
     int now = poll_until(fd, side, 0);
     if (now != -ETIMEDOUT) {

@@ -33,6 +33,10 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
 int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
                          uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind);
 
+/* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again after pauses that grow
+ * from a quarter of a millisecond to 64. */
+int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct weft__wait_kind *kind);
+
 /* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next call. */
 const char *weft__call_label(uint64_t on);
 

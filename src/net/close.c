@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "io/fd.h"
+#include "net/room.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -41,7 +42,9 @@ static void close_later(struct weft__fd_closer *base, void *ready)
 static int close_number(int fd)
 {
     /* EINTR: Linux has closed it all the same, and the number may be another's by now. */
-    return close(fd) == 0 || errno == EINTR ? 0 : -errno;
+    int err = close(fd) == 0 || errno == EINTR ? 0 : -errno;
+    weft__room_freed();
+    return err;
 }
 
 /* True: done, without waiting. */

@@ -6,6 +6,7 @@
 
 #include "io/fd.h"
 #include "net/call.h"
+#include "net/message.h"
 
 static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__call_label};
 static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
@@ -172,6 +173,104 @@ int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t dead
     }
     return have == n ? 0 : (int)put;
 }
+
+/* --- with flags ------------------------------------------------------------------------------- */
+
+static ssize_t transfer_with(int flags, int fd, void *buf, size_t n, enum weft__side side,
+                             int64_t deadline)
+{
+    int err = 0;
+    struct weft__call call;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record || !weft__fd_is(record, WEFT__FD_SOCKET)) {
+        return record ? -ENOTSOCK : err;
+    }
+    bool in = side == WEFT__SIDE_IN;
+    weft__op_init(&call.op, fd, in ? WEFT__OP_RECV : WEFT__OP_SEND, side);
+    call.op.flags = flags;
+    call.op.buf = buf;
+    call.op.len = n;
+    return weft__call_run_on(record, &call, deadline, in ? &read_kind : &write_kind);
+}
+
+ssize_t weft_recv(int fd, void *buf, size_t n, int flags, int64_t deadline)
+{
+    return flags & ~WEFT__RECV_FLAGS ? -EINVAL
+                                     : transfer_with(flags, fd, buf, n, WEFT__SIDE_IN, deadline);
+}
+
+ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline)
+{
+    return flags & ~WEFT__SEND_FLAGS
+               ? -EINVAL
+               : transfer_with(flags, fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
+}
+
+/* --- all of a vector ---------------------------------------------------------------------------- */
+
+#define WINDOW 16
+
+/* What is left of a vector: from byte `skip` of its first buffer on. */
+struct rest {
+    const struct iovec *iov;
+    int count;
+    size_t skip;
+};
+
+/* Buffers that are done with, or empty, are passed over. */
+static void advance(struct rest *rest, size_t n)
+{
+    rest->skip += n;
+    while (rest->count > 0 && rest->skip >= rest->iov->iov_len) {
+        rest->skip -= rest->iov->iov_len;
+        rest->iov++;
+        rest->count--;
+    }
+}
+
+/* The caller's vector stays as it was: a few of its buffers are copied at a time. */
+static int window(const struct rest *rest, struct iovec *out)
+{
+    int n = rest->count < WINDOW ? rest->count : WINDOW;
+    for (int i = 0; i < n; i++) {
+        out[i] = rest->iov[i];
+    }
+    out[0].iov_base = (char *)out[0].iov_base + rest->skip;
+    out[0].iov_len -= rest->skip;
+    return n;
+}
+
+static int whole_vector(int fd, const struct iovec *iov, int count, size_t *done,
+                        enum weft__side side, int64_t deadline)
+{
+    struct rest rest = {.iov = iov, .count = count};
+    struct iovec some[WINDOW];
+    size_t have = 0;
+    ssize_t n = count < 0 || count > IOV_MAX ? -EINVAL : 0;
+    if (n == 0) {
+        advance(&rest, 0);
+        while (rest.count > 0 && (n = vector(fd, some, window(&rest, some), side, deadline)) > 0) {
+            have += (size_t)n;
+            advance(&rest, (size_t)n);
+        }
+    }
+    if (done) {
+        *done = have;
+    }
+    return n < 0 ? (int)n : rest.count > 0 ? -ENODATA : 0;
+}
+
+int weft_readv_full(int fd, const struct iovec *iov, int count, size_t *done, int64_t deadline)
+{
+    return whole_vector(fd, iov, count, done, WEFT__SIDE_IN, deadline);
+}
+
+int weft_writev_all(int fd, const struct iovec *iov, int count, size_t *done, int64_t deadline)
+{
+    return whole_vector(fd, iov, count, done, WEFT__SIDE_OUT, deadline);
+}
+
+/* --- readiness ------------------------------------------------------------------------------------ */
 
 int weft_fd_wait(int fd, int events, int64_t deadline)
 {

@@ -1,0 +1,37 @@
+/* Connected stream sockets. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <weft/net.h>
+
+#include "net/call.h"
+#include "net/socket.h"
+
+static const struct weft__wait_kind connect_kind = {.name = "connect", .label = weft__call_label};
+
+int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
+{
+    int fd = weft__socket_make(addr->storage.ss_family, SOCK_STREAM);
+    if (fd < 0) {
+        return fd;
+    }
+    struct weft__call call;
+    weft__op_init(&call.op, fd, WEFT__OP_CONNECT, WEFT__SIDE_OUT);
+    call.op.addr = (struct sockaddr *)(uintptr_t)&addr->storage;
+    call.op.addr_len = addr->len;
+    /* Of a Unix socket it is done, or fails, at once; when there is room in a full backlog, no event tells. */
+    int64_t err = addr->storage.ss_family == AF_UNIX
+                      ? weft__call_retry(&call.op, deadline, &connect_kind)
+                      : weft__call_run(&call, deadline, &connect_kind);
+    if (err < 0) {
+        weft_close(fd);
+    }
+    return err < 0 ? (int)err : fd;
+}
+
+int weft_connect(const char *address, int64_t deadline)
+{
+    struct weft_addr addr;
+    int err = weft_addr_parse(&addr, address);
+    return err ? err : weft_connect_addr(&addr, deadline);
+}

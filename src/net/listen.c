@@ -1,0 +1,155 @@
+/* Listeners, and what they accept. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <weft/net.h>
+
+#include "base/clock.h"
+#include "io/fd.h"
+#include "net/call.h"
+#include "net/room.h"
+#include "net/socket.h"
+
+#define BACKLOG 1024
+#define ROOM_FIRST_NS 1000000
+#define ROOM_LAST_NS 64000000
+
+static const struct weft__wait_kind accept_kind = {.name = "accept", .label = weft__call_label};
+
+/* --- listen ------------------------------------------------------------------------------ */
+
+static int set_options(int fd, const struct weft_addr *addr, const struct weft_listen_opts *opts)
+{
+    int err = 0;
+    int family = addr->storage.ss_family;
+    if (family == AF_UNIX) {
+        return 0;
+    }
+    if (!opts->no_reuseaddr) {
+        err = weft__socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    }
+    if (!err && opts->reuseport) {
+        err = weft__socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    }
+    if (!err && family == AF_INET6) {
+        err = weft__socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, opts->v6only);
+    }
+    if (!err && opts->defer_accept_seconds) {
+        err = weft__socket_set(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, opts->defer_accept_seconds);
+    }
+    return err;
+}
+
+int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *options)
+{
+    struct weft_listen_opts opts = {0};
+    if (options) {
+        opts = *options;
+    }
+    if (opts.backlog < 0 || opts.defer_accept_seconds < 0) {
+        return -EINVAL;
+    }
+    int fd = weft__socket_make(addr->storage.ss_family, SOCK_STREAM);
+    if (fd < 0) {
+        return fd;
+    }
+    int err = set_options(fd, addr, &opts);
+    err = err ? err : weft__socket_bind(fd, SOCK_STREAM, addr);
+    if (!err && listen(fd, opts.backlog ? opts.backlog : BACKLOG) != 0) {
+        err = -errno;
+    }
+    if (err) {
+        weft_close(fd);
+    }
+    return err ? err : fd;
+}
+
+int weft_listen(const char *address, const struct weft_listen_opts *opts)
+{
+    struct weft_addr addr;
+    int err = weft_addr_parse(&addr, address);
+    return err ? err : weft_listen_addr(&addr, opts);
+}
+
+/* --- accept ------------------------------------------------------------------------------ */
+
+/* Errors of the connection, not of the listener: accept(2) says which. */
+static bool is_peers(int64_t result)
+{
+    switch (-result) {
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int64_t accept_next(int fd, struct weft_addr *peer, int64_t deadline)
+{
+    struct weft__call call;
+    int64_t got;
+    do {
+        weft__op_init(&call.op, fd, WEFT__OP_ACCEPT, WEFT__SIDE_IN);
+        call.op.addr = peer ? (struct sockaddr *)&peer->storage : NULL;
+        call.op.addr_len = sizeof peer->storage;
+        got = weft__call_run(&call, deadline, &accept_kind);
+    } while (is_peers(got));
+    if (got >= 0 && peer) {
+        peer->len = call.op.addr_len;
+    }
+    return got;
+}
+
+/* The last try found no room: waits for it. */
+static int64_t accept_with_room(const struct weft__fd *record, uint32_t generation,
+                                struct weft_addr *peer, int64_t deadline)
+{
+    int64_t got = WEFT__CLOSED, pause = ROOM_FIRST_NS;
+    weft__room_enter();
+    while (weft__fd_generation(record) == generation) {
+        uint64_t closed = weft__room_closed();
+        got = accept_next(record->number, peer, deadline);
+        int64_t now = weft__clock_ns();
+        if (!weft__room_lacks(got) || deadline <= now) {
+            break;
+        }
+        int err = weft__room_wait(closed, deadline - now > pause ? now + pause : deadline);
+        if (err && err != -ETIMEDOUT) {
+            got = err;
+            break;
+        }
+        got = WEFT__CLOSED;
+        pause = err && 2 * pause <= ROOM_LAST_NS ? 2 * pause : pause;
+    }
+    weft__room_leave();
+    return got;
+}
+
+int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
+{
+    int err = 0;
+    const struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record) {
+        return err;
+    }
+    uint32_t generation = weft__fd_generation(record);
+    int64_t got = accept_next(fd, peer, deadline);
+    if (__builtin_expect(weft__room_lacks(got), 0)) {
+        got = accept_with_room(record, generation, peer, deadline);
+    }
+    return got < 0 ? (int)got : weft__socket_known((int)got, WEFT__FD_STREAM);
+}
+
+int weft_accept(int fd, int64_t deadline)
+{
+    return weft_accept_from(fd, NULL, deadline);
+}

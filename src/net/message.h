@@ -1,0 +1,17 @@
+/* One message of a socket, with all that can go with it. */
+#ifndef WEFT_NET_MESSAGE_H
+#define WEFT_NET_MESSAGE_H
+
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+/* The flags that weft_recv and weft_send take. */
+#define WEFT__RECV_FLAGS (MSG_PEEK | MSG_TRUNC)
+#define WEFT__SEND_FLAGS (MSG_MORE | MSG_EOR)
+
+/* The flags are right; the descriptor need not be a socket (-ENOTSOCK). */
+ssize_t weft__message_recv(int fd, struct msghdr *msg, int flags, int64_t deadline);
+ssize_t weft__message_send(int fd, const struct msghdr *msg, int flags, int64_t deadline);
+
+#endif

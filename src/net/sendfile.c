@@ -1,0 +1,116 @@
+#include <weft/sendfile.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+
+#include "base/clock.h"
+#include "io/fd.h"
+#include "io/quiet.h"
+#include "net/call.h"
+
+#define SPLICE_MOST ((size_t)1 << 20) /* as in io/op.c */
+#define UNCLEAR_NS 1000000
+
+static const struct weft__wait_kind sendfile_kind = {.name = "sendfile", .label = weft__call_label};
+static const struct weft__wait_kind splice_kind = {.name = "splice", .label = weft__call_label};
+
+/* --- from a file --------------------------------------------------------------------------- */
+
+ssize_t weft_sendfile(int fd, int file, int64_t offset, size_t n, int64_t deadline)
+{
+    struct weft__call call;
+    weft__op_init(&call.op, fd, WEFT__OP_SENDFILE, WEFT__SIDE_OUT);
+    call.op.offset = offset;
+    call.op.from = file;
+    call.op.count = n;
+    return offset < 0 ? -EINVAL : weft__call_run(&call, deadline, &sendfile_kind);
+}
+
+int weft_sendfile_all(int fd, int file, int64_t offset, size_t n, size_t *done, int64_t deadline)
+{
+    size_t have = 0;
+    ssize_t put = 0;
+    while (have < n &&
+           (put = weft_sendfile(fd, file, offset + (int64_t)have, n - have, deadline)) > 0) {
+        have += (size_t)put;
+        if (have < n) {
+            weft_yield(); /* a receiver as fast as this would keep the worker */
+        }
+    }
+    if (done) {
+        *done = have;
+    }
+    return have == n ? 0 : put == 0 ? -ENODATA : (int)put;
+}
+
+/* --- by way of a pipe ------------------------------------------------------------------------ */
+
+static ssize_t splice_now(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more)
+{
+    loff_t from = in_at ? *in_at : 0, to = out_at ? *out_at : 0;
+    struct weft__quiet quiet;
+    ssize_t moved;
+    do {
+        weft__quiet_begin(&quiet);
+        moved = splice(in, in_at ? &from : NULL, out, out_at ? &to : NULL,
+                       n < SPLICE_MOST ? n : SPLICE_MOST,
+                       SPLICE_F_MOVE | SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0));
+        weft__quiet_end(&quiet, moved < 0 && errno == EPIPE);
+    } while (moved < 0 && errno == EINTR);
+    if (moved < 0) {
+        return -errno;
+    }
+    if (in_at) {
+        *in_at += moved;
+    }
+    if (out_at) {
+        *out_at += moved;
+    }
+    return moved;
+}
+
+static bool is_ready(int fd, short events)
+{
+    struct pollfd ask = {.fd = fd, .events = events};
+    return poll(&ask, 1, 0) != 0;
+}
+
+/* The kernel does not say which side kept it waiting. Neither may seem to, where splice and poll are of two opinions about
+ * how much room is some: then there is nothing to wait for but time. */
+static int wait_either(int in, int out, int64_t deadline)
+{
+    if (!is_ready(in, POLLIN | POLLRDHUP)) {
+        return weft__call_wait(in, WEFT__SIDE_IN, deadline, &splice_kind);
+    }
+    if (!is_ready(out, POLLOUT)) {
+        return weft__call_wait(out, WEFT__SIDE_OUT, deadline, &splice_kind);
+    }
+    return weft_sleep(UNCLEAR_NS);
+}
+
+/* Ready for use, and non-blocking unless a file. */
+static int use(int fd)
+{
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    return !record ? err : weft__fd_is(record, WEFT__FD_FILE) ? 0 : weft__fd_unblock(record);
+}
+
+ssize_t weft_splice(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more,
+                    int64_t deadline)
+{
+    int err = use(in);
+    err = err ? err : use(out);
+    while (!err) {
+        ssize_t moved = splice_now(in, in_at, out, out_at, n, more);
+        if (moved != -EAGAIN) {
+            return moved;
+        }
+        if (deadline <= weft__clock_ns()) {
+            return -ETIMEDOUT;
+        }
+        err = wait_either(in, out, deadline);
+    }
+    return err;
+}

@@ -1,0 +1,212 @@
+/* Datagrams: UDP over both families, Unix by path, by abstract name and as a pair. */
+/* labels: valgrind */
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "io/drivers.h"
+
+#define COUNT 200
+
+static void on(enum weft_driver driver, unsigned workers, weft_fn fn, const char *arg)
+{
+    const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
+    CHECK_EQ(weft_run(fn, (void *)(uintptr_t)arg, NULL, &opts), 0);
+}
+
+/* Answers each datagram to whom it came from, until an empty one. */
+static void *answers(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    char buf[256];
+    struct weft_addr from;
+    ssize_t n;
+    while ((n = weft_recvfrom(fd, buf, sizeof buf, &from, WEFT_FOREVER)) > 0) {
+        CHECK_EQ(weft_sendto(fd, buf, (size_t)n, &from, WEFT_FOREVER), n);
+    }
+    CHECK_EQ(n, 0);
+    return NULL;
+}
+
+static void *talks(void *arg)
+{
+    struct weft_addr server;
+    weft_fiber fiber;
+    char out[200], in[256];
+    int fd = weft_datagram_open(arg, NULL);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_addr_local(fd, &server), 0);
+    CHECK_EQ(weft_spawn(&fiber, answers, (void *)(intptr_t)fd, NULL), 0);
+    int client = weft_datagram_connect_addr(&server);
+    CHECK(client >= 0);
+    for (int i = 1; i <= COUNT; i++) {
+        size_t n = (size_t)(i % 199) + 1;
+        memset(out, i, sizeof out);
+        CHECK_EQ(weft_write(client, out, n, WEFT_FOREVER), n);
+        CHECK_EQ(weft_read(client, in, sizeof in, weft_after(5000000000)), n);
+        CHECK(memcmp(in, out, n) == 0);
+    }
+    CHECK_EQ(weft_sendto(client, out, 0, NULL, WEFT_FOREVER), 0); /* an empty one is one too */
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_close(client), 0);
+    CHECK_EQ(weft_close(fd), 0);
+    return NULL;
+}
+
+static bool has_v6(void)
+{
+    int fd = weft_datagram_open("[::1]:0", NULL);
+    CHECK(fd >= 0 || fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT);
+    return fd >= 0 && weft_close(fd) == 0;
+}
+
+EACH_DRIVER(udp)
+{
+    on(driver, 1, talks, "127.0.0.1:0");
+    on(driver, 3, talks, "127.0.0.1:0");
+    if (has_v6()) {
+        on(driver, 1, talks, "[::1]:0");
+    }
+}
+
+EACH_DRIVER(unix_by_name)
+{
+    char name[64];
+    snprintf(name, sizeof name, "unix:@weft-datagram-%d", (int)getpid());
+    on(driver, 1, talks, name);
+    on(driver, 3, talks, "unix:@");
+}
+
+/* The file stays behind, and the next one takes it over; while somebody has it, it is taken. */
+EACH_DRIVER(unix_by_path)
+{
+    char name[64];
+    struct stat st;
+    snprintf(name, sizeof name, "unix:/tmp/weft-datagram-%d", (int)getpid());
+    on(driver, 1, talks, name);
+    CHECK_EQ(stat(name + 5, &st), 0);
+    int fd = weft_datagram_open(name, NULL);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_datagram_open(name, NULL), -EADDRINUSE);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(unlink(name + 5), 0);
+}
+
+static void *pair_talks(void *arg)
+{
+    static const int types[] = {SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
+    char buf[16];
+    for (int i = 0; i < 3; i++) {
+        int ends[2];
+        CHECK_EQ(weft_socketpair(types[i], ends), 0);
+        CHECK_EQ(weft_write(ends[0], "abc", 3, WEFT_FOREVER), 3);
+        CHECK_EQ(weft_write(ends[0], "de", 2, WEFT_FOREVER), 2);
+        CHECK_EQ(weft_read(ends[1], buf, sizeof buf, WEFT_FOREVER), i == 2 ? 5 : 3);
+        CHECK_EQ(weft_close(ends[0]), 0);
+        CHECK_EQ(weft_close(ends[1]), 0);
+    }
+    CHECK_EQ(weft_socketpair(SOCK_RAW, NULL), -EINVAL);
+    return arg;
+}
+
+EACH_DRIVER(pairs_keep_or_lose_their_boundaries)
+{
+    on(driver, 1, pair_talks, NULL);
+}
+
+/* Errors: of length, of nobody there, of a stranger. */
+static void *errors(void *arg)
+{
+    static char large[70000];
+    struct weft_addr a, from;
+    char buf[8];
+    int fd = weft_datagram_open("127.0.0.1:0", NULL);
+    CHECK_EQ(weft_addr_local(fd, &a), 0);
+    CHECK_EQ(weft_sendto(fd, large, sizeof large, &a, WEFT_FOREVER), -EMSGSIZE);
+    CHECK_EQ(weft_sendto(fd, large, 1, NULL, WEFT_FOREVER), -EDESTADDRREQ);
+    /* Longer than the buffer: the rest is lost, and its length is told on request. */
+    CHECK_EQ(weft_sendto(fd, "0123456789", 10, &a, WEFT_FOREVER), 10);
+    CHECK_EQ(weft_recv(fd, buf, sizeof buf, MSG_PEEK | MSG_TRUNC, WEFT_FOREVER), 10);
+    CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, &from, WEFT_FOREVER), 8);
+    CHECK(from.len == a.len && memcmp(&from.storage, &a.storage, a.len) == 0);
+    CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, NULL, 0), -ETIMEDOUT);
+    int client = weft_datagram_connect_addr(&a);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_write(client, "x", 1, WEFT_FOREVER), 1); /* nobody is there any more */
+    CHECK_EQ(weft_read(client, buf, 1, weft_after(5000000000)), -ECONNREFUSED);
+    CHECK_EQ(weft_read(client, buf, 1, weft_after(1000000)), -ETIMEDOUT); /* told once */
+    CHECK_EQ(weft_datagram_set_peer(client, NULL), 0);
+    CHECK_EQ(weft_write(client, "x", 1, WEFT_FOREVER), -EDESTADDRREQ);
+    CHECK_EQ(weft_close(client), 0);
+    CHECK_EQ(weft_datagram_open("127.0.0.1", NULL), -EINVAL);
+    CHECK_EQ(weft_datagram_connect("unix:@weft-nobody-is-here"), -ECONNREFUSED);
+    CHECK_EQ(weft_recvfrom(-1, buf, 1, NULL, WEFT_FOREVER), -EBADF);
+    return arg;
+}
+
+EACH_DRIVER(errors_of_datagrams)
+{
+    on(driver, 1, errors, NULL);
+}
+
+/* A sender that is not connected is told by nobody that the receiver has room again. */
+static int full_sender, full_receiver;
+static struct weft_addr full_addr;
+
+static void *sends_many(void *arg)
+{
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_EQ(weft_sendto(full_sender, &i, sizeof i, &full_addr, WEFT_FOREVER), sizeof i);
+    }
+    return arg;
+}
+
+static void *slow_receiver(void *arg)
+{
+    weft_fiber fiber;
+    enum weft_fiber_state state;
+    full_receiver = weft_datagram_open("unix:@", NULL);
+    full_sender = weft_datagram_open("unix:@", NULL);
+    CHECK_EQ(weft_addr_local(full_receiver, &full_addr), 0);
+    CHECK_EQ(weft_spawn(&fiber, sends_many, NULL, NULL), 0);
+    do {
+        weft_yield();
+        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
+    } while (state != WEFT_FIBER_WAITING);
+    for (int i = 0, got; i < COUNT; i++) {
+        CHECK_EQ(weft_read(full_receiver, &got, sizeof got, weft_after(5000000000)), sizeof got);
+        CHECK_EQ(got, i);
+    }
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_close(full_receiver), 0);
+    CHECK_EQ(weft_close(full_sender), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_full_receiver_is_waited_for)
+{
+    on(driver, 1, slow_receiver, NULL);
+}
+
+static void *shares_a_port(void *arg)
+{
+    const struct weft_datagram_opts opts = {.reuseport = true, .broadcast = true};
+    struct weft_addr a;
+    int first = weft_datagram_open("127.0.0.1:0", &opts);
+    CHECK(first >= 0);
+    CHECK_EQ(weft_addr_local(first, &a), 0);
+    CHECK_EQ(weft_datagram_open_addr(&a, NULL), -EADDRINUSE);
+    int second = weft_datagram_open_addr(&a, &opts);
+    CHECK(second >= 0);
+    int on = 0;
+    socklen_t len = sizeof on;
+    CHECK_EQ(getsockopt(second, SOL_SOCKET, SO_BROADCAST, &on, &len), 0);
+    CHECK_EQ(on, 1);
+    CHECK_EQ(weft_close(first), 0);
+    CHECK_EQ(weft_close(second), 0);
+    return arg;
+}
+
+TEST(a_port_is_shared_only_if_both_say_so)
+{
+    shares_a_port(NULL);
+}

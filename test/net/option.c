@@ -1,0 +1,199 @@
+/* Options of sockets: they are set, and what cannot be is refused. */
+/* labels: valgrind */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+
+static int get(int fd, int level, int option)
+{
+    int value = -1;
+    socklen_t len = sizeof value;
+    CHECK_EQ(getsockopt(fd, level, option, &value, &len), 0);
+    return value;
+}
+
+static int tcp(void)
+{
+    int fd = weft_listen("127.0.0.1:0", NULL);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+TEST(options_are_set_and_taken_back)
+{
+    int fd = tcp(), in, out;
+    CHECK_EQ(weft_set_nodelay(fd, true), 0);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    CHECK_EQ(weft_set_nodelay(fd, false), 0);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_NODELAY), 0);
+    CHECK_EQ(weft_set_cork(fd, true), 0);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_CORK), 1);
+    CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.idle = 7, .interval = 3, .count = 2}),
+             0);
+    CHECK_EQ(get(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_KEEPIDLE), 7);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_KEEPINTVL), 3);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_KEEPCNT), 2);
+    CHECK_EQ(weft_set_keepalive(fd, NULL), 0);
+    CHECK_EQ(get(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
+    CHECK_EQ(weft_set_user_timeout(fd, 1234), 0);
+    CHECK_EQ(get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 1234);
+    CHECK_EQ(weft_set_buffers(fd, 20000, 30000), 0);
+    CHECK_EQ(weft_get_buffers(fd, &in, &out), 0);
+    CHECK_EQ(in, 40000);
+    CHECK_EQ(out, 60000);
+    CHECK_EQ(weft_set_buffers(fd, 0, 0), 0);
+    CHECK_EQ(get(fd, SOL_SOCKET, SO_RCVBUF), 40000);
+    CHECK_EQ(weft_set_linger(fd, 0), 0);
+    CHECK_EQ(weft_set_linger(fd, WEFT_LINGER_DEFAULT), 0);
+    CHECK_EQ(weft_set_busy_poll(fd, 0), 0);
+    CHECK_EQ(weft_take_error(fd), 0);
+    CHECK_EQ(weft_close(fd), 0);
+}
+
+TEST(bad_values_are_errors)
+{
+    int fd = tcp(), ends[2], in, out;
+    CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.idle = -1}), -EINVAL);
+    CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.idle = 32768}), -EINVAL);
+    CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.interval = 32768}), -EINVAL);
+    CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.count = 128}), -EINVAL);
+    CHECK_EQ(get(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
+    CHECK_EQ(weft_set_user_timeout(fd, -1), -EINVAL);
+    CHECK_EQ(weft_set_buffers(fd, -1, 0), -EINVAL);
+    CHECK_EQ(weft_set_linger(fd, 5), -EINVAL);
+    CHECK_EQ(weft_set_linger(fd, -2), -EINVAL);
+    CHECK_EQ(weft_set_busy_poll(fd, -1), -EINVAL);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
+    CHECK_EQ(weft_set_nodelay(ends[0], true), -EOPNOTSUPP);
+    CHECK_EQ(weft_set_cork(ends[0], true), -EOPNOTSUPP);
+    CHECK_EQ(weft_set_keepalive(ends[0], NULL), -EOPNOTSUPP);
+    CHECK_EQ(weft_set_user_timeout(ends[0], 5), -EOPNOTSUPP);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK_EQ(weft_set_nodelay(file, true), -ENOTSOCK);
+    CHECK_EQ(weft_set_linger(file, 0), -ENOTSOCK);
+    CHECK_EQ(weft_get_buffers(file, &in, &out), -ENOTSOCK);
+    CHECK_EQ(weft_shutdown(file, SHUT_WR), -ENOTSOCK);
+    CHECK_EQ(weft_close(file), 0);
+    CHECK_EQ(weft_set_nodelay(-1, true), -EBADF);
+    CHECK_EQ(weft_listen("127.0.0.1:0", &(struct weft_listen_opts){.backlog = -1}), -EINVAL);
+    CHECK_EQ(weft_listen("127.0.0.1:0", &(struct weft_listen_opts){.defer_accept_seconds = -1}),
+             -EINVAL);
+}
+
+TEST(a_connection_takes_over_what_its_listener_has)
+{
+    struct weft_addr addr;
+    int fd = tcp();
+    CHECK_EQ(weft_addr_local(fd, &addr), 0);
+    CHECK_EQ(weft_set_nodelay(fd, true), 0);
+    CHECK_EQ(weft_set_keepalive(fd, &(struct weft_keepalive){.idle = 9}), 0);
+    int client = weft_connect_addr(&addr, WEFT_FOREVER);
+    int server = weft_accept(fd, WEFT_FOREVER);
+    CHECK(client >= 0 && server >= 0);
+    CHECK_EQ(get(server, IPPROTO_TCP, TCP_NODELAY), 1);
+    CHECK_EQ(get(server, SOL_SOCKET, SO_KEEPALIVE), 1);
+    CHECK_EQ(get(server, IPPROTO_TCP, TCP_KEEPIDLE), 9);
+    CHECK_EQ(weft_close(client), 0);
+    CHECK_EQ(weft_close(server), 0);
+    CHECK_EQ(weft_close(fd), 0);
+}
+
+TEST(listeners_share_an_address_only_if_both_say_so)
+{
+    struct weft_addr addr;
+    const struct weft_listen_opts opts = {.reuseport = true};
+    int fd = weft_listen("127.0.0.1:0", &opts);
+    CHECK_EQ(weft_addr_local(fd, &addr), 0);
+    CHECK_EQ(weft_listen_addr(&addr, NULL), -EADDRINUSE);
+    int second = weft_listen_addr(&addr, &opts);
+    CHECK(second >= 0);
+    CHECK_EQ(weft_close(second), 0);
+    CHECK_EQ(weft_close(fd), 0);
+}
+
+/* The connection is made, but not seen before it says something. */
+static void *defers(void *arg)
+{
+    struct weft_addr addr;
+    char byte;
+    int fd = weft_listen("127.0.0.1:0", &(struct weft_listen_opts){.defer_accept_seconds = 30});
+    CHECK_EQ(weft_addr_local(fd, &addr), 0);
+    int client = weft_connect_addr(&addr, WEFT_FOREVER);
+    CHECK(client >= 0);
+    CHECK_EQ(weft_accept(fd, weft_after(20000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(client, "x", 1, WEFT_FOREVER), 1);
+    int server = weft_accept(fd, weft_after(5000000000));
+    CHECK(server >= 0);
+    CHECK_EQ(weft_read(server, &byte, 1, 0), 1);
+    CHECK_EQ(weft_close(server), 0);
+    CHECK_EQ(weft_close(client), 0);
+    CHECK_EQ(weft_close(fd), 0);
+    return arg;
+}
+
+EACH_DRIVER(an_accept_can_wait_for_data)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(defers, NULL, NULL, &opts), 0);
+}
+
+/* Corked, or with MSG_MORE, nothing short goes before the rest is there. */
+static void *corks(void *arg)
+{
+    struct weft_addr addr;
+    char buf[8];
+    int fd = tcp();
+    CHECK_EQ(weft_addr_local(fd, &addr), 0);
+    int client = weft_connect_addr(&addr, WEFT_FOREVER), server = weft_accept(fd, WEFT_FOREVER);
+    CHECK_EQ(weft_set_cork(client, true), 0);
+    CHECK_EQ(weft_write(client, "ab", 2, WEFT_FOREVER), 2);
+    CHECK_EQ(weft_read(server, buf, sizeof buf, weft_after(10000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(client, "cd", 2, WEFT_FOREVER), 2);
+    CHECK_EQ(weft_set_cork(client, false), 0);
+    CHECK_EQ(weft_read(server, buf, sizeof buf, WEFT_FOREVER), 4);
+    CHECK_EQ(weft_send(client, "ab", 2, MSG_MORE, WEFT_FOREVER), 2);
+    CHECK_EQ(weft_read(server, buf, sizeof buf, weft_after(10000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_send(client, "cd", 2, 0, WEFT_FOREVER), 2);
+    CHECK_EQ(weft_read(server, buf, sizeof buf, WEFT_FOREVER), 4);
+    CHECK(memcmp(buf, "abcd", 4) == 0);
+    CHECK_EQ(weft_close(server), 0);
+    CHECK_EQ(weft_close(client), 0);
+    CHECK_EQ(weft_close(fd), 0);
+    return arg;
+}
+
+EACH_DRIVER(small_writes_can_be_held_together)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(corks, NULL, NULL, &opts), 0);
+}
+
+/* Lingering for no time resets: the peer is told at once. */
+static void *resets(void *arg)
+{
+    struct weft_addr addr;
+    char byte;
+    int fd = tcp();
+    CHECK_EQ(weft_addr_local(fd, &addr), 0);
+    int client = weft_connect_addr(&addr, WEFT_FOREVER), server = weft_accept(fd, WEFT_FOREVER);
+    CHECK_EQ(weft_set_linger(client, 0), 0);
+    CHECK_EQ(weft_close(client), 0);
+    CHECK_EQ(weft_read(server, &byte, 1, weft_after(5000000000)), -ECONNRESET);
+    CHECK_EQ(weft_write(server, &byte, 1, WEFT_FOREVER), -EPIPE);
+    CHECK_EQ(weft_close(server), 0);
+    CHECK_EQ(weft_close(fd), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_close_can_reset)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(resets, NULL, NULL, &opts), 0);
+}

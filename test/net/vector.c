@@ -1,0 +1,147 @@
+/* Whole vectors, whatever parts they go in; and reads that leave what they saw. */
+/* labels: valgrind */
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+
+#define BUFFERS 37
+#define TOTAL 200000
+
+static unsigned char out[TOTAL], in[TOTAL];
+
+static void on(enum weft_driver driver, weft_fn fn)
+{
+    const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
+    CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
+}
+
+/* Cuts memory into buffers of many sizes, some of them empty. */
+static void cut(struct iovec *iov, unsigned char *memory, unsigned seed)
+{
+    size_t at = 0;
+    for (int i = 0; i < BUFFERS; i++) {
+        size_t n = i == BUFFERS - 1 ? TOTAL - at : (seed * 2654435761u + (unsigned)i * 977) % 9000;
+        n = i % 5 == 2 ? 0 : n < TOTAL - at ? n : TOTAL - at;
+        if (i == BUFFERS - 1) {
+            n = TOTAL - at;
+        }
+        iov[i] = (struct iovec){memory + at, n};
+        at += n;
+    }
+}
+
+static int ends[2];
+
+static void *writes(void *arg)
+{
+    struct iovec iov[BUFFERS], before[BUFFERS];
+    size_t done;
+    cut(iov, out, (unsigned)(uintptr_t)arg);
+    memcpy(before, iov, sizeof iov);
+    CHECK_EQ(weft_writev_all(ends[0], iov, BUFFERS, &done, WEFT_FOREVER), 0);
+    CHECK_EQ(done, TOTAL);
+    CHECK(memcmp(before, iov, sizeof iov) == 0);
+    return NULL;
+}
+
+static void through(int first, int second)
+{
+    for (unsigned seed = 0; seed < 5; seed++) {
+        struct iovec iov[BUFFERS];
+        size_t done;
+        weft_fiber fiber;
+        ends[0] = first;
+        ends[1] = second;
+        for (int i = 0; i < TOTAL; i++) {
+            out[i] = (unsigned char)((unsigned)i * 31 + seed);
+        }
+        memset(in, 0, sizeof in);
+        CHECK_EQ(weft_spawn(&fiber, writes, (void *)(uintptr_t)seed, NULL), 0);
+        cut(iov, in, seed + 100);
+        CHECK_EQ(weft_readv_full(ends[1], iov, BUFFERS, &done, WEFT_FOREVER), 0);
+        CHECK_EQ(done, TOTAL);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        CHECK(memcmp(in, out, TOTAL) == 0);
+    }
+}
+
+static void *vectors(void *arg)
+{
+    int pair[2], pipes[2];
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, pair), 0);
+    CHECK_EQ(weft_set_buffers(pair[0], 0, 5000), 0);
+    through(pair[0], pair[1]);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    through(pipes[1], pipes[0]);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_close(pair[i]), 0);
+        CHECK_EQ(weft_close(pipes[i]), 0);
+    }
+    return arg;
+}
+
+EACH_DRIVER(whole_vectors_go_through_small_buffers)
+{
+    on(driver, vectors);
+}
+
+/* The end or an error in the middle: what was moved is told. */
+static void *ends_early(void *arg)
+{
+    int pair[2];
+    size_t done = 77;
+    struct iovec iov[3] = {{in, 2}, {in + 2, 0}, {in + 2, 5}};
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, pair), 0);
+    CHECK_EQ(weft_write(pair[0], "abcd", 4, WEFT_FOREVER), 4);
+    CHECK_EQ(weft_readv_full(pair[1], iov, 3, &done, weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(done, 4);
+    CHECK(memcmp(in, "abcd", 4) == 0);
+    CHECK_EQ(weft_write(pair[0], "efg", 3, WEFT_FOREVER), 3);
+    CHECK_EQ(weft_close(pair[0]), 0);
+    CHECK_EQ(weft_readv_full(pair[1], iov, 3, &done, WEFT_FOREVER), -ENODATA);
+    CHECK_EQ(done, 3);
+    CHECK_EQ(weft_writev_all(pair[1], iov, 3, &done, WEFT_FOREVER), -EPIPE);
+    CHECK_EQ(done, 0);
+    CHECK_EQ(weft_readv_full(pair[1], iov, -1, NULL, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_writev_all(pair[1], iov, IOV_MAX + 1, NULL, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_writev_all(pair[1], NULL, 0, &done, WEFT_FOREVER), 0); /* nothing is all */
+    CHECK_EQ(weft_readv_full(pair[1], &iov[1], 1, &done, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_close(pair[1]), 0);
+    return arg;
+}
+
+EACH_DRIVER(what_was_moved_before_an_error_is_told)
+{
+    on(driver, ends_early);
+}
+
+/* A look at less than was asked for must not be taken for the end of what there is. */
+static void *peeks(void *arg)
+{
+    int pair[2];
+    char buf[64];
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, pair), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_write(pair[0], "abc", 3, WEFT_FOREVER), 3);
+        CHECK_EQ(weft_recv(pair[1], buf, sizeof buf, MSG_PEEK, weft_after(5000000000)), 3);
+        CHECK_EQ(weft_recv(pair[1], buf, sizeof buf, MSG_PEEK, weft_after(5000000000)), 3);
+        CHECK_EQ(weft_read(pair[1], buf, sizeof buf, weft_after(5000000000)), 3);
+        CHECK_EQ(weft_recv(pair[1], buf, sizeof buf, MSG_PEEK, weft_after(1000000)), -ETIMEDOUT);
+    }
+    CHECK_EQ(weft_recv(pair[1], buf, 1, MSG_WAITALL, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_send(pair[1], buf, 1, MSG_OOB, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_recv(-1, buf, 1, 0, WEFT_FOREVER), -EBADF);
+    int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    CHECK_EQ(weft_send(file, buf, 1, 0, WEFT_FOREVER), -ENOTSOCK);
+    CHECK_EQ(weft_close(file), 0);
+    CHECK_EQ(weft_close(pair[0]), 0);
+    CHECK_EQ(weft_close(pair[1]), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_peek_leaves_what_it_saw)
+{
+    on(driver, peeks);
+}
