@@ -40,7 +40,7 @@ static ssize_t quiet_writev(int fd, const struct iovec *iov, int count)
     static _Atomic(bool) without; /* the kernel is older */
     if (!atomic_load_explicit(&without, memory_order_relaxed)) {
         ssize_t n = pwritev2(fd, iov, count, -1, NOSIGNAL);
-        if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) {
+        if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) {
             return n;
         }
         atomic_store_explicit(&without, true, memory_order_relaxed);

@@ -276,6 +276,7 @@ static int pause_before_retry(const struct weft__fd *record, uint32_t generation
     if (deadline <= now) {
         return -ETIMEDOUT;
     }
+    pause -= now % (pause / 2); /* many who wait for the same do not come at the same moment */
     int err = pause_until(record->number, deadline - now > pause ? now + pause : deadline, kind);
     return err ? err : weft__fd_generation(record) != generation ? WEFT__CLOSED : 0;
 }

@@ -4,7 +4,6 @@
 #include "net/room.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "base/lock.h"
 #include "sched/fork.h"
@@ -24,6 +23,17 @@ bool weft__room_lacks(int64_t result)
     return result == -EMFILE || result == -ENFILE || result == -ENOBUFS || result == -ENOMEM;
 }
 
+static void fork_prepare(void)
+{
+    weft__lock(&room.lock);
+}
+
+static void fork_parent(void)
+{
+    weft__unlock(&room.lock);
+}
+
+/* Nobody who waits is here. */
 static void fork_child(void)
 {
     atomic_store_explicit(&room.lock.word, 0, memory_order_relaxed);
@@ -33,13 +43,14 @@ static void fork_child(void)
 
 static void watch_forks(void)
 {
-    weft__fork_hook(NULL, NULL, fork_child);
+    static struct weft__fork_hook hook = {fork_prepare, fork_parent, fork_child, NULL};
+    weft__fork_hook(&hook);
 }
 
 void weft__room_enter(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    static struct weft__fork_once once;
+    weft__fork_once(&once, watch_forks);
     atomic_fetch_add_explicit(&room.inside, 1, memory_order_seq_cst);
 }
 

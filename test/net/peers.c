@@ -1,9 +1,13 @@
 /* Peers that end at every byte, orderly or by a reset, and writes to what nobody reads: no signal is raised. */
 /* labels: valgrind */
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "io/drivers.h"
 
@@ -190,6 +194,43 @@ EACH_DRIVER(what_the_program_does_with_sigpipe_stays)
     on(driver, 1, with_handler);
     CHECK_EQ(sigaction(SIGPIPE, &old, &now), 0);
     CHECK(now.sa_handler == count);
+}
+
+/* As on a kernel before 6.18, whose pwritev2 has no flag for it. False: it cannot be made to. */
+static bool forget_flag(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = sizeof rules / sizeof *rules, .filter = rules};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void with_old_kernel(void *arg)
+{
+    struct sigaction action = {.sa_handler = count};
+    enum weft_driver driver = *(enum weft_driver *)arg;
+    if (!forget_flag()) {
+        return;
+    }
+    signals = 0;
+    CHECK_EQ(sigaction(SIGPIPE, &action, NULL), 0);
+    on(driver, 1, with_handler);
+    on(driver, 2, writes_to_leaver);
+    CHECK_EQ(signals, 2);
+}
+
+EACH_DRIVER(an_older_kernel_raises_none_either)
+{
+    char err[1024];
+    int status = check_child(with_old_kernel, &driver, err, sizeof err);
+    if (status != 0) {
+        check_fail(__FILE__, __LINE__, "%s", err);
+    }
 }
 
 TEST(a_plain_thread_gets_no_sigpipe_either)

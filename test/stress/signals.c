@@ -1,6 +1,6 @@
 /* Signals a thousand times a second, with and without SA_RESTART, while connections are made, used and closed: no call
- * fails for them. They hit the program's own thread, which is a worker here, and the runtime's workers, where a fiber
- * has let them in. */
+ * fails for them. They hit the program's own thread, which is a worker here, another of its threads, and the runtime's
+ * workers, where a fiber has let them in. */
 /* timeout: 300 */
 /* not under: valgrind */
 #include <fcntl.h>
@@ -128,9 +128,20 @@ static void *drains(void *arg)
     return NULL;
 }
 
+/* The same on a thread of the program's own, where the calls block. */
+static pthread_t plain;
+static weft_event plain_done;
+
+static void *talks_plainly(void *arg)
+{
+    talks(arg);
+    weft_event_set(&plain_done);
+    return NULL;
+}
+
 static void *run(void *arg)
 {
-    struct weft_addr tcp, local;
+    static struct weft_addr tcp, local;
     weft_fiber fibers[6], acceptors[2];
     int pipes[2];
     for (int i = 0; i < WORKERS; i++) {
@@ -148,11 +159,14 @@ static void *run(void *arg)
         CHECK_EQ(weft_spawn(&fibers[2 * i], talks, &tcp, NULL), 0);
         CHECK_EQ(weft_spawn(&fibers[2 * i + 1], talks, &local, NULL), 0);
     }
+    CHECK_EQ(pthread_create(&plain, NULL, talks_plainly, &tcp), 0);
     CHECK_EQ(weft_spawn(&fibers[4], pumps, &pipes[1], NULL), 0);
     CHECK_EQ(weft_spawn(&fibers[5], drains, &pipes[0], NULL), 0);
     for (int i = 0; i < 6; i++) {
         CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
     }
+    CHECK_EQ(weft_event_wait(&plain_done, WEFT_FOREVER), 0);
+    CHECK_EQ(pthread_join(plain, NULL), 0);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(weft_close(listeners[i]), 0);
         CHECK_EQ(weft_join(acceptors[i], NULL, WEFT_FOREVER), 0);
@@ -171,6 +185,7 @@ static void under_signals(enum weft_driver driver, int flags)
     rounds = check_scale(OPERATIONS) / 6 / 4 + 1;
     atomic_store(&stop, false);
     atomic_store(&hits, 0);
+    weft_event_init(&plain_done, NULL);
     CHECK_EQ(sigaction(SIGALRM, &action, &old), 0);
     CHECK_EQ(pthread_create(&thread, NULL, pesters, NULL), 0);
     alarm_every(PERIOD_US);
