@@ -49,7 +49,8 @@ TEST(options_are_set_and_taken_back)
     CHECK_EQ(get(fd, SOL_SOCKET, SO_RCVBUF), 40000);
     CHECK_EQ(weft_set_linger(fd, 0), 0);
     CHECK_EQ(weft_set_linger(fd, WEFT_LINGER_DEFAULT), 0);
-    CHECK_EQ(weft_set_busy_poll(fd, 0), 0);
+    int err = weft_set_busy_poll(fd, 0);
+    CHECK(err == 0 || err == -EOPNOTSUPP); /* qemu has none */
     CHECK_EQ(weft_take_error(fd), 0);
     CHECK_EQ(weft_close(fd), 0);
 }
