@@ -1,5 +1,4 @@
 /* Descriptors sent over Unix sockets: they arrive, are closed by exec, and none leaks. */
-/* labels: valgrind */
 /* not under: qemu */
 /* (which loses the flag of control data that was cut off) */
 #include <dirent.h>

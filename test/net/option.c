@@ -180,7 +180,7 @@ EACH_DRIVER(small_writes_can_be_held_together)
 static void *resets(void *arg)
 {
     struct weft_addr addr;
-    char byte;
+    char byte = 0;
     int fd = tcp();
     CHECK_EQ(weft_addr_local(fd, &addr), 0);
     int client = weft_connect_addr(&addr, WEFT_FOREVER), server = weft_accept(fd, WEFT_FOREVER);
