@@ -23,8 +23,10 @@ enum weft_fresh_order {
 enum weft_driver {
     WEFT_DRIVER_AUTO, /* io_uring if it can be had, else epoll; WEFT_DRIVER=epoll|uring|poll in the environment decides */
     WEFT_DRIVER_EPOLL, /* readiness, edge-triggered */
-    WEFT_DRIVER_URING, /* completions, by io_uring */
-    WEFT_DRIVER_POLL,  /* readiness, by poll(2): for a few descriptors, and to test against */
+    /* Completions, by io_uring. A ring is one worker's: a fiber that keeps its worker busy delays what others have handed
+     * over there. With the other drivers, workers serve one another. */
+    WEFT_DRIVER_URING,
+    WEFT_DRIVER_POLL, /* readiness, by poll(2): for a few descriptors, and to test against */
 };
 
 struct weft_pool_opts {

@@ -122,7 +122,7 @@ void weft__driver_wake(struct weft__driver *driver)
 void weft__driver_ask(struct weft__driver *driver, struct weft__op *op)
 {
     weft__lock(&driver->lock);
-    bool first = !op->asked;
+    bool first = !op->asked && !op->over;
     if (first) {
         op->asked = true;
         op->next_asked = driver->asked;
@@ -142,9 +142,8 @@ struct weft__op *weft__driver_asked(struct weft__driver *driver)
     return op;
 }
 
-void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
+static void unask_locked(struct weft__driver *driver, struct weft__op *op)
 {
-    weft__lock(&driver->lock);
     if (op->asked) {
         struct weft__op **at = &driver->asked;
         while (*at != op) {
@@ -153,5 +152,19 @@ void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
         *at = op->next_asked;
         op->asked = false;
     }
+}
+
+void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
+{
+    weft__lock(&driver->lock);
+    unask_locked(driver, op);
+    weft__unlock(&driver->lock);
+}
+
+void weft__driver_over(struct weft__driver *driver, struct weft__op *op)
+{
+    weft__lock(&driver->lock);
+    unask_locked(driver, op);
+    op->over = true;
     weft__unlock(&driver->lock);
 }

@@ -3,7 +3,8 @@
  * `uring` completes operations by itself (kind->completes): submit hands one over, poll tells when it is over. `epoll` and
  * `poll` report readiness (io/fd.h): who uses them tries the call, waits, and tries again.
  *
- * A driver belongs to a thread: only that one submits, waits and dispatches. Any thread may link a readiness wait, ask
+ * A driver belongs to a thread: only that one submits, waits and dispatches; but where it does not complete operations, others may wait
+ * and dispatch in its stead, one at a time (weft__driver_enter). Any thread may link a readiness wait, ask
  * for an operation to be cancelled (weft__driver_ask), forget a descriptor, and wake.
  *
  * wait and dispatch are two steps because a worker that waits counts as asleep, and may make fibers ready only when it
@@ -18,6 +19,7 @@
 #include <weft/pool.h>
 
 #include "base/atomic.h"
+#include "base/latch.h"
 #include "base/lock.h"
 #include "io/fd.h"
 #include "io/op.h"
@@ -44,8 +46,8 @@ struct weft__driver_kind {
     void (*submit)(struct weft__driver *driver, struct weft__op *op);
     /* Waits for events, for submissions to be taken, or for a wake, until the deadline; 0: does not wait. */
     void (*wait)(struct weft__driver *driver, int64_t deadline);
-    /* Tells whoever is concerned by what wait has found; how many events there were. */
-    unsigned (*dispatch)(struct weft__driver *driver, void *ready);
+    /* Tells whoever is concerned by what wait has found; how many events there were. `here`: the calling thread's driver, or NULL. */
+    unsigned (*dispatch)(struct weft__driver *driver, struct weft__driver *here, void *ready);
 };
 
 /* What anybody may look at, also when the driver is gone: its owner's. */
@@ -62,6 +64,7 @@ struct weft__driver {
     int poll_fd;    /* readable when there is something to dispatch; -1: the kind has none */
     int64_t looked; /* when it was last polled */
     struct weft__io_counters *counters;
+    struct weft__latch turn; /* whose turn it is to wait and dispatch */
     struct weft__lock lock;
     struct weft__op *asked; /* to be cancelled; under the lock */
 };
@@ -81,12 +84,36 @@ void weft__driver_fork_child(const struct weft__driver *driver);
 
 /* Any thread. */
 void weft__driver_wake(struct weft__driver *driver);
-/* Asks for the end of an operation that the driver has in flight, and whose memory the caller knows to be there. */
+/* Asks for the end of an operation that was submitted, and whose memory the caller knows to be there. One that is over is left
+ * alone: its owner may find out only after this, and be gone before the driver looks. */
 void weft__driver_ask(struct weft__driver *driver, struct weft__op *op);
 /* The driver's thread: one that was asked for, until unask; or NULL. */
 struct weft__op *weft__driver_asked(struct weft__driver *driver);
-/* The same: it is over, or about to be; nobody's request names it any more. */
+/* The same: its end is under way. */
 void weft__driver_unask(struct weft__driver *driver, struct weft__op *op);
+/* The same: it is over; nobody's request names it, from now on either. */
+void weft__driver_over(struct weft__driver *driver, struct weft__op *op);
+
+/* Around wait and dispatch, both, if others may come: what a wait has found is in the driver. */
+static inline void weft__driver_enter(struct weft__driver *driver)
+{
+    if (!driver->kind->completes) {
+        weft__latch_take(&driver->turn);
+    }
+}
+
+static inline void weft__driver_leave(struct weft__driver *driver)
+{
+    if (!driver->kind->completes) {
+        weft__latch_drop(&driver->turn);
+    }
+}
+
+/* Somebody else's. False: it is there itself, or does not let anybody. */
+static inline bool weft__driver_try_enter(struct weft__driver *driver)
+{
+    return !driver->kind->completes && weft__latch_try(&driver->turn);
+}
 
 /* Waits that were ended by a thread without a driver; the same sum. */
 extern _Atomic(int64_t) weft__driver_foreign;
@@ -106,6 +133,10 @@ static inline void weft__driver_count(struct weft__driver *here, int n)
 extern const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;
 #if WEFT_URING
 extern const struct weft__driver_kind weft__driver_uring;
+/* Entries of each ring; tests make them few before the first. */
+extern struct weft__uring_sizes {
+    unsigned submissions, completions;
+} weft__uring_sizes;
 /* NULL: a ring can be had, with all that the driver needs; else why not. */
 const char *weft__uring_probe(void);
 #endif

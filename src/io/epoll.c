@@ -98,7 +98,7 @@ static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
     }
 }
 
-static unsigned epoll_dispatch(struct weft__driver *driver, void *ready)
+static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
 {
     struct epoll_driver *d = of(driver);
     unsigned n = 0;
@@ -112,7 +112,7 @@ static unsigned epoll_dispatch(struct weft__driver *driver, void *ready)
         unsigned sides = (events & (EPOLLIN | EPOLLPRI) ? 1u << WEFT__SIDE_IN : 0) |
                          (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         weft__fd_report(record, (uint32_t)(id >> 32), sides,
-                        (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0, driver, ready);
+                        (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0, here, ready);
         n++;
     }
     d->count = 0;

@@ -199,21 +199,37 @@ void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
 
 static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
 {
-    int err = !weft__fd_is(record, WEFT__FD_KNOWN) ? -EAGAIN : driver->kind->watch(driver, record);
+    /* One that was forgotten is about to be closed: nobody would be told of anything any more. Whoever waits may have
+     * begun after that, and would not see the generation change. */
+    int err =
+        weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record) : WEFT__CLOSED;
     record->home = err ? NULL : driver;
     return err;
 }
 
+int weft__fd_claim(struct weft__fd *record, struct weft__driver *driver)
+{
+    weft__latch_take(&record->lock);
+    int err = record->home ? 0 : watch_locked(record, driver);
+    err = !err && record->home != driver ? -EBUSY : err;
+    weft__latch_drop(&record->lock);
+    return err;
+}
+
 /* Is this the moment to wait? The record has a home then. */
-static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint32_t edges,
-                             struct weft__driver *driver)
+static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
+                             uint32_t edges, struct weft__driver *driver)
 {
     int err = 0;
+    if (__builtin_expect(weft__fd_generation(record) != generation, 0)) {
+        return -EAGAIN;
+    }
     if (__builtin_expect(!record->home, 0)) {
         err = watch_locked(record, driver);
     }
-    return atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges ? -EAGAIN
-                                                                                          : err;
+    return !err && atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges
+               ? -EAGAIN
+               : err;
 }
 
 static void waits_locked(struct weft__fd *record, struct weft__driver *driver)
@@ -224,11 +240,11 @@ static void waits_locked(struct weft__fd *record, struct weft__driver *driver)
     }
 }
 
-int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
+int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver)
 {
     weft__latch_take(&record->lock);
-    int err = begin_wait_locked(record, (enum weft__side)op->side, edges, driver);
+    int err = begin_wait_locked(record, (enum weft__side)op->side, generation, edges, driver);
     if (!err) {
         op->driver = record->home;
         weft__fd_push_locked(record, op);
@@ -238,12 +254,12 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
     return err;
 }
 
-int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t edges,
-                  struct weft__driver *driver, void *who, uint64_t ticket)
+int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
+                  uint32_t edges, struct weft__driver *driver, void *who, uint64_t ticket)
 {
     struct weft__fd_side *at = &record->side[side];
     weft__latch_take(&record->lock);
-    int err = begin_wait_locked(record, side, edges, driver);
+    int err = begin_wait_locked(record, side, generation, edges, driver);
     if (__builtin_expect(at->who != NULL, 0)) {
         err = err ? err : -EBUSY;
     }
@@ -360,6 +376,41 @@ void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned side
 }
 
 /* --- drivers and processes come and go --------------------------------------------------- */
+
+static void move_locked(struct weft__driver *driver, struct weft__fd *record, enum weft__side side)
+{
+    for (struct weft__op *op = record->side[side].first; op; op = op->next) {
+        if (op->driver == driver) {
+            op->moved = true;
+            weft__driver_ask(driver, op);
+        }
+    }
+}
+
+static void evict_locked(struct weft__driver *driver, struct weft__fd *record, void *ready)
+{
+    if (driver->kind->completes) {
+        move_locked(driver, record, WEFT__SIDE_IN);
+        move_locked(driver, record, WEFT__SIDE_OUT);
+    } else if (record->home == driver) {
+        driver->kind->forget(driver, record);
+        record->home = NULL;
+        edge_locked(record, WEFT__SIDE_IN, driver, ready);
+        edge_locked(record, WEFT__SIDE_OUT, driver, ready);
+    }
+}
+
+void weft__fd_evict(struct weft__driver *driver, void *ready)
+{
+    for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {
+        struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_acquire);
+        for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
+            weft__latch_take(&page[j].lock);
+            evict_locked(driver, &page[j], ready);
+            weft__latch_drop(&page[j].lock);
+        }
+    }
+}
 
 void weft__fd_leave(struct weft__driver *driver)
 {

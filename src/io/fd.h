@@ -30,7 +30,8 @@
 #include "base/latch.h"
 #include "io/op.h"
 
-#define WEFT__CLOSED (-EBADFD) /* what those who wait get when somebody closes the descriptor */
+#define WEFT__CLOSED (-EBADFD)  /* what those who wait get when somebody closes the descriptor */
+#define WEFT__MOVED (-ERESTART) /* nothing was done: it is to begin anew, with another driver */
 
 enum {
     WEFT__FD_KNOWN = 1,     /* the rest is valid */
@@ -110,6 +111,12 @@ int weft__fd_unblock(struct weft__fd *record);
  * before the closer was told, because a driver still has operations that name the number; they are ending. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready);
+/* Forgets and closes, without waiting: now, or by whoever ends the last operation in flight. -EBADF, -ENOMEM. */
+int weft__fd_close(int fd, struct weft__driver *here, void *ready);
+/* close(2), and nothing else. */
+int weft__fd_close_number(int fd);
+/* Its home is this driver from now on, or was before. -EBUSY: another one is; WEFT__CLOSED: it is known no more. */
+int weft__fd_claim(struct weft__fd *record, struct weft__driver *driver);
 
 static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
 {
@@ -159,14 +166,15 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
     atomic_store_explicit(&side->empty_at, edges, memory_order_relaxed);
 }
 
-/* Links a wait, unless there was an edge after `edges`: then -EAGAIN, and the caller tries again. A record without a home
- * gets this one. Or the driver's error. */
-int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t edges,
+/* Links a wait, unless there was an edge after `edges`, or the number is no longer that of the generation: then -EAGAIN, and the
+ * caller looks again. A record without a home gets this one: the calling thread's. WEFT__CLOSED: it is known no more. Or the
+ * driver's error. */
+int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver);
 /* The same for a fiber without an operation: -EBUSY, another one waits so already. When it is fired it looks at the generation to
  * see whether the descriptor was closed. */
-int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t edges,
-                  struct weft__driver *driver, void *who, uint64_t ticket);
+int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
+                  uint32_t edges, struct weft__driver *driver, void *who, uint64_t ticket);
 void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here);
 /* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as below. */
@@ -178,6 +186,9 @@ void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op);
 /* For a driver that completes: the operation is over. */
 void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready);
 
+/* The driver's thread goes away for a while: no record has it as its home any more, those who wait for readiness try again,
+ * and operations in flight are asked to end with WEFT__MOVED. */
+void weft__fd_evict(struct weft__driver *driver, void *ready);
 /* The driver is about to go: no record has it as its home any more. */
 void weft__fd_leave(struct weft__driver *driver);
 /* In a forked child, where no driver is. */

@@ -72,7 +72,9 @@ struct weft__op {
     /* The driver's. */
     struct weft__op *next_asked, *next_kept; /* under the driver's lock; the uring driver's */
     bool asked;                              /* its end is asked for; under the driver's lock */
-    bool closed;                             /* the descriptor is closed; under the record's lock */
+    bool over;   /* it is not to be asked for any more; under the driver's lock */
+    bool closed; /* the descriptor is closed; under the record's lock */
+    bool moved;  /* it is to begin anew elsewhere; under the record's lock */
     /* The uring driver's: */
     bool polls;  /* it would have blocked, and waits for readiness first */
     bool ending; /* a cancel is under way */

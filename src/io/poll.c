@@ -2,8 +2,10 @@
  * and keeps the seam honest: what works here relies on nothing that epoll happens to do. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,10 @@ struct poll_driver {
     size_t used, room;
     int found;             /* what the kernel answered; 0: nothing to dispatch */
     _Atomic(bool) waiting; /* from before it collects until the kernel has answered */
+    /* For one that lives in a host's loop: an epoll that becomes readable by whatever may change the answer. Nothing is
+     * ever read from it but that; -1: none. */
+    int mirror;
+    _Atomic(pthread_t) thread; /* who waited last */
 };
 
 static struct poll_driver *of(struct weft__driver *driver)
@@ -40,22 +46,69 @@ static void grow(struct poll_driver *d, size_t room)
     d->room = asked && generations ? room : d->room;
 }
 
+/* --- the mirror ------------------------------------------------------------------------ */
+
+static int mirror_add(const struct poll_driver *d, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events | EPOLLET};
+    if (d->mirror < 0 || epoll_ctl(d->mirror, EPOLL_CTL_ADD, fd, &event) == 0 ||
+        (errno == EEXIST && epoll_ctl(d->mirror, EPOLL_CTL_MOD, fd, &event) == 0)) {
+        return 0;
+    }
+    return -errno;
+}
+
+/* Before the kernel is asked: what comes after that makes it readable again. */
+static void mirror_clear(const struct poll_driver *d)
+{
+    struct epoll_event events[64];
+    while (d->mirror >= 0 && epoll_wait(d->mirror, events, 64, 0) == 64) {
+    }
+}
+
+static int mirror_open(struct poll_driver *d)
+{
+    d->mirror = epoll_create1(EPOLL_CLOEXEC);
+    int err = d->mirror < 0 ? -errno : mirror_add(d, d->base.wake_fd, EPOLLIN);
+    if (err && d->mirror >= 0) {
+        close(d->mirror);
+    }
+    d->base.poll_fd = err ? -1 : d->mirror;
+    return err;
+}
+
+/* --- the driver ------------------------------------------------------------------------ */
+
 static int poll_open(struct weft__driver *driver, bool roams)
 {
-    (void)roams;
-    grow(of(driver), FIRST_ROOM);
-    return of(driver)->room ? 0 : -ENOMEM;
+    struct poll_driver *d = of(driver);
+    d->mirror = -1;
+    grow(d, FIRST_ROOM);
+    int err = !d->room ? -ENOMEM : roams ? mirror_open(d) : 0;
+    if (err) {
+        free(d->asked);
+        free(d->generations);
+    }
+    return err;
 }
 
 static void poll_close(struct weft__driver *driver)
 {
-    free(of(driver)->asked);
-    free(of(driver)->generations);
+    struct poll_driver *d = of(driver);
+    if (d->mirror >= 0) {
+        close(d->mirror);
+    }
+    free(d->asked);
+    free(d->generations);
 }
 
 static int poll_watch(struct weft__driver *driver, struct weft__fd *record)
 {
     struct poll_driver *d = of(driver);
+    int err = mirror_add(d, record->number, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    if (err) {
+        return err;
+    }
     weft__lock(&driver->lock);
     record->next_polled = d->records;
     record->at_polled = &d->records;
@@ -71,6 +124,9 @@ static int poll_watch(struct weft__driver *driver, struct weft__fd *record)
 static void poll_forget(struct weft__driver *driver, struct weft__fd *record)
 {
     struct poll_driver *d = of(driver);
+    if (d->mirror >= 0) {
+        epoll_ctl(d->mirror, EPOLL_CTL_DEL, record->number, NULL);
+    }
     weft__lock(&driver->lock);
     *record->at_polled = record->next_polled;
     if (record->next_polled) {
@@ -81,10 +137,14 @@ static void poll_forget(struct weft__driver *driver, struct weft__fd *record)
 }
 
 /* A wait that goes on asks about what it knew when it began. Both seq_cst, and the link was made under a lock that the
- * collector takes: it finds the link, or this finds it waiting. */
+ * collector takes: it finds the link, or this finds it waiting. A host waits with the mirror, which may have shown
+ * and lost what this wait is for: so another thread's link always brings the host's back here. */
 static void poll_armed(struct weft__driver *driver)
 {
-    if (atomic_load_explicit(&of(driver)->waiting, memory_order_seq_cst)) {
+    struct poll_driver *d = of(driver);
+    if (atomic_load_explicit(&d->waiting, memory_order_seq_cst) ||
+        (d->mirror >= 0 &&
+         !pthread_equal(atomic_load_explicit(&d->thread, memory_order_relaxed), pthread_self()))) {
         weft__driver_wake(driver);
     }
 }
@@ -124,6 +184,8 @@ static bool collect(struct poll_driver *d)
 static void poll_wait(struct weft__driver *driver, int64_t deadline)
 {
     struct poll_driver *d = of(driver);
+    atomic_store_explicit(&d->thread, pthread_self(), memory_order_relaxed);
+    mirror_clear(d);
     atomic_store_explicit(&d->waiting, true, memory_order_seq_cst); /* pairs: poll_armed */
     if (!collect(d) && deadline != 0) {
         int64_t soon = weft__clock_ns() + NO_ROOM_NS;
@@ -136,7 +198,7 @@ static void poll_wait(struct weft__driver *driver, int64_t deadline)
     atomic_store_explicit(&d->waiting, false, memory_order_relaxed);
 }
 
-static unsigned poll_dispatch(struct weft__driver *driver, void *ready)
+static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
 {
     struct poll_driver *d = of(driver);
     unsigned n = 0;
@@ -156,7 +218,7 @@ static unsigned poll_dispatch(struct weft__driver *driver, void *ready)
         unsigned sides = (events & POLLIN ? 1u << WEFT__SIDE_IN : 0) |
                          (events & POLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         weft__fd_report(record, d->generations[i], sides,
-                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, driver, ready);
+                        (events & (POLLERR | POLLHUP | POLLNVAL | POLLRDHUP)) != 0, here, ready);
         n++;
     }
     d->found = 0;

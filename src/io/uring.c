@@ -10,8 +10,6 @@
 #include "base/clock.h"
 #include "io/driver.h"
 
-#define SUBMISSIONS 512
-#define COMPLETIONS 4096
 #define NS_PER_S 1000000000
 #define BUSY_NS 1000000 /* without memory in the kernel, it tries again after this */
 #define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
@@ -22,6 +20,7 @@ enum { WAKE = 1, CANCEL = 2 };
 struct uring_driver {
     struct weft__driver base;
     struct io_uring ring;
+    bool roams;                       /* a host may wait for the ring between two looks */
     bool told;                        /* the kernel watches the wake's descriptor */
     struct weft__op *backlog, **last; /* operations for which the queue had no room */
 };
@@ -31,13 +30,15 @@ static struct uring_driver *of(struct weft__driver *driver)
     return (struct uring_driver *)(void *)driver;
 }
 
+struct weft__uring_sizes weft__uring_sizes = {.submissions = 512, .completions = 4096};
+
 /* --- set up ----------------------------------------------------------------------------------- */
 
 static int ring_init(struct io_uring *ring, unsigned flags)
 {
     struct io_uring_params params = {.flags = flags | IORING_SETUP_CQSIZE,
-                                     .cq_entries = COMPLETIONS};
-    int err = io_uring_queue_init_params(SUBMISSIONS, ring, &params);
+                                     .cq_entries = weft__uring_sizes.completions};
+    int err = io_uring_queue_init_params(weft__uring_sizes.submissions, ring, &params);
     if (!err && (params.features & NEEDED) != NEEDED) {
         io_uring_queue_exit(ring);
         err = -EOPNOTSUPP;
@@ -89,6 +90,8 @@ static void probe_once(void)
         probe_result = "there is no io_uring here (ENOSYS)";
     } else if (err == -EOPNOTSUPP || err == -EINVAL) {
         probe_result = "io_uring is too old here";
+    } else if (err == -ENOMEM) {
+        probe_result = "there is no memory for io_uring (ENOMEM)";
     } else {
         probe_result = "io_uring could not be set up";
     }
@@ -106,6 +109,7 @@ static int uring_open(struct weft__driver *driver, bool roams)
     struct uring_driver *d = of(driver);
     int err = ring_init_best(&d->ring, roams);
     d->last = &d->backlog;
+    d->roams = roams;
     driver->poll_fd = err ? -1 : d->ring.ring_fd;
     return err;
 }
@@ -204,11 +208,20 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
     op->driver = driver;
-    op->asked = op->closed = op->polls = op->ending = false;
-    weft__driver_count(driver, 1);
+    op->asked = op->over = op->closed = op->moved = op->polls = op->ending = false;
     weft__latch_take(&record->lock);
-    weft__fd_push_locked(record, op);
+    bool known = weft__fd_is(record, WEFT__FD_KNOWN);
+    if (known) {
+        weft__fd_push_locked(record, op);
+    }
     weft__latch_drop(&record->lock);
+    if (!known) { /* forgotten meanwhile: the kernel would keep what is closed, and nobody would end it */
+        op->result = WEFT__CLOSED;
+        op->over = true;
+        op->complete(op, NULL);
+        return;
+    }
+    weft__driver_count(driver, 1);
     push_or_keep(of(driver), op);
 }
 
@@ -294,21 +307,49 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
 
 /* --- what is done ---------------------------------------------------------------------------------- */
 
+/* ECANCELED that nobody here has asked for: the thread that had handed it over has ended. EAGAIN: the descriptor does not
+ * block, and an older kernel minds. */
+static bool is_to_go_on(const struct weft__op *op, int result)
+{
+    if (op->ending) {
+        return false;
+    }
+    if (op->code == WEFT__OP_READY || result == -ECANCELED) {
+        return result == -ECANCELED;
+    }
+    return op->polls ? result >= 0 : result == -EINTR || result == -EAGAIN;
+}
+
 /* True: it is not over but was handed to the kernel once more. */
 static bool goes_on(struct uring_driver *d, struct weft__op *op, int result)
 {
-    if (op->ending || op->closed || op->code == WEFT__OP_READY) {
+    if (!is_to_go_on(op, result)) {
         return false;
     }
-    if (op->polls ? result >= 0 : result == -EINTR) {
-        op->polls = false;
-    } else if (!op->polls && result == -EAGAIN) {
-        op->polls = true; /* the descriptor does not block, and an older kernel minds */
-    } else {
+    struct weft__fd *record = weft__fd_record(op->fd);
+    weft__latch_take(&record->lock);
+    bool ends = op->closed || op->moved; /* if not yet, what is asked for after this will find it */
+    weft__latch_drop(&record->lock);
+    if (ends) {
         return false;
+    }
+    if (result != -ECANCELED) {
+        op->polls = result == -EAGAIN;
     }
     push_or_keep(d, op);
     return true;
+}
+
+static int outcome(const struct weft__op *op, int result)
+{
+    if (op->polls && result >= 0) {
+        result = -ECANCELED; /* it was about to begin anew */
+    }
+    /* -EINTR, -EAGAIN: the same. */
+    if (result == -ECANCELED || result == -EINTR || result == -EAGAIN) {
+        return op->closed ? WEFT__CLOSED : op->moved ? WEFT__MOVED : -ECANCELED;
+    }
+    return op->code == WEFT__OP_READY && result >= 0 ? 0 : result;
 }
 
 static void done(struct uring_driver *d, struct weft__op *op, int result, void *ready)
@@ -317,19 +358,15 @@ static void done(struct uring_driver *d, struct weft__op *op, int result, void *
         return;
     }
     weft__fd_end(weft__fd_record(op->fd), op, ready);
-    weft__driver_unask(&d->base, op);
+    weft__driver_over(&d->base, op);
     weft__driver_count(&d->base, -1);
-    if (op->polls && result >= 0) {
-        result = -ECANCELED; /* it was about to begin anew */
-    }
-    op->result = op->closed && result == -ECANCELED          ? WEFT__CLOSED
-                 : op->code == WEFT__OP_READY && result >= 0 ? 0
-                                                             : result;
+    op->result = outcome(op, result);
     op->complete(op, ready); /* it may be gone */
 }
 
-static unsigned uring_dispatch(struct weft__driver *driver, void *ready)
+static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
 {
+    (void)here; /* it is this one's thread */
     struct uring_driver *d = of(driver);
     struct io_uring_cqe *cqe;
     unsigned head, n = 0, events = 0;
@@ -348,6 +385,12 @@ static unsigned uring_dispatch(struct weft__driver *driver, void *ready)
         }
     }
     io_uring_cq_advance(&d->ring, n);
+    if (d->roams) {
+        push_wake(d);
+        if (io_uring_sq_ready(&d->ring) > 0) {
+            io_uring_submit(&d->ring); /* nobody else does before the host was woken */
+        }
+    }
     return events;
 }
 

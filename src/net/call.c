@@ -27,13 +27,14 @@ static void ready(struct weft__op *op, void *arg)
 }
 
 static int wait_listed(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
-                       uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
+                       uint32_t generation, uint32_t edges, int64_t deadline,
+                       const struct weft__wait_kind *kind)
 {
     struct weft__call wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
     wait.op.complete = ready;
     weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
-    int err = weft__fd_link(record, &wait.op, edges, driver);
+    int err = weft__fd_link(record, &wait.op, generation, edges, driver);
     if (err) {
         weft__waiter_disarm(&wait.waiter);
         return err == -EAGAIN ? 0 : err;
@@ -49,19 +50,25 @@ static int wait_listed(struct weft__driver *driver, struct weft__fd *record, enu
 }
 
 /* The short way of most: the waiter is in registers, the wait in the record. */
-int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, uint32_t generation,
                          uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
 {
+    int err = 0;
     struct weft__worker *w = weft__worker_self();
+    struct weft__driver *driver = weft__worker_driver(w, &err);
+    if (__builtin_expect(!driver, 0)) {
+        return err;
+    }
     struct weft__task *task = weft__current(w);
     unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE;
     uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
-    int err = weft__fd_wait(record, side, edges, driver, task, ticket);
+    err = weft__fd_wait(record, side, generation, edges, driver, task, ticket);
     if (__builtin_expect(err != 0, 0)) {
         weft__task_disarm(task);
-        return err == -EAGAIN  ? 0
-               : err == -EBUSY ? wait_listed(driver, record, side, edges, deadline, kind)
-                               : err;
+        return err == -EAGAIN ? 0
+               : err == -EBUSY
+                   ? wait_listed(driver, record, side, generation, edges, deadline, kind)
+                   : err;
     }
     enum weft__reason reason = weft__waiter_park_armed(task, ticket, w, deadline, kind,
                                                        (uint64_t)(unsigned)record->number);
@@ -84,8 +91,7 @@ static bool would_block(const struct weft__op *op, int64_t result)
     return result == (op->code == WEFT__OP_CONNECT ? -EINPROGRESS : -EAGAIN);
 }
 
-static int64_t run_by_readiness(struct weft__driver *driver, struct weft__fd *record,
-                                struct weft__op *op, int64_t deadline,
+static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, int64_t deadline,
                                 const struct weft__wait_kind *kind)
 {
     struct weft__fd_side *side = &record->side[op->side];
@@ -109,8 +115,8 @@ static int64_t run_by_readiness(struct weft__driver *driver, struct weft__fd *re
         if (err) {
             return err;
         }
-        err =
-            weft__call_wait_edge(driver, record, (enum weft__side)op->side, edges, deadline, kind);
+        err = weft__call_wait_edge(record, (enum weft__side)op->side, generation, edges, deadline,
+                                   kind);
         if ((err && (err != -ETIMEDOUT || op->code == WEFT__OP_CONNECT)) ||
             weft__fd_generation(record) != generation) {
             return err ? err : WEFT__CLOSED;
@@ -170,13 +176,35 @@ static int64_t run_by_completion(struct weft__driver *driver, struct weft__call 
     weft__driver_ask(driver, &call->op);
     wait_completed(call, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM, WEFT_FOREVER,
                    kind);
-    if (call->op.result == -ECANCELED) {
+    if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {
         return weft__reason_errno(reason);
     }
     if (reason == WEFT__REASON_INTERRUPT) {
         weft_interrupt(weft_self()); /* it was done after all: the interrupt is for the next wait */
     }
     return call->op.result;
+}
+
+/* Begun anew for as long as drivers go away with their threads. */
+static int64_t complete_somewhere(struct weft__driver *driver, struct weft__call *call,
+                                  int64_t deadline, const struct weft__wait_kind *kind)
+{
+    bool begun = false; /* a connect that is in progress: what is left is to see how it went */
+    int err = 0;
+    for (;;) {
+        int64_t result = run_by_completion(driver, call, deadline, kind);
+        if (result != WEFT__MOVED) {
+            return begun && result == 0 ? weft__op_connected(call->op.fd) : result;
+        }
+        if (call->op.code == WEFT__OP_CONNECT) {
+            call->op.code = WEFT__OP_READY;
+            begun = true;
+        }
+        driver = weft__worker_driver(weft__worker_self(), &err); /* maybe another */
+        if (!driver) {
+            return err;
+        }
+    }
 }
 
 /* What a driver that completes cannot do, or not without a signal, is tried; the driver tells when to try again. */
@@ -186,19 +214,23 @@ static bool is_tried(const struct weft__fd *record, const struct weft__op *op)
            (op->code == WEFT__OP_WRITE && weft__fd_is_pipe(record));
 }
 
-static int64_t run_by_trying(struct weft__driver *driver, const struct weft__fd *record,
-                             struct weft__op *op, int64_t deadline,
+static int64_t run_by_trying(const struct weft__fd *record, struct weft__op *op, int64_t deadline,
                              const struct weft__wait_kind *kind)
 {
     uint32_t generation = weft__fd_generation(record);
+    int err = 0;
     for (;;) {
         int64_t result = weft__op_perform(op);
         if (result != -EAGAIN) {
             return result;
         }
         struct weft__call wait;
+        struct weft__driver *driver = weft__worker_driver(weft__worker_self(), &err);
+        if (!driver) {
+            return err;
+        }
         weft__op_init(&wait.op, op->fd, WEFT__OP_READY, (enum weft__side)op->side);
-        result = run_by_completion(driver, &wait, deadline, kind);
+        result = complete_somewhere(driver, &wait, deadline, kind);
         if (result < 0) {
             return result;
         }
@@ -378,10 +410,10 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
         return lacks_driver(err) ? run_by_retrying(record, &call->op, deadline, kind) : err;
     }
     if (!driver->kind->completes) {
-        return run_by_readiness(driver, record, &call->op, deadline, kind);
+        return run_by_readiness(record, &call->op, deadline, kind);
     }
     if (is_tried(record, &call->op)) {
-        return run_by_trying(driver, record, &call->op, deadline, kind);
+        return run_by_trying(record, &call->op, deadline, kind);
     }
     bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
     bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
@@ -391,7 +423,7 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
             return result == -EAGAIN ? -ETIMEDOUT : result;
         }
     }
-    return run_by_completion(driver, call, deadline, kind);
+    return complete_somewhere(driver, call, deadline, kind);
 }
 
 int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
@@ -420,14 +452,14 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
     if (driver->kind->completes) {
         struct weft__call call;
         weft__op_init(&call.op, fd, WEFT__OP_READY, side);
-        return (int)run_by_completion(driver, &call, deadline, kind);
+        return (int)complete_somewhere(driver, &call, deadline, kind);
     }
     uint32_t edges, generation = weft__fd_generation(record);
     do {
         edges = weft__fd_edges(&record->side[side]);
         now = poll_until(fd, side, 0);
         if (now == -ETIMEDOUT) {
-            now = weft__call_wait_edge(driver, record, side, edges, deadline, kind);
+            now = weft__call_wait_edge(record, side, generation, edges, deadline, kind);
             if (now == 0 && weft__fd_generation(record) != generation) {
                 now = WEFT__CLOSED;
             } else if (now == 0 && poll_until(fd, side, 0) == -ETIMEDOUT) {

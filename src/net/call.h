@@ -30,7 +30,7 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
                           const struct weft__wait_kind *kind);
 
 /* For a driver that reports readiness: waits until there may be an edge after `edges`. 0: try again. */
-int weft__call_wait_edge(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
+int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, uint32_t generation,
                          uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind);
 
 /* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again after pauses that grow

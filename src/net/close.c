@@ -1,10 +1,7 @@
 #include <errno.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <weft/io.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "io/fd.h"
 #include "net/room.h"
@@ -23,28 +20,6 @@ static void empty(struct weft__fd_closer *base, void *ready)
 {
     struct closer *closer = (struct closer *)(void *)base;
     weft__waiter_fire(&closer->waiter, WEFT__REASON_DONE, ready);
-}
-
-/* A callback on a worker cannot wait: the descriptor is closed by whoever ends the last operation. */
-struct later {
-    struct weft__fd_closer base;
-    int fd;
-};
-
-static void close_later(struct weft__fd_closer *base, void *ready)
-{
-    (void)ready;
-    struct later *later = (struct later *)(void *)base;
-    close(later->fd);
-    weft__free(later);
-}
-
-static int close_number(int fd)
-{
-    /* EINTR: Linux has closed it all the same, and the number may be another's by now. */
-    int err = close(fd) == 0 || errno == EINTR ? 0 : -errno;
-    weft__room_freed();
-    return err;
 }
 
 /* True: done, without waiting. */
@@ -78,19 +53,15 @@ static bool on_base_context(void)
     return w && !weft__current(w);
 }
 
-static int close_from_callback(struct weft__fd *record, int fd)
+/* A callback on a worker cannot wait. */
+static int close_from_callback(int fd)
 {
-    struct later *later = weft__alloc(sizeof *later);
-    if (!later) {
-        return -ENOMEM;
-    }
-    later->base.empty = close_later;
-    later->fd = fd;
-    if (!forget_now(record, &later->base)) {
-        return 0;
-    }
-    weft__free(later);
-    return close_number(fd);
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    int err = weft__fd_close(fd, weft__worker_peek_driver(weft__worker_self()), &ready);
+    weft__place_chain(&ready);
+    weft__room_freed();
+    return err;
 }
 
 int weft_close(int fd)
@@ -98,11 +69,16 @@ int weft_close(int fd)
     struct weft__fd *record = weft__fd_find(fd);
     if (record && weft__fd_is(record, WEFT__FD_KNOWN)) {
         if (on_base_context()) {
-            return close_from_callback(record, fd);
+            return close_from_callback(fd);
         }
         forget(record);
     }
-    return record && weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : close_number(fd);
+    if (record && weft__fd_is(record, WEFT__FD_CLOSING)) {
+        return -EBADF;
+    }
+    int err = weft__fd_close_number(fd);
+    weft__room_freed();
+    return err;
 }
 
 int weft_fd_release(int fd)

@@ -13,16 +13,14 @@ static const struct weft__wait_kind write_kind = {.name = "write", .label = weft
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
 
 /* Waits for an edge after `edges`, then tries; as run_by_readiness in net/call.c, without an operation. */
-static __attribute__((noinline)) ssize_t wait_and_try(struct weft__driver *driver,
-                                                      struct weft__fd *record, void *buf, size_t n,
-                                                      enum weft__side dir, uint32_t edges,
-                                                      int64_t deadline,
+static __attribute__((noinline)) ssize_t wait_and_try(struct weft__fd *record, void *buf, size_t n,
+                                                      enum weft__side dir, uint32_t generation,
+                                                      uint32_t edges, int64_t deadline,
                                                       const struct weft__wait_kind *kind)
 {
     struct weft__fd_side *side = &record->side[dir];
-    uint32_t generation = weft__fd_generation(record);
     for (;;) {
-        int err = weft__call_wait_edge(driver, record, dir, edges, deadline, kind);
+        int err = weft__call_wait_edge(record, dir, generation, edges, deadline, kind);
         if (__builtin_expect(
                 (err && err != -ETIMEDOUT) || weft__fd_generation(record) != generation, 0)) {
             return err ? err : WEFT__CLOSED;
@@ -45,10 +43,11 @@ static __attribute__((noinline)) ssize_t wait_and_try(struct weft__driver *drive
 
 /* What most calls are: a socket, on a driver that reports readiness. */
 static inline __attribute__((always_inline)) ssize_t
-try_and_wait(struct weft__driver *driver, struct weft__fd *record, void *buf, size_t n,
-             enum weft__side dir, int64_t deadline, const struct weft__wait_kind *kind)
+try_and_wait(struct weft__fd *record, void *buf, size_t n, enum weft__side dir, int64_t deadline,
+             const struct weft__wait_kind *kind)
 {
     struct weft__fd_side *side = &record->side[dir];
+    uint32_t generation = weft__fd_generation(record);
     uint32_t edges = weft__fd_edges(side);
     if (!weft__fd_empty_at(side, edges)) {
         ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
@@ -61,7 +60,7 @@ try_and_wait(struct weft__driver *driver, struct weft__fd *record, void *buf, si
             return result;
         }
     }
-    return wait_and_try(driver, record, buf, n, dir, edges, deadline, kind);
+    return wait_and_try(record, buf, n, dir, generation, edges, deadline, kind);
 }
 
 static ssize_t transfer_any(struct weft__fd *record, void *buf, size_t n, enum weft__side side,
@@ -99,7 +98,7 @@ static inline __attribute__((always_inline)) ssize_t transfer(int fd, void *buf,
     if (__builtin_expect(driver && weft__current(w) && !driver->kind->completes &&
                              weft__fd_is(record, WEFT__FD_SOCKET),
                          1)) {
-        return try_and_wait(driver, record, buf, n, side, deadline, kind);
+        return try_and_wait(record, buf, n, side, deadline, kind);
     }
     return transfer_any(record, buf, n, side, deadline, kind);
 }

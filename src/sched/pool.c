@@ -313,7 +313,6 @@ static void *thread_main(void *arg)
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     weft__worker_enter_thread(w);
     weft__worker_loop(w, NULL);
-    weft__worker_close_driver(w); /* it belongs to this thread */
     weft__worker_leave_thread(w, WEFT_WORKER_ABSENT);
     return NULL;
 }
@@ -353,6 +352,12 @@ void weft__pool_join_threads(weft_pool *pool)
         struct weft__worker *w = &pool->workers[i];
         if (w->has_thread) {
             pthread_join(w->thread, NULL);
+        }
+    }
+    for (unsigned i = 0; i < pool->worker_count; i++) { /* not before: others may look into it */
+        struct weft__worker *w = &pool->workers[i];
+        if (w->has_thread) {
+            weft__worker_close_driver(w);
             w->has_thread = false;
         }
     }
@@ -466,6 +471,7 @@ void weft__pool_caller_enters(weft_pool *pool)
 void weft__pool_caller_leaves(weft_pool *pool)
 {
     set_present(pool, WEFT_WORKER_ABSENT);
+    weft__worker_evict_io(&pool->workers[0]);
     weft__worker_hand_over(&pool->workers[0]);
     if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
         weft__pool_look_drained(pool);

@@ -158,11 +158,14 @@ static bool relieve(struct weft__worker *w, int64_t now)
     if (moved.count) {
         weft__global_push_chain(&pool->global, &moved);
     }
-    if (moved.count || offer || atomic_load_explicit(&w->next, memory_order_relaxed) ||
+    const struct weft__driver_kind *kind =
+        atomic_load_explicit(&pool->driver, memory_order_acquire); /* pairs: open_driver */
+    bool io = kind && !kind->completes && atomic_load_explicit(&w->driver, memory_order_relaxed);
+    if (moved.count || offer || io || atomic_load_explicit(&w->next, memory_order_relaxed) ||
         weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh)) {
         weft__idle_notify(&pool->idle);
     }
-    return timer != INT64_MAX;
+    return timer != INT64_MAX || io;
 }
 
 /* Fills in the report if one is due. */
@@ -192,16 +195,16 @@ static bool is_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
 /* True: *hog is to be reported. One at a tick; with `found` there was one in another pool. */
 static bool look_at_workers_locked(weft_pool *pool, int64_t now, struct weft__hog *hog, bool found)
 {
-    uint32_t with_timers = 0;
+    uint32_t to_serve = 0;
     for (unsigned i = 0; i < pool->worker_count; i++) {
         struct weft__worker *w = &pool->workers[i];
         if (stands_still(w, now)) {
-            with_timers += relieve(w, now);
+            to_serve += relieve(w, now);
             found = found || is_hog(w, now, hog);
         }
     }
-    if (atomic_load_explicit(&pool->hogged, memory_order_relaxed) != with_timers) {
-        atomic_store_explicit(&pool->hogged, with_timers, memory_order_relaxed);
+    if (atomic_load_explicit(&pool->hogged, memory_order_relaxed) != to_serve) {
+        atomic_store_explicit(&pool->hogged, to_serve, memory_order_relaxed);
     }
     return found;
 }

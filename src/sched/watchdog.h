@@ -7,7 +7,7 @@
  *
  * Hogs. A worker has not looked for another task, whether it found one or not, if what it writes then anyway is the same
  * at two ticks: the turns it counts down, and `executed`, to which they are added. From then on, tick by tick, sleepers are woken to steal and to see to
- * its timers, and workers that are busy serve its timers at their own ticks (weft_pool.hogged). After five ticks
+ * its timers and its I/O (but for io_uring's), and workers that are busy do so at their own ticks (weft_pool.hogged). After five ticks
  * what is still in its queues goes to the global queue, for those who are too busy to steal. After hog_ns it is
  * reported, once.
  *

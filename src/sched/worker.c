@@ -257,14 +257,6 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     } while (left > 0 && w->now < until);
 }
 
-/* What other workers would be too late for. */
-static void fire_others_timers(struct weft__worker *w)
-{
-    for (unsigned i = 0; i < w->pool->worker_count; i++) {
-        fire_timers(w, &w->pool->workers[i].wheel);
-    }
-}
-
 /* --- I/O ------------------------------------------------------------------------------ */
 
 static struct weft__driver *driver_of(const struct weft__worker *w)
@@ -340,12 +332,13 @@ static void place_events(struct weft__worker *w, struct weft__chain *ready)
     }
 }
 
-/* What the last wait of the driver has brought. */
+/* What the last wait of the driver has brought; leaves the driver. */
 static void dispatch(struct weft__worker *w, struct weft__driver *driver)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
-    unsigned n = driver->kind->dispatch(driver, &ready);
+    unsigned n = driver->kind->dispatch(driver, driver, &ready);
+    weft__driver_leave(driver);
     driver->looked = w->now;
     w->io_last = n > 0;
     weft__count(&w->io.waits, 1);
@@ -359,7 +352,59 @@ void weft__worker_poll(struct weft__worker *w)
 {
     struct weft__driver *driver = driver_of(w);
     if (driver) {
+        weft__driver_enter(driver);
         driver->kind->wait(driver, 0);
+        dispatch(w, driver);
+    }
+}
+
+/* In the stead of a worker that is held up. What io_uring has for it stays there: the ring is its own thread's. */
+static void serve_io_of(struct weft__worker *w, const struct weft__worker *other)
+{
+    struct weft__driver *driver = atomic_load_explicit(&other->driver, memory_order_acquire);
+    struct weft__chain ready;
+    if (!driver || !weft__driver_try_enter(driver)) {
+        return;
+    }
+    weft__chain_init(&ready);
+    driver->kind->wait(driver, 0);
+    driver->kind->dispatch(driver, driver_of(w), &ready);
+    weft__driver_leave(driver);
+    if (ready.head) {
+        place_events(w, &ready);
+    }
+}
+
+static bool is_hogged(const weft_pool *pool)
+{
+    return __builtin_expect(atomic_load_explicit(&pool->hogged, memory_order_relaxed) != 0, 0);
+}
+
+/* What other workers would be too late for. */
+static void serve_others(struct weft__worker *w)
+{
+    for (unsigned i = 0; i < w->pool->worker_count; i++) {
+        struct weft__worker *other = &w->pool->workers[i];
+        fire_timers(w, &other->wheel);
+        if (other != w) {
+            serve_io_of(w, other);
+        }
+    }
+}
+
+void weft__worker_evict_io(struct weft__worker *w)
+{
+    struct weft__driver *driver = driver_of(w);
+    struct weft__chain ready;
+    if (!driver || w->pool->worker_count == 1) {
+        return;
+    }
+    weft__chain_init(&ready);
+    weft__fd_evict(driver, &ready);
+    place_events(w, &ready);
+    while (driver->kind->completes &&
+           atomic_load_explicit(&w->io.linked, memory_order_relaxed) > 0) {
+        driver->kind->wait(driver, INT64_MAX);
         dispatch(w, driver);
     }
 }
@@ -453,8 +498,8 @@ static struct weft__task *tick(struct weft__worker *w)
     if (poll_due(w)) {
         weft__worker_poll(w);
     }
-    if (__builtin_expect(atomic_load_explicit(&w->pool->hogged, memory_order_relaxed) != 0, 0)) {
-        fire_others_timers(w);
+    if (is_hogged(w->pool)) {
+        serve_others(w);
     }
     weft__home_tick(w->bufs);
     if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
@@ -577,6 +622,12 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
                 return task;
             }
         }
+        if (victim != w && is_hogged(w->pool)) {
+            serve_io_of(w, victim);
+            if ((task = weft__worker_pick(w))) {
+                return task;
+            }
+        }
     }
     return NULL;
 }
@@ -678,9 +729,13 @@ static bool park(struct weft__worker *w, int64_t rested)
     bool woken = true;
     if (!driver) {
         woken = weft__parker_park(&w->sleeper.parker, until);
-    } else if (weft__parker_begin(&w->sleeper.parker)) {
-        driver->kind->wait(driver, until > 0 ? until : 1);
-        woken = weft__parker_end(&w->sleeper.parker);
+    } else {
+        weft__driver_enter(
+            driver); /* until dispatch; before begin, so that wakes are this worker's */
+        if (weft__parker_begin(&w->sleeper.parker)) {
+            driver->kind->wait(driver, until > 0 ? until : 1);
+            woken = weft__parker_end(&w->sleeper.parker);
+        }
     }
     w->now = weft__clock_ns();
     if (!woken) {

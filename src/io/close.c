@@ -1,0 +1,43 @@
+/* Closing a descriptor by somebody who cannot wait. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "io/fd.h"
+
+struct later {
+    struct weft__fd_closer base;
+    int fd;
+};
+
+static void close_later(struct weft__fd_closer *base, void *ready)
+{
+    (void)ready;
+    struct later *later = (struct later *)(void *)base;
+    close(later->fd);
+    weft__free(later);
+}
+
+int weft__fd_close_number(int fd)
+{
+    /* EINTR: Linux has closed it all the same, and the number may be another's by now. */
+    return close(fd) == 0 || errno == EINTR ? 0 : -errno;
+}
+
+int weft__fd_close(int fd, struct weft__driver *here, void *ready)
+{
+    struct weft__fd *record = weft__fd_record(fd);
+    if (!record || !weft__fd_is(record, WEFT__FD_KNOWN)) {
+        return record && weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_close_number(fd);
+    }
+    struct later *later = weft__alloc(sizeof *later);
+    if (!later) {
+        return -ENOMEM;
+    }
+    *later = (struct later){.base = {.empty = close_later}, .fd = fd};
+    if (weft__fd_forget(record, &later->base, here, ready)) {
+        return 0;
+    }
+    weft__free(later);
+    return weft__fd_close_number(fd);
+}

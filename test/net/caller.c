@@ -1,0 +1,281 @@
+/* I/O of a pool whose worker 0 is a thread that comes and goes, or lives in a host's loop. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+
+#define READERS 16
+
+static int ends[READERS][2];
+
+static void open_ends(void)
+{
+    for (int i = 0; i < READERS; i++) {
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[i]), 0);
+    }
+}
+
+/* Echoes until the end. */
+static void *echoes(void *arg)
+{
+    char byte;
+    ssize_t n;
+    int fd = ends[(intptr_t)arg][0];
+    while ((n = weft_read(fd, &byte, 1, WEFT_FOREVER)) == 1) {
+        CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
+    }
+    CHECK_EQ(n, 0);
+    CHECK_EQ(weft_close(fd), 0);
+    return NULL;
+}
+
+static void ask(int i, char byte)
+{
+    CHECK_EQ(write(ends[i][1], &byte, 1), 1);
+}
+
+static void hear(int i, char byte)
+{
+    char back;
+    struct timeval patience = {.tv_sec = 20};
+    CHECK_EQ(setsockopt(ends[i][1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    ssize_t n;
+    do { /* work that the kernel does for a ring interrupts a call with a timeout, on the ring's thread */
+        n = read(ends[i][1], &back, 1);
+    } while (n < 0 && errno == EINTR);
+    CHECK_EQ(n, 1);
+    CHECK_EQ(back, byte);
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* --- in a host's loop ---------------------------------------------------------------------- */
+
+static weft_pool *pool;
+static _Atomic(int) heard;
+
+static void *from_outside(void *arg)
+{
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < READERS; i++) {
+            ask(i, 'x');
+            hear(i, 'x');
+        }
+    }
+    for (int i = 0; i < READERS; i++) {
+        CHECK_EQ(close(ends[i][1]), 0);
+    }
+    atomic_store(&heard, 1);
+    CHECK_EQ(weft_pool_submit(pool, nothing, NULL), 0);
+    return arg;
+}
+
+static void host(enum weft_driver driver, unsigned workers)
+{
+    pthread_t thread;
+    const struct weft_pool_opts opts = {.workers = workers, .caller = true, .driver = driver};
+    open_ends();
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    for (intptr_t i = 0; i < READERS; i++) {
+        CHECK_EQ(weft_pool_submit(pool, echoes, (void *)i), 0);
+    }
+    atomic_store(&heard, 0);
+    CHECK(weft_pool_poll(pool) >= 0);
+    CHECK_EQ(pthread_create(&thread, NULL, from_outside, NULL), 0);
+    while (!atomic_load(&heard)) {
+        struct pollfd ask_host = {.fd = weft_pool_fd(pool), .events = POLLIN};
+        CHECK_EQ(poll(&ask_host, 1, 20000), 1); /* it has no timers: something must tell it */
+        CHECK(weft_pool_poll(pool) >= 0);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+EACH_DRIVER(a_host_sees_the_events)
+{
+    host(driver, 1);
+}
+
+/* --- a caller that leaves ---------------------------------------------------------------------- */
+
+static _Atomic(int) waiting;
+
+static void *starts_readers(void *arg)
+{
+    char byte;
+    (void)arg;
+    for (intptr_t i = 0; i < READERS; i++) {
+        /* The first who waits decides whose driver watches it: this thread's. */
+        CHECK_EQ(weft_read(ends[i][0], &byte, 1, weft_after(1000)), -ETIMEDOUT);
+        CHECK_EQ(weft_spawn(NULL, echoes, (void *)i, NULL), 0);
+        weft_yield();
+    }
+    for (int i = 0; i < READERS; i++) { /* by now each is in its read, or comes to it */
+        CHECK_EQ(weft_write(ends[i][1], "a", 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(ends[i][1], &byte, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_fd_release(ends[i][1]), 0);
+    }
+    return NULL;
+}
+
+static void leave(enum weft_driver driver)
+{
+    const struct weft_pool_opts opts = {.workers = 2, .caller = true, .driver = driver};
+    open_ends();
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_run(pool, starts_readers, NULL, NULL), 0);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < READERS; i++) { /* this thread is nobody's worker now */
+            ask(i, (char)('b' + round));
+        }
+        for (int i = 0; i < READERS; i++) {
+            hear(i, (char)('b' + round));
+        }
+        CHECK_EQ(weft_pool_run(pool, nothing, NULL, NULL), 0); /* comes back, and leaves */
+    }
+    for (int i = 0; i < READERS; i++) {
+        CHECK_EQ(close(ends[i][1]), 0);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+EACH_DRIVER(others_serve_what_a_caller_leaves_behind)
+{
+    leave(driver);
+}
+
+/* A connect that is under way when its driver's thread leaves goes on elsewhere. */
+static int full, connected;
+
+static void *connects(void *arg)
+{
+    struct weft_addr *addr = arg;
+    connected = weft_connect_addr(addr, weft_after(20000000000));
+    atomic_store(&waiting, 0);
+    return NULL;
+}
+
+static void *starts_connect(void *arg)
+{
+    atomic_store(&waiting, 1);
+    CHECK_EQ(weft_spawn(NULL, connects, arg, NULL), 0);
+    for (int i = 0; i < 10; i++) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+/* A listener whose queue is full does not answer until somebody accepts. */
+static void fill(const struct weft_addr *addr, int *clients, int n)
+{
+    for (int i = 0; i < n; i++) {
+        clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        CHECK(clients[i] >= 0);
+        struct weft_addr to = *addr;
+        CHECK(connect(clients[i], (struct sockaddr *)&to.storage, to.len) == 0 ||
+              errno == EINPROGRESS);
+    }
+}
+
+EACH_DRIVER(a_connect_goes_on_elsewhere)
+{
+    struct weft_addr addr;
+    int clients[4];
+    const struct weft_pool_opts opts = {.workers = 2, .caller = true, .driver = driver};
+    full = weft_listen("127.0.0.1:0", &(struct weft_listen_opts){.backlog = 1});
+    CHECK(full >= 0);
+    CHECK_EQ(weft_addr_local(full, &addr), 0);
+    fill(&addr, clients, 4);
+    connected = -1;
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_run(pool, starts_connect, &addr, NULL), 0);
+    while (atomic_load(&waiting)) { /* makes room */
+        struct pollfd ready = {.fd = full, .events = POLLIN};
+        int fd = poll(&ready, 1, 10) == 1 ? accept(full, NULL, NULL) : -1;
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    CHECK(connected >= 0);
+    CHECK_EQ(weft_close(connected), 0);
+    for (int i = 0; i < 4; i++) {
+        close(clients[i]);
+    }
+    CHECK_EQ(weft_close(full), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+/* --- a worker that is held up --------------------------------------------------------------------- */
+
+static _Atomic(int) hogging, released;
+
+static void *hogs(void *arg)
+{
+    atomic_fetch_add(&hogging, 1);
+    while (!atomic_load(&released)) {
+    }
+    return arg;
+}
+
+/* On the worker that will be held up: the descriptor is its driver's. */
+static void *prepares(void *arg)
+{
+    char byte;
+    CHECK_EQ(weft_read(ends[0][0], &byte, 1, weft_after(1000)), -ETIMEDOUT);
+    return arg;
+}
+
+static void spawn_on(weft_fn fn, int worker, weft_fiber *out)
+{
+    const struct weft_fiber_opts opts = {.bound = true, .worker = worker};
+    CHECK_EQ(weft_pool_spawn(pool, out, fn, NULL, &opts), 0);
+}
+
+static void held_up(enum weft_driver driver)
+{
+    weft_fiber fiber, reader;
+    const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
+    open_ends();
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    spawn_on(prepares, 0, &fiber);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    atomic_store(&hogging, 0);
+    atomic_store(&released, 0);
+    spawn_on(hogs, 0, &fiber);
+    while (!atomic_load(&hogging)) {
+    }
+    spawn_on(echoes, 1, &reader); /* there, and waits for what worker 0 would see */
+    ask(0, 'h');
+    hear(0, 'h');
+    ask(0, 'i');
+    hear(0, 'i');
+    atomic_store(&released, 1);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    for (int i = 0; i < READERS; i++) {
+        CHECK_EQ(close(ends[i][1]), 0);
+    }
+    CHECK_EQ(weft_join(reader, NULL, WEFT_FOREVER), 0);
+    for (int i = 1; i < READERS; i++) {
+        CHECK_EQ(close(ends[i][0]), 0);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+EACH_DRIVER(others_serve_a_worker_that_is_held_up)
+{
+    held_up(driver);
+}
