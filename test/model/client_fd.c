@@ -1,0 +1,412 @@
+/* Clients of io/fd.c and of the requests in io/driver.c: readiness against links, ends and numbers that come again; an end that is
+ * asked for against the end that comes by itself. The kernel is one word: what can be read, and whether the peer has ended. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/futex.h"
+#include "io/driver.h"
+#include "model/explore.h"
+#include "model/twins.h"
+
+#define FD 3
+#define DATA 1u
+#define END 2u
+
+/* --- the surroundings ------------------------------------------------------------------- */
+
+const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;
+
+static struct weft__fd page[512];
+
+void *weft__map(size_t bytes)
+{
+    X_ASSERT(bytes == sizeof page);
+    return page;
+}
+
+void weft__unmap(void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+}
+
+static int watch(struct weft__driver *driver, struct weft__fd *record)
+{
+    (void)driver, (void)record;
+    return 0;
+}
+
+static void forget(struct weft__driver *driver, struct weft__fd *record)
+{
+    (void)driver, (void)record;
+}
+
+static const struct weft__driver_kind kind = {.watch = watch, .forget = forget};
+static struct weft__io_counters
+    counters[4]; /* each thread has a driver; the last is the one that reports */
+static struct weft__driver here[3], driver;
+static struct weft__fd *record;
+
+struct wait {
+    struct weft__op op;
+    _Atomic(uint32_t) completed;
+};
+static struct wait first, second;
+static _Atomic(uint32_t) kernel;
+static uint32_t generation;
+static int ended;
+
+static void complete(struct weft__op *op, void *ready)
+{
+    struct wait *wait = (struct wait *)(void *)op;
+    (void)ready;
+    X_ASSERT(atomic_exchange_explicit(&wait->completed, 1, memory_order_release) == 0);
+    weft__futex_wake(&wait->completed, 1);
+}
+
+/* A fiber that waits in the record itself: a word that is set when it is fired. */
+static _Atomic(uint32_t) fibers[2];
+
+void weft__io_fire(void *who, uint64_t ticket, void *ready)
+{
+    _Atomic(uint32_t) *fiber = who;
+    (void)ready;
+    X_ASSERT(ticket == 5);
+    X_ASSERT(atomic_exchange_explicit(fiber, 1, memory_order_release) == 0);
+    weft__futex_wake(fiber, 1);
+}
+
+static void wait_init(struct wait *wait)
+{
+    memset(wait, 0, sizeof *wait);
+    wait->op.complete = complete;
+    wait->op.fd = FD;
+    wait->op.side = WEFT__SIDE_IN;
+}
+
+static void setup(void)
+{
+    twin_event_reset();
+    record = weft__fd_record(FD);
+    memset(record, 0, sizeof *record);
+    record->number = FD;
+    memset(&driver, 0, sizeof driver);
+    memset(here, 0, sizeof here);
+    memset(counters, 0, sizeof counters);
+    for (int i = 0; i < 3; i++) {
+        here[i].kind = &kind;
+        here[i].counters = &counters[i];
+    }
+    driver.kind = &kind;
+    driver.counters = &counters[3];
+    memset(fibers, 0, sizeof fibers);
+    driver.wake_fd = TWIN_EVENT_FD;
+    wait_init(&first);
+    wait_init(&second);
+    kernel = 0;
+    ended = 0;
+    X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
+    X_ASSERT(weft__fd_claim(record, &driver) == 0);
+    generation = weft__fd_generation(record);
+    x_name(record, sizeof *record, "record");
+    x_name(&kernel, sizeof kernel, "kernel");
+}
+
+static void rest(void)
+{
+    X_ASSERT(!record->side[WEFT__SIDE_IN].first && !record->side[WEFT__SIDE_IN].last);
+    X_ASSERT(!record->side[WEFT__SIDE_IN].who);
+    int64_t linked = 0;
+    for (int i = 0; i < 4; i++) {
+        linked += atomic_load_explicit(&counters[i].linked, memory_order_relaxed);
+    }
+    X_ASSERT(linked == 0);
+    X_ASSERT(weft__fd_is(record, WEFT__FD_KNOWN) || !record->home);
+}
+
+/* --- the user, as net/call.c has it ---------------------------------------------------------- */
+
+/* 1: a byte, fewer than asked for; 0: the end; -EAGAIN. */
+static int try_read(void)
+{
+    uint32_t had = atomic_fetch_and_explicit(&kernel, ~DATA, memory_order_acq_rel);
+    return had & DATA ? 1 : had & END ? 0 : -EAGAIN;
+}
+
+static void sleep_until_completed(struct wait *wait)
+{
+    while (atomic_load_explicit(&wait->completed, memory_order_acquire) == 0) {
+        weft__futex_wait(&wait->completed, 0, INT64_MAX);
+    }
+    atomic_store_explicit(&wait->completed, 0, memory_order_relaxed);
+}
+
+static int user_reads(struct wait *wait)
+{
+    struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
+    while (weft__fd_generation(record) == generation) {
+        uint32_t edges = weft__fd_edges(side);
+        if (!weft__fd_empty_at(side, edges)) {
+            int n = try_read();
+            if (n == 1 && !weft__fd_is(record, WEFT__FD_HUNG)) {
+                weft__fd_note_empty(side, edges); /* a short read */
+            }
+            if (n != -EAGAIN) {
+                return n;
+            }
+            weft__fd_note_empty(side, edges);
+        }
+        int err = weft__fd_link(record, &wait->op, generation, edges, &here[x_thread()]);
+        if (err == 0) {
+            sleep_until_completed(wait);
+            err = (int)wait->op.result;
+        }
+        if (err && err != -EAGAIN) {
+            return err;
+        }
+    }
+    return WEFT__CLOSED;
+}
+
+/* The same as a fiber does it: in the record, or listed if another one is there. */
+static int fiber_reads(int i, struct wait *wait, uint32_t mine)
+{
+    struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
+    while (weft__fd_generation(record) == mine) {
+        uint32_t edges = weft__fd_edges(side);
+        int n = weft__fd_empty_at(side, edges) ? -EAGAIN : try_read();
+        if (n != -EAGAIN) {
+            return n;
+        }
+        weft__fd_note_empty(side, edges);
+        int err =
+            weft__fd_wait(record, WEFT__SIDE_IN, mine, edges, &here[x_thread()], &fibers[i], 5);
+        if (err == -EBUSY) {
+            return user_reads(wait);
+        }
+        if (err && err != -EAGAIN) {
+            return err;
+        }
+        while (!err && atomic_load_explicit(&fibers[i], memory_order_acquire) == 0) {
+            weft__futex_wait(&fibers[i], 0, INT64_MAX);
+        }
+        atomic_store_explicit(&fibers[i], 0, memory_order_relaxed);
+    }
+    return WEFT__CLOSED;
+}
+
+static void peer(uint32_t what, bool hung)
+{
+    atomic_fetch_or_explicit(&kernel, what, memory_order_acq_rel);
+    weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, hung, &here[x_thread()], NULL);
+}
+
+/* --- clients ------------------------------------------------------------------------------------ */
+
+static void wait_against_edge(int i)
+{
+    if (i == 0) {
+        X_ASSERT(user_reads(&first) == 1);
+    } else {
+        peer(DATA, false);
+    }
+}
+
+static void two_bytes(int i)
+{
+    if (i == 0) {
+        X_ASSERT(user_reads(&first) == 1);
+        x_count(0);
+    } else if (i == 1) {
+        X_ASSERT(user_reads(&second) == 1);
+        x_count(0);
+    } else {
+        peer(DATA, false);
+        while (x_counted(0) == 0) { /* one word holds one byte */
+            x_spin();
+        }
+        peer(DATA, false);
+    }
+}
+
+static void fiber_against_edge(int i)
+{
+    if (i == 0) {
+        X_ASSERT(fiber_reads(0, &first, generation) == 1);
+    } else {
+        peer(DATA, false);
+    }
+}
+
+static void fiber_against_close(int i)
+{
+    if (i == 0) {
+        X_ASSERT(fiber_reads(0, &first, generation) == WEFT__CLOSED);
+    } else {
+        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+    }
+}
+
+/* One that was found known, and is forgotten before the call begins. */
+static void late_against_close(int i)
+{
+    if (i == 0) {
+        if (weft__fd_is(record, WEFT__FD_KNOWN)) {
+            X_ASSERT(fiber_reads(0, &first, weft__fd_generation(record)) == WEFT__CLOSED);
+        }
+    } else {
+        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+    }
+}
+
+/* A deadline: it was fired, or it takes its place back. */
+static void unwait_against_edge(int i)
+{
+    if (i == 0) {
+        uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+        if (weft__fd_wait(record, WEFT__SIDE_IN, generation, edges, &here[0], &fibers[0], 5) == 0) {
+            weft__fd_unwait(record, WEFT__SIDE_IN, &fibers[0], 5, &here[0]);
+        }
+    } else {
+        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+    }
+}
+
+/* The end comes with the last data, and no edge comes after it. */
+static void short_read_at_the_end(int i)
+{
+    if (i == 0) {
+        X_ASSERT(user_reads(&first) == 1);
+        X_ASSERT(user_reads(&first) == 0);
+    } else {
+        peer(DATA | END, true);
+    }
+}
+
+/* A deadline: one of the two has the wait. */
+static void unlink_against_edge(int i)
+{
+    if (i == 0) {
+        uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+        if (weft__fd_link(record, &first.op, generation, edges, &here[0]) != 0) {
+            return;
+        }
+        if (!weft__fd_unlink(record, &first.op, &here[0])) {
+            X_ASSERT(atomic_load_explicit(&first.completed, memory_order_acquire) == 1);
+        } else {
+            memset(&first, 0, sizeof first); /* its memory is somebody else's: nobody may come */
+        }
+    } else {
+        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+    }
+}
+
+static void wait_against_close(int i)
+{
+    if (i == 0) {
+        int n = user_reads(&first);
+        X_ASSERT(n == WEFT__CLOSED || n == 1);
+    } else if (i == 1) {
+        peer(DATA, false);
+    } else {
+        X_ASSERT(!weft__fd_forget(record, NULL, &here[x_thread()], NULL));
+    }
+}
+
+/* The same, and the number comes again. */
+static void wait_against_reopen(int i)
+{
+    if (i == 0) {
+        int n = user_reads(&first);
+        X_ASSERT(n == WEFT__CLOSED);
+    } else {
+        X_ASSERT(!weft__fd_forget(record, NULL, &here[x_thread()], NULL));
+        X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
+        X_ASSERT(weft__fd_claim(record, &driver) == 0);
+    }
+}
+
+static void claim_against_close(int i)
+{
+    if (i == 0) {
+        int err = weft__fd_claim(record, &here[0]);
+        X_ASSERT(err == -EBUSY || err == WEFT__CLOSED);
+    } else {
+        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+    }
+}
+
+/* An event that was under way when the number came again. */
+static void old_event_for_a_new_descriptor(int i)
+{
+    if (i == 0) {
+        weft__fd_forget(record, NULL, &here[x_thread()], NULL);
+        X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET) == 0);
+        X_ASSERT(weft__fd_claim(record, &driver) == 0);
+        uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+        X_ASSERT(weft__fd_link(record, &first.op, weft__fd_generation(record), edges, &here[0]) ==
+                 0);
+        X_ASSERT(weft__fd_unlink(record, &first.op, &here[0]));
+    } else {
+        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+    }
+}
+
+/* --- requests -------------------------------------------------------------------------------------- */
+
+static struct wait *asked;
+
+static void setup_request(void)
+{
+    setup();
+    asked = x_alloc(sizeof *asked, true);
+    wait_init(asked);
+}
+
+/* The fiber: a deadline, then the end, then its frame is gone. The driver: the end, and a look at what was asked for. */
+static void ask_against_the_end(int i)
+{
+    if (i == 0) {
+        weft__driver_ask(&driver, &asked->op);
+        sleep_until_completed(asked);
+        x_free(asked);
+    } else {
+        struct weft__op *op;
+        if (x_choose(2) && (op = weft__driver_asked(&driver))) {
+            op->ending = true;
+            weft__driver_unask(&driver, op);
+        }
+        weft__driver_over(&driver, &asked->op);
+        complete(&asked->op, NULL);
+        while ((op = weft__driver_asked(&driver))) {
+            op->ending = true;
+            weft__driver_unask(&driver, op);
+        }
+        ended = 1;
+    }
+}
+
+/* What was asked for late is not lost either: it is over. */
+static void nothing_is_asked(void)
+{
+    X_ASSERT(ended && !driver.asked);
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("wait_against_edge", 2, setup, wait_against_edge, rest),
+    X_CLIENT("short_read_at_the_end", 2, setup, short_read_at_the_end, rest),
+    X_CLIENT("fiber_against_edge", 2, setup, fiber_against_edge, rest),
+    X_CLIENT("fiber_against_close", 2, setup, fiber_against_close, rest),
+    X_CLIENT("late_against_close", 2, setup, late_against_close, rest),
+    X_CLIENT("unwait_against_edge", 2, setup, unwait_against_edge, rest),
+    X_CLIENT("unlink_against_edge", 2, setup, unlink_against_edge, rest),
+    X_CLIENT("old_event_for_a_new_descriptor", 2, setup, old_event_for_a_new_descriptor, rest),
+    X_CLIENT("claim_against_close", 2, setup, claim_against_close, rest),
+    X_CLIENT("wait_against_close", 3, setup, wait_against_close, rest, .preemptions = 2,
+             .stale = 1),
+    X_CLIENT("wait_against_reopen", 2, setup, wait_against_reopen, rest, .preemptions = 3),
+    X_CLIENT("two_bytes", 3, setup, two_bytes, rest, .preemptions = 2, .stale = 1),
+    X_CLIENT("ask_against_the_end", 2, setup_request, ask_against_the_end, nothing_is_asked),
+};
+
+X_MAIN(clients)
