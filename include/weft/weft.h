@@ -31,6 +31,7 @@
 #include <weft/http_value.h>
 #include <weft/idle.h>
 #include <weft/io.h>
+#include <weft/loop.h>
 #include <weft/message.h>
 #include <weft/mutex.h>
 #include <weft/net.h>
@@ -39,7 +40,9 @@
 #include <weft/option.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
+#include <weft/proactor.h>
 #include <weft/process.h>
+#include <weft/reactor.h>
 #include <weft/report.h>
 #include <weft/resolve.h>
 #include <weft/rwlock.h>

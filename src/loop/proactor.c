@@ -1,0 +1,447 @@
+/* Operations with a handler. On a driver that does not complete them they are done here: tried at the next turn, in the order in
+ * which they were started, linked if they would block, tried again at an edge. A cancel is one more try, after which it does not
+ * wait: so what had come before counts, as it does when the kernel does it.
+ *
+ * The kernel does not keep the order of two reads of one socket: only the first in line is given to it, the next one stands behind it.
+ */
+#include <weft/proactor.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "loop/loop.h"
+
+enum state { IDLE, UNDER_WAY, ENDED };
+
+struct op {
+    struct weft__loop_item item;
+    weft_op_fn fn;
+    void *arg;
+    struct iovec iov;       /* of READ and WRITE */
+    struct weft_addr *peer; /* of ACCEPT */
+    struct weft__list link; /* todo, done or hand */
+    uint64_t number;        /* in the order of starts */
+    struct op *behind;      /* the next in line, not yet with the driver */
+    uint32_t generation;    /* of the descriptor's record when it was started */
+    uint8_t state;          /* enum state */
+    bool in_line;           /* somebody's `behind` */
+    bool begun;             /* a connect that is in progress */
+    bool ending;            /* by a cancel */
+};
+_Static_assert(sizeof(struct op) <= sizeof(weft_op), "an operation fits");
+
+static struct op *of(weft_op *op)
+{
+    return (struct op *)(void *)op;
+}
+
+static struct op *of_link(struct weft__list *link)
+{
+    return link ? WEFT__LIST_OF(link, struct op, link) : NULL;
+}
+
+static void woken(struct weft__loop_item *item);
+
+void weft_op_init(weft_op *op, weft_loop *loop, weft_op_fn fn, void *arg)
+{
+    *of(op) = (struct op){
+        .item = {.op = {.complete = weft__loop_woken}, .loop = loop, .woken = woken},
+        .fn = fn,
+        .arg = arg,
+    };
+    weft__list_init(&of(op)->link);
+}
+
+void *weft_op_arg(const weft_op *op)
+{
+    return ((const struct op *)(const void *)op)->arg;
+}
+
+int64_t weft_op_result(const weft_op *op)
+{
+    return ((const struct op *)(const void *)op)->item.op.result;
+}
+
+/* --- the end ---------------------------------------------------------------------------- */
+
+static int64_t accepted(struct op *op, int64_t fd)
+{
+    int err = weft__fd_open((int)fd, WEFT__FD_SOCKET | WEFT__FD_STREAM);
+    if (err) {
+        close((int)fd);
+        return err;
+    }
+    if (op->peer) {
+        op->peer->len = op->item.op.addr_len;
+    }
+    return fd;
+}
+
+static void finish(struct op *op, int64_t result)
+{
+    if (op->item.op.code == WEFT__OP_ACCEPT && result >= 0) {
+        result = accepted(op, result);
+    } else if (op->item.op.code == WEFT__OP_READY && result == 0) {
+        result = op->item.op.side == WEFT__SIDE_IN ? WEFT_READABLE : WEFT_WRITABLE;
+    }
+    op->item.op.result = result;
+    op->state = ENDED;
+    weft__list_push(&op->item.loop->done, &op->link);
+}
+
+static bool is_closed(const struct op *op)
+{
+    return weft__fd_generation(weft__fd_record(op->item.op.fd)) != op->generation;
+}
+
+static void submit(struct op *op)
+{
+    weft_loop *loop = op->item.loop;
+    loop->dirty = true;
+    loop->driver->kind->submit(loop->driver, &op->item.op);
+}
+
+static struct op *leave_line(struct op *op)
+{
+    struct op *next = op->behind;
+    op->behind = NULL;
+    op->in_line = false;
+    return next;
+}
+
+static void end(struct op *op, int64_t result)
+{
+    struct op *next = leave_line(op);
+    finish(op, result);
+    while ((op = next) && is_closed(op)) {
+        next = leave_line(op);
+        finish(op, WEFT__CLOSED);
+    }
+    if (op) {
+        op->in_line = false;
+        submit(op);
+    }
+}
+
+/* The first of this loop's operations that the driver has on the same side of the descriptor, but for waits for
+ * readiness; NULL: none. */
+static struct op *first_in_line(const struct op *op)
+{
+    struct weft__fd *record = weft__fd_record(op->item.op.fd);
+    weft__latch_take(&record->lock);
+    struct weft__op *at = record->side[op->item.op.side].first;
+    while (at && (at->complete != weft__loop_woken || at->code == WEFT__OP_READY ||
+                  ((struct weft__loop_item *)(void *)at)->loop != op->item.loop)) {
+        at = at->next;
+    }
+    weft__latch_drop(&record->lock);
+    return (struct op *)(void *)at;
+}
+
+/* --- without a driver that completes ------------------------------------------------------ */
+
+static int64_t look(const struct weft__op *op)
+{
+    struct pollfd ask = {.fd = op->fd,
+                         .events = op->side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
+    int n = poll(&ask, 1, 0);
+    int sides = n > 0 ? weft__loop_sides(ask.revents) : 0;
+    return sides < 0 ? sides : sides & 1 << op->side ? 0 : -EAGAIN;
+}
+
+static int64_t perform(struct op *op)
+{
+    if (op->item.op.code == WEFT__OP_READY) {
+        return look(&op->item.op);
+    }
+    if (op->item.op.code != WEFT__OP_CONNECT) {
+        return weft__op_perform(&op->item.op);
+    }
+    if (op->begun) {
+        int64_t writable = look(&op->item.op);
+        return writable ? writable : weft__op_connected(op->item.op.fd);
+    }
+    int64_t result = weft__op_perform(&op->item.op);
+    op->begun = result == -EINPROGRESS;
+    return op->begun ? -EAGAIN : result;
+}
+
+/* Others came first, and wait. Numbers do not wrap in the life of a loop. */
+static bool has_to_queue(const struct op *op)
+{
+    const struct op *first = op->item.op.code == WEFT__OP_READY ? NULL : first_in_line(op);
+    return first && first->number < op->number;
+}
+
+static void attempt(struct op *op)
+{
+    struct weft__fd *record = weft__fd_record(op->item.op.fd);
+    int err = 0;
+    do {
+        if (is_closed(op)) {
+            end(op, WEFT__CLOSED);
+            return;
+        }
+        uint32_t edges = weft__fd_edges(&record->side[op->item.op.side]);
+        int64_t result = has_to_queue(op) ? -EAGAIN : perform(op);
+        if (result != -EAGAIN) {
+            end(op, result);
+            return;
+        }
+        if (op->ending) {
+            end(op, -ECANCELED);
+            return;
+        }
+        err = weft__loop_claim(op->item.loop, record);
+        err =
+            err ? err : weft__loop_link(op->item.loop, record, &op->item.op, op->generation, edges);
+        if (!err) {
+            return;
+        }
+    } while (err == -EAGAIN);
+    end(op, err);
+}
+
+static void woken(struct weft__loop_item *item)
+{
+    struct op *op = (struct op *)(void *)item;
+    if (item->loop->completes || item->op.result != 0) {
+        end(op, item->op.result);
+    } else {
+        attempt(op);
+    }
+}
+
+void weft__proactor_begin(weft_loop *loop)
+{
+    struct weft__list now;
+    struct op *op;
+    weft__list_take(&now, &loop->todo);
+    while ((op = of_link(weft__list_pop(&now)))) {
+        attempt(op);
+    }
+}
+
+/* --- start ---------------------------------------------------------------------------------- */
+
+/* Accept and connect have no flag that says "do not block". */
+static int make_nonblocking(const struct weft__op *op)
+{
+    if (op->code != WEFT__OP_ACCEPT && op->code != WEFT__OP_CONNECT) {
+        return 0;
+    }
+    int mode = fcntl(op->fd, F_GETFL);
+    return mode < 0 || (!(mode & O_NONBLOCK) && fcntl(op->fd, F_SETFL, mode | O_NONBLOCK) != 0)
+               ? -errno
+               : 0;
+}
+
+/* False: there is no line. */
+static bool stand_in_line(struct op *op)
+{
+    struct op *last = first_in_line(op);
+    if (!last) {
+        return false;
+    }
+    while (last->behind) {
+        last = last->behind;
+    }
+    last->behind = op;
+    op->in_line = true;
+    return true;
+}
+
+static int start(struct op *op, enum weft__op_code code, enum weft__side side, int fd)
+{
+    weft_loop *loop = op->item.loop;
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record) {
+        return err;
+    }
+    op->item.op.fd = fd;
+    op->item.op.code = (uint8_t)code;
+    op->item.op.side = (uint8_t)side;
+    op->item.op.result = 0;
+    op->generation = weft__fd_generation(record);
+    op->behind = NULL;
+    op->in_line = op->begun = op->ending = false;
+    err = loop->completes ? 0 : make_nonblocking(&op->item.op);
+    if (err) {
+        return err;
+    }
+    op->state = UNDER_WAY;
+    loop->ops++;
+    op->number = loop->started++;
+    if (!loop->completes) {
+        weft__list_push(&loop->todo, &op->link);
+    } else if (code == WEFT__OP_READY || !stand_in_line(op)) {
+        submit(op);
+    }
+    return 0;
+}
+
+static struct weft__op *idle(weft_op *op)
+{
+    WEFT__REQUIRE(of(op)->state == IDLE, "an operation is started that has not been delivered");
+    return &of(op)->item.op;
+}
+
+static int start_vector(weft_op *op, enum weft__op_code code, enum weft__side side, int fd,
+                        const void *buf, size_t n, int64_t offset)
+{
+    struct weft__op *inner = idle(op);
+    of(op)->iov = (struct iovec){.iov_base = (void *)(uintptr_t)buf, .iov_len = n};
+    inner->iov = &of(op)->iov;
+    inner->iov_count = 1;
+    inner->offset = offset;
+    inner->flags = 0;
+    return start(of(op), code, side, fd);
+}
+
+static int start_socket(weft_op *op, enum weft__op_code code, enum weft__side side, int fd,
+                        const void *buf, size_t n, int flags)
+{
+    struct weft__op *inner = idle(op);
+    inner->buf = (void *)(uintptr_t)buf;
+    inner->len = n;
+    inner->flags = flags;
+    return start(of(op), code, side, fd);
+}
+
+static bool is_socket(int fd)
+{
+    int err;
+    const struct weft__fd *record = weft__fd_use(fd, &err);
+    return record && weft__fd_is(record, WEFT__FD_SOCKET);
+}
+
+/* A socket is called so that it neither blocks nor raises signals, whatever its mode. */
+int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset)
+{
+    return is_socket(fd) ? weft_op_recv(op, fd, buf, n, 0)
+                         : start_vector(op, WEFT__OP_READ, WEFT__SIDE_IN, fd, buf, n, offset);
+}
+
+int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset)
+{
+    return is_socket(fd) ? weft_op_send(op, fd, buf, n, 0)
+                         : start_vector(op, WEFT__OP_WRITE, WEFT__SIDE_OUT, fd, buf, n, offset);
+}
+
+int weft_op_recv(weft_op *op, int fd, void *buf, size_t n, int flags)
+{
+    return start_socket(op, WEFT__OP_RECV, WEFT__SIDE_IN, fd, buf, n, flags);
+}
+
+int weft_op_send(weft_op *op, int fd, const void *buf, size_t n, int flags)
+{
+    return start_socket(op, WEFT__OP_SEND, WEFT__SIDE_OUT, fd, buf, n, flags);
+}
+
+int weft_op_accept(weft_op *op, int fd, struct weft_addr *peer)
+{
+    struct weft__op *inner = idle(op);
+    of(op)->peer = peer;
+    inner->addr = peer ? (struct sockaddr *)&peer->storage : NULL;
+    inner->addr_len = peer ? sizeof peer->storage : 0;
+    return start(of(op), WEFT__OP_ACCEPT, WEFT__SIDE_IN, fd);
+}
+
+int weft_op_connect(weft_op *op, int fd, const struct weft_addr *addr)
+{
+    struct weft__op *inner = idle(op);
+    inner->addr = (struct sockaddr *)(uintptr_t)&addr->storage;
+    inner->addr_len = addr->len;
+    return start(of(op), WEFT__OP_CONNECT, WEFT__SIDE_OUT, fd);
+}
+
+int weft_op_ready(weft_op *op, int fd, int events)
+{
+    idle(op);
+    if (events != WEFT_READABLE && events != WEFT_WRITABLE) {
+        return -EINVAL;
+    }
+    return start(of(op), WEFT__OP_READY, events == WEFT_READABLE ? WEFT__SIDE_IN : WEFT__SIDE_OUT,
+                 fd);
+}
+
+int weft_op_socket(const struct weft_addr *addr)
+{
+    int fd = socket(addr->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    int err = weft__fd_open(fd, WEFT__FD_SOCKET | WEFT__FD_STREAM);
+    if (err) {
+        close(fd);
+    }
+    return err ? err : fd;
+}
+
+/* --- cancel and deliver ------------------------------------------------------------------------ */
+
+static void quit_line(struct op *op)
+{
+    struct op *before = first_in_line(op);
+    while (before->behind != op) {
+        before = before->behind;
+    }
+    before->behind = leave_line(op);
+}
+
+int weft_op_cancel(weft_op *public)
+{
+    struct op *op = of(public);
+    weft_loop *loop = op->item.loop;
+    if (op->state != UNDER_WAY) {
+        return op->state == ENDED ? -EALREADY : -ENOENT;
+    }
+    if (op->ending) {
+        return 0;
+    }
+    op->ending = true;
+    if (op->in_line) {
+        quit_line(op);
+        finish(op, -ECANCELED);
+    } else if (loop->completes) {
+        loop->dirty = true;
+        weft__driver_ask(loop->driver, &op->item.op);
+    } else if (weft__fd_unlink(weft__fd_record(op->item.op.fd), &op->item.op,
+                               weft__loop_here(loop))) {
+        weft__list_push(&loop->todo, &op->link);
+    } /* else it is tried in this turn or the next anyway */
+    return 0;
+}
+
+int weft__proactor_call(weft_loop *loop)
+{
+    struct weft__list now;
+    struct op *op;
+    int n = 0;
+    weft__list_take(&now, &loop->done);
+    while ((op = of_link(weft__list_pop(&now)))) {
+        n++;
+        if (!op->fn) {
+            weft__list_push(&loop->hand, &op->link);
+            continue;
+        }
+        op->state = IDLE;
+        loop->ops--;
+        op->fn((weft_op *)(void *)op, op->item.op.result, op->arg); /* it may be gone */
+    }
+    return n;
+}
+
+weft_op *weft_op_take(weft_loop *loop)
+{
+    struct op *op = of_link(weft__list_pop(&loop->hand));
+    if (op) {
+        op->state = IDLE;
+        loop->ops--;
+    }
+    return (weft_op *)(void *)op;
+}

@@ -1,0 +1,373 @@
+/* Watches: a level, made of waits that end once.
+ *
+ * A watch is *suspect* when it was added, called or modified, or when there was an edge. On a driver that reports readiness, one
+ * poll(2) without waiting asks about all suspects; those that are ready are called, the others are linked to their descriptor. On
+ * one that completes, a suspect gets a poll operation for each direction it wants, which ends at once if it is ready.
+ *
+ * A wait that is in flight when its watch is removed keeps the memory until it has ended.
+ */
+#include <weft/reactor.h>
+
+#include <errno.h>
+#include <poll.h>
+
+#include "base/alloc.h"
+#include "loop/loop.h"
+
+#define CHUNK 64
+
+struct side {
+    struct weft__loop_item item;
+    weft_watch *watch;
+    bool busy; /* linked, in flight or woken */
+};
+
+struct weft_watch {
+    weft_loop *loop;
+    int fd;
+    uint32_t generation;
+    weft_watch_fn fn;
+    void *arg;
+    struct weft__list link;     /* suspects or ready */
+    struct weft__list all_link; /* all of the loop */
+    int events;                 /* wanted */
+    int ready;                  /* found; masked by what is wanted when it is called */
+    int end;                    /* negative: it has ended, and this is to be told */
+    bool gone;                  /* only waits in flight keep it */
+    struct side sides[2];
+};
+
+static const int bits[] = {[WEFT__SIDE_IN] = WEFT_READABLE, [WEFT__SIDE_OUT] = WEFT_WRITABLE};
+
+static weft_watch *of_link(struct weft__list *link)
+{
+    return link ? WEFT__LIST_OF(link, weft_watch, link) : NULL;
+}
+
+/* --- the end of a watch -------------------------------------------------------------------- */
+
+static bool is_busy(const weft_watch *watch)
+{
+    return watch->sides[WEFT__SIDE_IN].busy || watch->sides[WEFT__SIDE_OUT].busy;
+}
+
+static void disarm(weft_watch *watch)
+{
+    weft_loop *loop = watch->loop;
+    for (int i = 0; i < 2; i++) {
+        struct side *side = &watch->sides[i];
+        if (!side->busy) {
+            continue;
+        }
+        if (loop->completes) {
+            loop->dirty = true;
+            weft__driver_ask(loop->driver, &side->item.op);
+        } else if (weft__fd_unlink(weft__fd_record(watch->fd), &side->item.op,
+                                   weft__loop_here(loop))) {
+            side->busy = false;
+        } /* else it is woken, and comes by */
+    }
+}
+
+static void forget(weft_watch *watch)
+{
+    disarm(watch);
+    weft__list_unlink(&watch->link);
+    weft__list_unlink(&watch->all_link);
+    watch->loop->watches--;
+    watch->gone = true;
+    if (!is_busy(watch)) {
+        weft__free(watch);
+    }
+}
+
+static void end(weft_watch *watch, int result)
+{
+    if (watch->end == 0) {
+        watch->end = result;
+        disarm(watch);
+        weft__list_push(&watch->loop->ready, &watch->link);
+    }
+}
+
+static bool is_closed(const weft_watch *watch)
+{
+    return weft__fd_generation(weft__fd_record(watch->fd)) != watch->generation;
+}
+
+/* --- waits ----------------------------------------------------------------------------------- */
+
+static void woken(struct weft__loop_item *item)
+{
+    struct side *side = (struct side *)(void *)item;
+    weft_watch *watch = side->watch;
+    int64_t result = item->op.result;
+    side->busy = false;
+    if (watch->gone) {
+        if (!is_busy(watch)) {
+            weft__free(watch);
+        }
+        return;
+    }
+    if (watch->end < 0) {
+        return;
+    }
+    if (result < 0) {
+        end(watch, result == -EBADF ? WEFT__CLOSED : (int)result);
+    } else if (!watch->loop->completes) {
+        weft__list_push(&watch->loop->suspects, &watch->link);
+    } else {
+        watch->ready |= bits[item->op.side];
+        weft__list_push(&watch->loop->ready, &watch->link);
+    }
+}
+
+static bool wants(const weft_watch *watch, int side)
+{
+    return (watch->events & bits[side]) && !watch->sides[side].busy;
+}
+
+static void submit(weft_watch *watch)
+{
+    weft_loop *loop = watch->loop;
+    for (int i = 0; i < 2; i++) {
+        if (wants(watch, i)) {
+            watch->sides[i].busy = true;
+            watch->sides[i].item.op.result = 0;
+            loop->driver->kind->submit(loop->driver, &watch->sides[i].item.op);
+        }
+    }
+}
+
+static void link_to(weft_watch *watch, const uint32_t edges[2])
+{
+    weft_loop *loop = watch->loop;
+    struct weft__fd *record = weft__fd_record(watch->fd);
+    int err = weft__loop_claim(loop, record);
+    if (err) {
+        end(watch, err);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!wants(watch, i)) {
+            continue;
+        }
+        watch->sides[i].busy = true; /* before: another thread's close may wake it at once */
+        err = weft__loop_link(loop, record, &watch->sides[i].item.op, watch->generation, edges[i]);
+        if (err) {
+            watch->sides[i].busy = false;
+        }
+        if (err == -EAGAIN) {
+            weft__list_push(&loop->suspects, &watch->link); /* there was an edge meanwhile */
+        } else if (err) {
+            end(watch, err);
+            return;
+        }
+    }
+}
+
+struct look {
+    weft_watch *watch;
+    uint32_t edges[2]; /* read before the look */
+};
+
+static short poll_events(const weft_watch *watch)
+{
+    return (short)((watch->events & WEFT_READABLE ? POLLIN | POLLRDHUP : 0) |
+                   (watch->events & WEFT_WRITABLE ? POLLOUT : 0));
+}
+
+static void judge(const struct look *look, short revents)
+{
+    weft_watch *watch = look->watch;
+    int sides = weft__loop_sides(revents);
+    if (sides < 0) {
+        end(watch, sides);
+        return;
+    }
+    watch->ready = ((sides & 1 << WEFT__SIDE_IN ? WEFT_READABLE : 0) |
+                    (sides & 1 << WEFT__SIDE_OUT ? WEFT_WRITABLE : 0)) &
+                   watch->events;
+    if (watch->ready) {
+        weft__list_push(&watch->loop->ready, &watch->link);
+    } else {
+        link_to(watch, look->edges);
+    }
+}
+
+/* False: there was none. */
+static bool verify_chunk(struct weft__list *suspects)
+{
+    struct pollfd asked[CHUNK];
+    struct look looks[CHUNK];
+    weft_watch *watch;
+    unsigned n = 0;
+    while (n < CHUNK && (watch = of_link(weft__list_pop(suspects)))) {
+        if (is_closed(watch)) {
+            end(watch, WEFT__CLOSED);
+        } else if (watch->events) {
+            const struct weft__fd *record = weft__fd_record(watch->fd);
+            looks[n].watch = watch;
+            looks[n].edges[WEFT__SIDE_IN] = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+            looks[n].edges[WEFT__SIDE_OUT] = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
+            asked[n++] = (struct pollfd){.fd = watch->fd, .events = poll_events(watch)};
+        }
+    }
+    if (n > 0 && poll(asked, n, 0) < 0) {
+        for (unsigned i = 0; i < n; i++) { /* no memory in the kernel: the next turn asks again */
+            weft__list_push(&looks[i].watch->loop->suspects, &looks[i].watch->link);
+        }
+        return false;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        judge(&looks[i], asked[i].revents);
+    }
+    return n == CHUNK;
+}
+
+void weft__reactor_begin(weft_loop *loop)
+{
+    struct weft__list now;
+    weft_watch *watch;
+    weft__list_take(&now, &loop->suspects);
+    if (!loop->completes) {
+        while (verify_chunk(&now)) {
+        }
+    }
+    while ((watch = of_link(weft__list_pop(&now)))) {
+        if (is_closed(watch)) {
+            end(watch, WEFT__CLOSED);
+        } else if (loop->completes) {
+            submit(watch);
+        } else {
+            weft__list_push(&loop->suspects, &watch->link);
+        }
+    }
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+int weft__reactor_call(weft_loop *loop)
+{
+    struct weft__list now;
+    weft_watch *watch;
+    int n = 0;
+    weft__list_take(&now, &loop->ready);
+    while ((watch = of_link(weft__list_pop(&now)))) {
+        if (watch->end == 0 && is_closed(watch)) {
+            watch->end = WEFT__CLOSED;
+            disarm(watch);
+        }
+        if (watch->end < 0) {
+            n++;
+            watch->fn(watch, watch->fd, watch->end, watch->arg);
+            forget(watch);
+            continue;
+        }
+        int ready = watch->ready & watch->events;
+        watch->ready = 0;
+        weft__list_push(&loop->suspects, &watch->link);
+        if (ready) {
+            n++;
+            watch->fn(watch, watch->fd, ready, watch->arg); /* it may be gone */
+        }
+    }
+    return n;
+}
+
+void weft__reactor_clear(weft_loop *loop)
+{
+    while (!weft__list_empty(&loop->all)) {
+        forget(WEFT__LIST_OF(loop->all.next, weft_watch, all_link));
+    }
+}
+
+/* --- the caller's ---------------------------------------------------------------------------------- */
+
+int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_watch_fn fn,
+                   void *arg)
+{
+    int err = 0;
+    if (!events || events & ~(WEFT_READABLE | WEFT_WRITABLE)) {
+        return -EINVAL;
+    }
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record) {
+        return err;
+    }
+    err = weft__fd_is(record, WEFT__FD_FILE) ? -EPERM : weft__loop_claim(loop, record);
+    if (err) {
+        return err;
+    }
+    weft_watch *watch = weft__alloc(sizeof *watch);
+    if (!watch) {
+        return -ENOMEM;
+    }
+    *watch = (weft_watch){
+        .loop = loop,
+        .fd = fd,
+        .generation = weft__fd_generation(record),
+        .fn = fn,
+        .arg = arg,
+        .events = events,
+    };
+    for (int i = 0; i < 2; i++) {
+        struct weft__op op = {
+            .complete = weft__loop_woken, .fd = fd, .code = WEFT__OP_READY, .side = (uint8_t)i};
+        watch->sides[i] =
+            (struct side){.item = {.op = op, .loop = loop, .woken = woken}, .watch = watch};
+    }
+    weft__list_init(&watch->link);
+    weft__list_init(&watch->all_link);
+    weft__list_push(&loop->all, &watch->all_link);
+    weft__list_push(&loop->suspects, &watch->link);
+    loop->watches++;
+    *out = watch;
+    return 0;
+}
+
+int weft_watch_modify(weft_watch *watch, int events)
+{
+    if (events & ~(WEFT_READABLE | WEFT_WRITABLE)) {
+        return -EINVAL;
+    }
+    if (watch->end < 0) {
+        return -ENOENT;
+    }
+    watch->events = events;
+    if (weft__list_empty(&watch->link)) { /* else it is looked at anyway */
+        weft__list_push(&watch->loop->suspects, &watch->link);
+    }
+    return 0;
+}
+
+int weft_watch_remove(weft_watch *watch)
+{
+    /* One whose end is being told is in no list, and goes when that returns. */
+    if (watch->end < 0 && weft__list_empty(&watch->link)) {
+        return -ENOENT;
+    }
+    forget(watch);
+    return 0;
+}
+
+int weft_watch_cancel(weft_watch *watch)
+{
+    if (watch->end < 0) {
+        return -ENOENT;
+    }
+    end(watch, -ECANCELED);
+    return 0;
+}
+
+int weft_watch_cancel_all(weft_loop *loop, int fd)
+{
+    int n = 0;
+    for (struct weft__list *at = loop->all.next; at != &loop->all; at = at->next) {
+        weft_watch *watch = WEFT__LIST_OF(at, weft_watch, all_link);
+        if (fd < 0 || watch->fd == fd) {
+            n += weft_watch_cancel(watch) == 0;
+        }
+    }
+    return n > 0 ? n : -ENOENT;
+}

@@ -1,0 +1,401 @@
+/* Operations: what they come to, who owns the buffer, cancel and close. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+
+static weft_loop *loop;
+static int ends[2];
+
+static void setup(enum weft_driver driver)
+{
+    CHECK_EQ(weft_loop_create(&loop, &(struct weft_loop_opts){.driver = driver}), 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+}
+
+static void teardown(void)
+{
+    for (int i = 0; i < 2; i++) {
+        CHECK(ends[i] < 0 || weft_loop_close(loop, ends[i]) == 0);
+    }
+    CHECK_EQ(weft_loop_pending(loop), 0);
+    weft_loop_destroy(loop);
+}
+
+/* An operation that is taken by hand. */
+static int64_t wait_for(weft_op *op)
+{
+    weft_op *taken;
+    while (!(taken = weft_op_take(loop))) {
+        weft_loop_turn(loop, WEFT_FOREVER);
+    }
+    CHECK(taken == op);
+    return weft_op_result(op);
+}
+
+static int delivered;
+static int64_t results[8];
+
+static void notes(weft_op *op, int64_t result, void *arg)
+{
+    CHECK(weft_op_arg(op) == arg);
+    CHECK_EQ(weft_op_result(op), result);
+    results[(intptr_t)arg] = result;
+    delivered++;
+}
+
+static void deliver(int n)
+{
+    while (delivered < n) {
+        weft_loop_turn(loop, WEFT_FOREVER);
+    }
+    CHECK_EQ(delivered, n);
+    delivered = 0;
+}
+
+EACH_DRIVER(bytes_there_and_back)
+{
+    char out[] = "hello", in[16] = "";
+    weft_op reads, writes;
+    setup(driver);
+    weft_op_init(&reads, loop, notes, (void *)0);
+    weft_op_init(&writes, loop, notes, (void *)1);
+    CHECK_EQ(weft_op_recv(&reads, ends[0], in, sizeof in, 0), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0); /* waits */
+    CHECK_EQ(weft_op_send(&writes, ends[1], out, 5, 0), 0);
+    CHECK_EQ(delivered, 0); /* never inside the start */
+    deliver(2);
+    CHECK_EQ(results[0], 5);
+    CHECK_EQ(results[1], 5);
+    CHECK_STR(in, "hello");
+    CHECK_EQ(shutdown(ends[1], SHUT_WR), 0);
+    CHECK_EQ(weft_op_read(&reads, ends[0], in, sizeof in, -1), 0);
+    deliver(1);
+    CHECK_EQ(results[0], 0);
+    CHECK_EQ(weft_loop_close(loop, ends[0]), 0);
+    ends[0] = -1;
+    weft_loop_turn(loop, 0);
+    CHECK_EQ(weft_op_write(&writes, ends[1], out, 5, -1), 0);
+    deliver(1);
+    CHECK_EQ(results[1], -EPIPE); /* and no signal */
+    teardown();
+}
+
+EACH_DRIVER(operations_are_taken_by_hand)
+{
+    char in[4];
+    weft_op op;
+    setup(driver);
+    weft_op_init(&op, loop, NULL, &op);
+    CHECK(weft_op_take(loop) == NULL);
+    CHECK_EQ(weft_op_cancel(&op), -ENOENT);
+    CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+    CHECK_EQ(write(ends[1], "abcdef", 6), 6);
+    CHECK_EQ(weft_loop_turn(loop, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_loop_pending(loop), 1);
+    CHECK_EQ(weft_op_cancel(&op), -EALREADY);
+    CHECK(weft_op_take(loop) == &op);
+    CHECK_EQ(weft_op_result(&op), 4);
+    CHECK(weft_op_arg(&op) == &op);
+    CHECK_EQ(weft_op_cancel(&op), -ENOENT);
+    CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0); /* the rest: a short read */
+    CHECK_EQ(wait_for(&op), 2);
+    teardown();
+}
+
+EACH_DRIVER(reads_are_served_in_their_order)
+{
+    char in[3][2];
+    weft_op ops[3];
+    setup(driver);
+    for (intptr_t i = 0; i < 3; i++) {
+        weft_op_init(&ops[i], loop, notes, (void *)i);
+        CHECK_EQ(weft_op_recv(&ops[i], ends[0], in[i], 2, 0), 0);
+        weft_loop_turn(loop, 0);
+    }
+    CHECK_EQ(write(ends[1], "112233", 6), 6);
+    deliver(3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(results[i], 2);
+        CHECK_EQ(in[i][0], '1' + i);
+    }
+    teardown();
+}
+
+EACH_DRIVER(a_full_socket_takes_the_rest_later)
+{
+    enum { BIG = 4 << 20 };
+    char *big = calloc(1, BIG), *sink = malloc(65536);
+    weft_op op;
+    setup(driver);
+    CHECK(big && sink);
+    weft_op_init(&op, loop, notes, (void *)0);
+    size_t put = 0, got = 0;
+    while (put < BIG) {
+        CHECK_EQ(weft_op_send(&op, ends[0], big + put, BIG - put, 0), 0);
+        while (delivered == 0) {
+            weft_loop_turn(loop, 0);
+            ssize_t n = recv(ends[1], sink, 65536, MSG_DONTWAIT);
+            got += n > 0 ? (size_t)n : 0;
+        }
+        delivered = 0;
+        CHECK(results[0] > 0);
+        put += (size_t)results[0]; /* short writes */
+    }
+    ssize_t n;
+    while ((n = recv(ends[1], sink, 65536, MSG_DONTWAIT)) > 0) {
+        got += (size_t)n;
+    }
+    CHECK_EQ(got, BIG);
+    free(big);
+    free(sink);
+    teardown();
+}
+
+EACH_DRIVER(a_cancel_ends_what_waits)
+{
+    char in[4] = "";
+    weft_op op;
+    setup(driver);
+    weft_op_init(&op, loop, notes, (void *)0);
+    for (int settled = 0; settled < 2; settled++) {
+        CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+        if (settled) {
+            CHECK_EQ(weft_loop_turn(loop, 0), 0);
+        }
+        CHECK_EQ(weft_op_cancel(&op), 0);
+        CHECK_EQ(weft_op_cancel(&op), 0); /* once more changes nothing */
+        CHECK_EQ(delivered, 0);
+        deliver(1);
+        CHECK_EQ(results[0], -ECANCELED);
+    }
+    /* What was there before the cancel counts. */
+    for (int settled = 0; settled < 2; settled++) {
+        CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+        if (settled) {
+            CHECK_EQ(weft_loop_turn(loop, 0), 0);
+        }
+        CHECK_EQ(write(ends[1], "ab", 2), 2);
+        CHECK_EQ(weft_op_cancel(&op), 0);
+        deliver(1);
+        CHECK_EQ(results[0], 2);
+    }
+    teardown();
+}
+
+EACH_DRIVER(a_close_ends_what_is_in_flight)
+{
+    char in[3][4], out[4] = "";
+    weft_op ops[4];
+    setup(driver);
+    for (intptr_t i = 0; i < 4; i++) {
+        weft_op_init(&ops[i], loop, notes, (void *)i);
+    }
+    CHECK_EQ(weft_op_recv(&ops[0], ends[0], in[0], 4, 0), 0);
+    CHECK_EQ(weft_op_recv(&ops[1], ends[0], in[1], 4, 0), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    CHECK_EQ(weft_op_recv(&ops[2], ends[0], in[2], 4, 0), 0); /* not tried yet */
+    CHECK_EQ(weft_loop_close(loop, ends[0]), 0);
+    CHECK_EQ(weft_op_send(&ops[3], ends[0], out, 4, 0), -EBADF);
+    CHECK_EQ(weft_loop_close(loop, ends[0]), -EBADF);
+    deliver(3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(results[i], -EBADFD);
+    }
+    CHECK_EQ(read(ends[1], out, 4), 0); /* the peer sees it */
+    ends[0] = -1;
+    teardown();
+}
+
+static void *closes(void *arg)
+{
+    CHECK_EQ(weft_close(*(int *)arg), 0);
+    return NULL;
+}
+
+EACH_DRIVER(another_thread_closes)
+{
+    char in[4];
+    weft_op op;
+    pthread_t thread;
+    setup(driver);
+    weft_op_init(&op, loop, notes, (void *)0);
+    CHECK_EQ(weft_op_recv(&op, ends[0], in, sizeof in, 0), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, closes, &ends[0]), 0);
+    deliver(1);
+    CHECK_EQ(results[0], -EBADFD);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    ends[0] = -1;
+    teardown();
+}
+
+/* An ordinary listener that blocks, as one who does not know Weft makes it. */
+static int listener(struct weft_addr *addr)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_addr_parse(addr, "127.0.0.1:0"), 0);
+    CHECK_EQ(bind(fd, (struct sockaddr *)&addr->storage, addr->len), 0);
+    CHECK_EQ(listen(fd, 16), 0);
+    CHECK_EQ(weft_addr_local(fd, addr), 0);
+    return fd;
+}
+
+EACH_DRIVER(connections_are_made_and_accepted)
+{
+    struct weft_addr addr, peer = {0}, mine;
+    weft_op accepts, connects;
+    char byte;
+    setup(driver);
+    int server = listener(&addr);
+    weft_op_init(&accepts, loop, notes, (void *)0);
+    weft_op_init(&connects, loop, notes, (void *)1);
+    CHECK_EQ(weft_op_accept(&accepts, server, &peer), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    int client = weft_op_socket(&addr);
+    CHECK(client >= 0);
+    CHECK_EQ(weft_op_connect(&connects, client, &addr), 0);
+    deliver(2);
+    int accepted = (int)results[0];
+    CHECK(accepted >= 0);
+    CHECK_EQ(results[1], 0);
+    CHECK_EQ(weft_addr_local(client, &mine), 0);
+    CHECK_EQ(weft_addr_port(&peer), weft_addr_port(&mine));
+    CHECK_EQ(fcntl(accepted, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    CHECK_EQ(send(client, "x", 1, 0), 1);
+    CHECK_EQ(weft_op_recv(&accepts, accepted, &byte, 1, 0), 0);
+    deliver(1);
+    CHECK_EQ(results[0], 1);
+    CHECK_EQ(weft_op_accept(&accepts, server, NULL), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    CHECK_EQ(weft_op_cancel(&accepts), 0);
+    deliver(1);
+    CHECK_EQ(results[0], -ECANCELED);
+    CHECK_EQ(weft_loop_close(loop, server), 0);
+    CHECK_EQ(weft_loop_close(loop, client), 0);
+    CHECK_EQ(weft_loop_close(loop, accepted), 0);
+    client = weft_op_socket(&addr);
+    CHECK_EQ(weft_op_connect(&connects, client, &addr), 0);
+    deliver(1);
+    CHECK_EQ(results[1], -ECONNREFUSED);
+    CHECK_EQ(weft_loop_close(loop, client), 0);
+    teardown();
+}
+
+EACH_DRIVER(readiness_is_an_operation_too)
+{
+    weft_op op;
+    setup(driver);
+    weft_op_init(&op, loop, NULL, NULL);
+    CHECK_EQ(weft_op_ready(&op, ends[0], WEFT_WRITABLE), 0);
+    CHECK_EQ(wait_for(&op), WEFT_WRITABLE);
+    CHECK_EQ(weft_op_ready(&op, ends[0], WEFT_READABLE), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(wait_for(&op), WEFT_READABLE);
+    CHECK_EQ(weft_op_ready(&op, ends[0], 3), -EINVAL);
+    CHECK_EQ(weft_op_ready(&op, ends[0], 0), -EINVAL);
+    CHECK_EQ(weft_op_ready(&op, -1, WEFT_READABLE), -EBADF);
+    teardown();
+}
+
+EACH_DRIVER(pipes_and_files)
+{
+    char in[8] = "", name[] = "/tmp/weft-op-XXXXXX";
+    int pipes[2], file = mkstemp(name);
+    weft_op op;
+    setup(driver);
+    CHECK(file >= 0);
+    unlink(name);
+    weft_op_init(&op, loop, NULL, NULL);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+    CHECK_EQ(weft_op_read(&op, pipes[0], in, sizeof in, -1), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    CHECK_EQ(write(pipes[1], "pipe", 4), 4);
+    CHECK_EQ(wait_for(&op), 4);
+    CHECK_EQ(weft_op_write(&op, file, "0123456789", 10, 0), 0);
+    CHECK_EQ(wait_for(&op), 10);
+    CHECK_EQ(weft_op_read(&op, file, in, 4, 6), 0);
+    CHECK_EQ(wait_for(&op), 4);
+    CHECK(memcmp(in, "6789", 4) == 0);
+    CHECK_EQ(weft_loop_close(loop, pipes[0]), 0);
+    CHECK_EQ(weft_loop_close(loop, pipes[1]), 0);
+    CHECK_EQ(weft_loop_close(loop, file), 0);
+    teardown();
+}
+
+/* The handler owns the operation again, and may free it. */
+struct message {
+    weft_op op;
+    char bytes[64];
+};
+
+static void frees(weft_op *op, int64_t result, void *arg)
+{
+    (void)op;
+    CHECK_EQ(result, 1);
+    free(arg);
+    delivered++;
+}
+
+EACH_DRIVER(a_handler_frees_its_operation)
+{
+    setup(driver);
+    for (int i = 0; i < 100; i++) {
+        struct message *message = calloc(1, sizeof *message);
+        weft_op_init(&message->op, loop, frees, message);
+        CHECK_EQ(weft_op_recv(&message->op, ends[0], message->bytes, 1, 0), 0);
+    }
+    weft_loop_turn(loop, 0);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(write(ends[1], "x", 1), 1);
+    }
+    deliver(100);
+    teardown();
+}
+
+static void starts_twice(void *arg)
+{
+    char in[2];
+    weft_op op;
+    (void)arg;
+    setup(WEFT_DRIVER_EPOLL);
+    weft_op_init(&op, loop, NULL, NULL);
+    CHECK_EQ(weft_op_recv(&op, ends[0], in, 1, 0), 0);
+    weft_op_recv(&op, ends[0], in, 1, 0);
+}
+
+TEST(an_operation_is_not_started_twice)
+{
+    char err[256];
+    CHECK(WIFSIGNALED(check_child(starts_twice, NULL, err, sizeof err)));
+    CHECK(strstr(err, "an operation is started that has not been delivered"));
+}
+
+/* The thread that had handed operations to the kernel has ended: they go on. */
+static void *turns_once(void *arg)
+{
+    CHECK_EQ(weft_op_recv(arg, ends[0], results, 8, 0), 0);
+    weft_loop_turn(loop, 0);
+    return NULL;
+}
+
+EACH_DRIVER(a_loop_outlives_the_thread_that_used_it)
+{
+    weft_op op;
+    pthread_t thread;
+    setup(driver);
+    weft_op_init(&op, loop, NULL, NULL);
+    CHECK_EQ(pthread_create(&thread, NULL, turns_once, &op), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    weft_loop_turn(loop, weft_after(10000000));
+    CHECK(weft_op_take(loop) == NULL);
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(wait_for(&op), 1);
+    teardown();
+}

@@ -1,0 +1,400 @@
+/* Watches: levels, ends, and what a callback may do to others. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+
+#define PAIRS 4
+
+static weft_loop *loop;
+static int ends[PAIRS][2];
+static weft_watch *watches[PAIRS];
+static int calls[PAIRS], last[PAIRS];
+
+static void setup(enum weft_driver driver)
+{
+    CHECK_EQ(weft_loop_create(&loop, &(struct weft_loop_opts){.driver = driver}), 0);
+    for (int i = 0; i < PAIRS; i++) {
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[i]), 0);
+        calls[i] = last[i] = 0;
+        watches[i] = NULL;
+    }
+}
+
+static void teardown(void)
+{
+    for (int i = 0; i < PAIRS; i++) {
+        for (int j = 0; j < 2; j++) {
+            CHECK(ends[i][j] < 0 || weft_loop_close(loop, ends[i][j]) == 0);
+        }
+    }
+    while (weft_loop_pending(loop) > 0) {
+        weft_loop_turn(loop, WEFT_FOREVER);
+    }
+    weft_loop_destroy(loop);
+}
+
+static void shut(int i, int j)
+{
+    CHECK_EQ(weft_loop_close(loop, ends[i][j]), 0);
+    ends[i][j] = -1;
+}
+
+static void feed(int i)
+{
+    CHECK_EQ(write(ends[i][1], "x", 1), 1);
+}
+
+static void eat(int i)
+{
+    char byte;
+    CHECK_EQ(read(ends[i][0], &byte, 1), 1);
+}
+
+static int index_of(void *arg)
+{
+    return (int)((int(*)[2])arg - ends);
+}
+
+static void notes(weft_watch *watch, int fd, int events, void *arg)
+{
+    int i = index_of(arg);
+    CHECK_EQ(fd >= 0, 1);
+    CHECK(watch == watches[i]);
+    calls[i]++;
+    last[i] = events;
+}
+
+static void add(int i, int events, weft_watch_fn fn)
+{
+    CHECK_EQ(weft_watch_add(&watches[i], loop, ends[i][0], events, fn, ends[i]), 0);
+}
+
+static int turn(void)
+{
+    return weft_loop_turn(loop, 0);
+}
+
+/* For what a driver may need several looks for. */
+static void turn_until(const int *what, int value)
+{
+    while (*what != value) {
+        weft_loop_turn(loop, WEFT_FOREVER);
+    }
+}
+
+EACH_DRIVER(readiness_is_a_level)
+{
+    setup(driver);
+    add(0, WEFT_READABLE, notes);
+    CHECK_EQ(turn(), 0);
+    feed(0);
+    for (int i = 1; i <= 5; i++) {
+        CHECK_EQ(turn(), 1); /* once in every turn, as long as nobody reads */
+        CHECK_EQ(calls[0], i);
+        CHECK_EQ(last[0], WEFT_READABLE);
+    }
+    eat(0);
+    turn(); /* what was found before may still be told */
+    int before = calls[0];
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(calls[0], before);
+    feed(0);
+    CHECK_EQ(weft_loop_turn(loop, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_watch_remove(watches[0]), 0);
+    CHECK_EQ(turn(), 0);
+    teardown();
+}
+
+EACH_DRIVER(both_directions_in_one_call)
+{
+    setup(driver);
+    feed(0);
+    add(0, WEFT_READABLE | WEFT_WRITABLE, notes);
+    CHECK_EQ(turn(), 1);
+    CHECK_EQ(last[0], WEFT_READABLE | WEFT_WRITABLE);
+    CHECK_EQ(weft_watch_modify(watches[0], WEFT_WRITABLE), 0);
+    CHECK_EQ(turn(), 1);
+    CHECK_EQ(last[0], WEFT_WRITABLE);
+    CHECK_EQ(weft_watch_modify(watches[0], 0), 0); /* rests */
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(weft_watch_modify(watches[0], WEFT_READABLE), 0);
+    CHECK_EQ(turn(), 1);
+    CHECK_EQ(last[0], WEFT_READABLE);
+    CHECK_EQ(weft_watch_modify(watches[0], 4), -EINVAL);
+    CHECK_EQ(weft_watch_remove(watches[0]), 0);
+    teardown();
+}
+
+EACH_DRIVER(the_end_of_the_peer_is_readable)
+{
+    setup(driver);
+    add(0, WEFT_READABLE, notes);
+    CHECK_EQ(turn(), 0);
+    shut(0, 1);
+    weft_loop_turn(loop, WEFT_FOREVER);
+    CHECK_EQ(last[0], WEFT_READABLE);
+    CHECK_EQ(weft_watch_modify(watches[0], WEFT_WRITABLE), 0);
+    last[0] = 0;
+    weft_loop_turn(loop, WEFT_FOREVER);
+    CHECK_EQ(last[0], WEFT_WRITABLE);
+    CHECK_EQ(weft_watch_remove(watches[0]), 0);
+    teardown();
+}
+
+static int ended;
+
+static void told(weft_watch *watch, int fd, int events, void *arg)
+{
+    notes(watch, fd, events, arg);
+    if (events < 0) {
+        ended++;
+        CHECK_EQ(weft_watch_remove(watch), -ENOENT);
+        CHECK_EQ(weft_watch_cancel(watch), -ENOENT);
+        CHECK_EQ(weft_watch_modify(watch, WEFT_READABLE), -ENOENT);
+    }
+}
+
+EACH_DRIVER(a_cancel_is_told_and_a_removal_is_not)
+{
+    setup(driver);
+    ended = 0;
+    add(0, WEFT_READABLE, told);
+    add(1, WEFT_READABLE, told);
+    add(2, WEFT_WRITABLE, told);
+    weft_watch *second, *found = watches[2];
+    CHECK_EQ(weft_watch_add(&second, loop, ends[2][0], WEFT_READABLE, told, ends[2]), 0);
+    CHECK_EQ(turn(), 1);
+    CHECK_EQ(weft_loop_pending(loop), 4);
+    CHECK_EQ(weft_watch_cancel(watches[0]), 0);
+    CHECK_EQ(weft_watch_cancel(watches[0]), -ENOENT);
+    CHECK_EQ(weft_watch_modify(watches[0], WEFT_WRITABLE), -ENOENT);
+    CHECK_EQ(weft_watch_remove(watches[1]), 0);
+    CHECK_EQ(ended, 0); /* never inside the call */
+    turn_until(&ended, 1);
+    CHECK_EQ(last[0], -ECANCELED);
+    CHECK_EQ(calls[1], 0);
+    CHECK_EQ(weft_watch_cancel_all(loop, ends[0][0]), -ENOENT);
+    CHECK_EQ(weft_watch_remove(second), 0);
+    CHECK_EQ(weft_watch_cancel_all(loop, ends[2][0]), 1);
+    turn_until(&ended, 2);
+    CHECK(watches[2] == found);
+    CHECK_EQ(last[2], -ECANCELED);
+    add(0, WEFT_READABLE, told);
+    add(1, WEFT_READABLE, told);
+    CHECK_EQ(weft_watch_cancel_all(loop, -1), 2);
+    CHECK_EQ(weft_watch_remove(watches[0]),
+             0); /* cancelled, not told yet: removed without a word */
+    turn_until(&ended, 3);
+    CHECK_EQ(last[1], -ECANCELED);
+    CHECK_EQ(weft_loop_pending(loop), 0);
+    teardown();
+}
+
+/* Every one removes all others, and one itself: whoever comes first is the only one. */
+static void removes_others(weft_watch *watch, int fd, int events, void *arg)
+{
+    (void)fd, (void)arg;
+    CHECK(events > 0);
+    for (int i = 0; i < PAIRS; i++) {
+        calls[i] += watches[i] == watch;
+        if (watches[i] != watch) {
+            CHECK_EQ(weft_watch_remove(watches[i]), 0);
+        }
+    }
+    CHECK_EQ(weft_watch_remove(watch), 0);
+}
+
+EACH_DRIVER(a_callback_removes_itself_and_the_others)
+{
+    setup(driver);
+    for (int i = 0; i < PAIRS; i++) {
+        feed(i);
+        add(i, WEFT_READABLE, removes_others);
+    }
+    CHECK_EQ(turn(), 1);
+    CHECK_EQ(calls[0] + calls[1] + calls[2] + calls[3], 1);
+    CHECK_EQ(weft_loop_pending(loop), 0);
+    CHECK_EQ(turn(), 0);
+    teardown();
+}
+
+static void closes_itself(weft_watch *watch, int fd, int events, void *arg)
+{
+    notes(watch, fd, events, arg);
+    if (events > 0) {
+        shut(index_of(arg), 0);
+    } else {
+        ended++;
+    }
+}
+
+EACH_DRIVER(a_callback_closes_its_descriptor)
+{
+    setup(driver);
+    ended = 0;
+    feed(0);
+    add(0, WEFT_READABLE, closes_itself);
+    CHECK_EQ(turn(), 1);
+    turn_until(&ended, 1);
+    CHECK_EQ(calls[0], 2);
+    CHECK_EQ(last[0], -EBADFD);
+    CHECK_EQ(weft_loop_pending(loop), 0);
+    char byte;
+    CHECK_EQ(recv(ends[0][1], &byte, 1, MSG_DONTWAIT), -1); /* it really is closed: not EAGAIN */
+    CHECK_EQ(errno, ECONNRESET);
+    teardown();
+}
+
+/* Both are ready in one turn; the first that is called closes the other's descriptor and gets its number for another. */
+static int reused[2] = {-1, -1};
+static bool completes;
+
+static void reuses(weft_watch *watch, int fd, int events, void *arg)
+{
+    int i = index_of(arg), other = 1 - i;
+    notes(watch, fd, events, arg);
+    if (events < 0) {
+        CHECK_EQ(events, -EBADFD);
+        ended++;
+        return;
+    }
+    if (reused[0] < 0) {
+        int number = ends[other][0];
+        shut(other, 0);
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, reused), 0);
+        CHECK(completes || reused[0] == number); /* else it is closed a little later */
+        CHECK_EQ(weft_watch_add(&watches[2], loop, reused[0], WEFT_READABLE, notes, ends[2]), 0);
+        eat(i);
+    }
+}
+
+EACH_DRIVER(a_number_that_comes_again_in_the_same_turn)
+{
+    setup(driver);
+    completes = driver == WEFT_DRIVER_URING;
+    ended = 0;
+    reused[0] = reused[1] = -1;
+    feed(0);
+    feed(1);
+    add(0, WEFT_READABLE, reuses);
+    add(1, WEFT_READABLE, reuses);
+    turn();
+    turn_until(&ended, 1);
+    CHECK_EQ(calls[0] + calls[1], 2); /* one was ready, one was told of the close */
+    CHECK_EQ(calls[2], 0);            /* the new one is not what was ready */
+    turn();
+    turn();
+    CHECK_EQ(calls[2], 0);
+    CHECK_EQ(write(reused[1], "x", 1), 1);
+    turn_until(&calls[2], 1);
+    CHECK_EQ(weft_loop_close(loop, reused[0]), 0);
+    CHECK_EQ(weft_loop_close(loop, reused[1]), 0);
+    teardown();
+}
+
+/* A watch that is always ready and a post that always comes again keep nobody from being called. */
+static void always(weft_watch *watch, int fd, int events, void *arg)
+{
+    (void)watch, (void)fd, (void)events;
+    calls[index_of(arg)]++;
+}
+
+EACH_DRIVER(a_busy_watch_starves_nobody)
+{
+    setup(driver);
+    for (int i = 0; i < PAIRS - 1; i++) {
+        add(i, WEFT_WRITABLE, always);
+    }
+    add(3, WEFT_READABLE, notes);
+    for (int i = 0; i < 100; i++) {
+        turn();
+    }
+    for (int i = 0; i < PAIRS - 1; i++) {
+        CHECK_EQ(calls[i], 100); /* each once in each turn */
+    }
+    feed(3);
+    turn();
+    turn();
+    CHECK(calls[3] >= 1);
+    teardown();
+}
+
+static void *closes(void *arg)
+{
+    CHECK_EQ(weft_close(*(int *)arg), 0);
+    return NULL;
+}
+
+EACH_DRIVER(another_thread_closes)
+{
+    pthread_t thread;
+    setup(driver);
+    ended = 0;
+    add(0, WEFT_READABLE, told);
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, closes, &ends[0][0]), 0);
+    turn_until(&ended, 1);
+    CHECK_EQ(last[0], -EBADFD);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    ends[0][0] = -1;
+    teardown();
+}
+
+EACH_DRIVER(many_watches)
+{
+    enum { MANY = 300 };
+    static weft_watch *many[MANY];
+    static int pipes[MANY][2];
+    setup(driver);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(pipe2(pipes[i], O_CLOEXEC), 0);
+        CHECK_EQ(weft_watch_add(&many[i], loop, pipes[i][0], WEFT_READABLE, always, ends[0]), 0);
+    }
+    CHECK_EQ(turn(), 0);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(write(pipes[i][1], "x", 1), 1);
+    }
+    while (calls[0] < 3 * MANY) {
+        weft_loop_turn(loop, WEFT_FOREVER);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_watch_remove(many[i]), 0);
+        CHECK_EQ(weft_loop_close(loop, pipes[i][0]), 0);
+        CHECK_EQ(weft_loop_close(loop, pipes[i][1]), 0);
+    }
+    teardown();
+}
+
+TEST(what_cannot_be_watched)
+{
+    weft_watch *watch;
+    setup(WEFT_DRIVER_EPOLL);
+    char name[] = "/tmp/weft-watch-XXXXXX";
+    int file = mkstemp(name);
+    CHECK(file >= 0);
+    unlink(name);
+    CHECK_EQ(weft_watch_add(&watch, loop, file, WEFT_READABLE, notes, NULL), -EPERM);
+    CHECK_EQ(weft_watch_add(&watch, loop, ends[0][0], 0, notes, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_add(&watch, loop, ends[0][0], 8, notes, NULL), -EINVAL);
+    CHECK_EQ(weft_watch_add(&watch, loop, -1, WEFT_READABLE, notes, NULL), -EBADF);
+    CHECK_EQ(weft_watch_add(&watch, loop, 999, WEFT_READABLE, notes, NULL), -EBADF);
+    CHECK_EQ(weft_loop_close(loop, 999), -EBADF);
+    CHECK_EQ(weft_loop_close(loop, file), 0);
+    weft_loop *other;
+    CHECK_EQ(weft_loop_create(&other, &(struct weft_loop_opts){.driver = WEFT_DRIVER_POLL}), 0);
+    CHECK_EQ(weft_watch_add(&watch, loop, ends[0][0], WEFT_READABLE, notes, ends[0]), 0);
+    CHECK_EQ(weft_watch_add(&watches[1], other, ends[0][0], WEFT_READABLE, notes, NULL), -EBUSY);
+    CHECK_EQ(weft_loop_close(other, ends[0][0]), -EBUSY);
+    CHECK_EQ(weft_watch_remove(watch), 0);
+    CHECK_EQ(weft_fd_release(ends[0][0]), 0); /* from now on it is anybody's */
+    CHECK_EQ(weft_watch_add(&watches[1], other, ends[0][0], WEFT_READABLE, notes, NULL), 0);
+    CHECK_EQ(weft_watch_remove(watches[1]), 0);
+    CHECK_EQ(weft_fd_release(ends[0][0]), 0);
+    weft_loop_destroy(other);
+    teardown();
+}
