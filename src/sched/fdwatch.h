@@ -1,5 +1,6 @@
-/* Descriptors that are watched for readability by one thread of the process, until the I/O driver does it: signals and
- * child processes need no more.
+/* Descriptors that are watched for readability by one thread of the process: signals and child processes need no more. Not by
+ * the drivers, because both are the process's and not a pool's: they are heard of by plain threads and by pools for computing, which
+ * have no driver, and while every worker is held up.
  *
  * The thread starts with the first watch, sleeps in epoll_wait, and ends when nothing has been watched for a moment.
  * It has no periodic wake-ups.
