@@ -48,7 +48,7 @@ WEFT_API void weft_loop_run(weft_loop *loop);
  * callbacks and completions there were. A deadline in the past, such as 0, does not wait. */
 WEFT_API int weft_loop_turn(weft_loop *loop, int64_t deadline);
 
-/* Any thread: ends weft_loop_run, or the next one if none is going on, after the turn it is in. */
+/* Any thread: ends weft_loop_run, or the next one if none is going on, after the turn it is in. Until then turns do not wait. */
 WEFT_API void weft_loop_stop(weft_loop *loop);
 /* Any thread: calls fn(arg) in the loop, in the order of the posts of a thread. -ENOMEM. */
 WEFT_API int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg);
