@@ -9,7 +9,7 @@ SOAK_MINUTES ?= 60
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make run       set up, build and take the tour (build/release/weft tour)'
+	@echo 'make run       set up, build and serve the built-in site (build/release/weft serve) until Ctrl-C'
 	@echo 'make test      set up, build, and run the tests'
 	@echo 'make check     every lane: sanitizers, valgrind, clang, aarch64, explorer ... (LANES="asan tsan")'
 	@echo 'make bench     measure against other runtimes (bench/compare)'
@@ -19,7 +19,7 @@ help:
 	@echo 'make clean     remove build/'
 
 run: release
-	build/release/weft tour
+	build/release/weft serve --log -
 
 test: servers release dev
 	ctest --test-dir build/release -j$(JOBS) --output-on-failure --no-label-summary -L 'install|hardening|layering'

@@ -7,6 +7,7 @@
 
 #include <weft/version.h>
 
+#include "serve.h"
 #include "tour.h"
 
 enum { EXIT_USAGE = 2, MOST_FIBERS = 100000000 };
@@ -16,6 +17,8 @@ static void usage(FILE *out)
     fputs(
         "usage: weft COMMAND\n"
         "\n"
+        "  serve [DIR] ...     the files below DIR, or a small built-in site, by HTTP;\n"
+        "                      weft serve --help lists the options\n"
         "  tour [--fibers N]   a short walk: a million fibers parked and woken, a tree of a million\n"
         "                      leaves, who stole what, and a dump of the scheduler.\n"
         "                      N: so many fibers instead, and a tree of at most N leaves\n"
@@ -86,6 +89,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "tour") == 0) {
         return run_tour(argc - 2, argv + 2);
+    }
+    if (strcmp(argv[1], "serve") == 0) {
+        return serve(argc - 2, argv + 2);
     }
     bool version = is_one_of(argv[1], "version", "--version");
     if (!version && !is_one_of(argv[1], "help", "--help")) {

@@ -27,6 +27,7 @@
 #include <weft/future.h>
 #include <weft/hook.h>
 #include <weft/hop.h>
+#include <weft/http.h>
 #include <weft/http_parse.h>
 #include <weft/http_value.h>
 #include <weft/idle.h>

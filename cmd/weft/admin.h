@@ -1,0 +1,18 @@
+/* The admin listener: /healthz, /metrics (Prometheus text), /debug/fibers (the dump). */
+#ifndef WEFT_CMD_ADMIN_H
+#define WEFT_CMD_ADMIN_H
+
+#include <weft/weft.h>
+
+#include "log.h"
+
+struct admin {
+    weft_http_server *served; /* what it tells about */
+    weft_pool *pool;
+    struct log *log; /* NULL: none */
+};
+
+/* `admin` is borrowed for as long as the server lives. */
+int admin_routes(weft_http_server *server, struct admin *admin);
+
+#endif

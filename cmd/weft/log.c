@@ -1,0 +1,197 @@
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 20, LINE = 2048 };
+
+struct log {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    pthread_t thread;
+    int fd;
+    /* Under the lock. */
+    char *filling, *writing;
+    size_t used;
+    uint64_t dropped;
+    bool closing, sleeping;
+    time_t second; /* the text's */
+    char time[40];
+};
+
+static void write_out(int fd, const char *bytes, size_t n)
+{
+    while (n) {
+        ssize_t put = write(fd, bytes, n);
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put <= 0) {
+            return; /* a full disk: these lines are lost, later ones may not be */
+        }
+        bytes += put;
+        n -= (size_t)put;
+    }
+}
+
+static void *run(void *arg)
+{
+    struct log *log = arg;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    weft_harmless_thread(0);
+    pthread_mutex_lock(&log->lock);
+    while (!log->closing || log->used) {
+        if (!log->used) {
+            log->sleeping = true;
+            pthread_cond_wait(&log->more, &log->lock);
+            log->sleeping = false;
+            continue;
+        }
+        char *full = log->filling;
+        size_t n = log->used;
+        log->filling = log->writing;
+        log->writing = full;
+        log->used = 0;
+        pthread_mutex_unlock(&log->lock);
+        write_out(log->fd, full, n);
+        pthread_mutex_lock(&log->lock);
+    }
+    pthread_mutex_unlock(&log->lock);
+    return NULL;
+}
+
+int log_open(struct log **out, const char *path)
+{
+    struct log *log = calloc(1, sizeof *log);
+    int err = -ENOMEM;
+    if (!log) {
+        return err;
+    }
+    log->fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO)
+                                     : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (log->fd < 0) {
+        err = -errno;
+        free(log);
+        return err;
+    }
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_cond_init(&log->more, NULL);
+    log->filling = malloc(ROOM);
+    log->writing = malloc(ROOM);
+    if (log->filling && log->writing) {
+        err = -pthread_create(&log->thread, NULL, run, log);
+    }
+    if (err) {
+        free(log->filling);
+        free(log->writing);
+        close(log->fd);
+        free(log);
+        return err;
+    }
+    *out = log;
+    return 0;
+}
+
+void log_close(struct log *log)
+{
+    if (!log) {
+        return;
+    }
+    pthread_mutex_lock(&log->lock);
+    log->closing = true;
+    pthread_cond_signal(&log->more);
+    pthread_mutex_unlock(&log->lock);
+    pthread_join(log->thread, NULL);
+    pthread_mutex_destroy(&log->lock);
+    pthread_cond_destroy(&log->more);
+    free(log->filling);
+    free(log->writing);
+    close(log->fd);
+    free(log);
+}
+
+/* What a client sent must not end a line, nor a quotation. */
+static size_t quote(char *to, size_t room, const char *text, int len)
+{
+    size_t n = 0;
+    for (int i = 0; i < len && n + 5 < room; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') {
+            n += (size_t)snprintf(to + n, 5, "\\x%02x", c);
+        } else {
+            to[n++] = (char)c;
+        }
+    }
+    to[n] = '\0';
+    return n;
+}
+
+static void peer_text(const struct weft_addr *peer, char *out, size_t size)
+{
+    weft_addr_text(peer, out, size);
+    char *colon = strrchr(out, ':');
+    if (colon && strncmp(out, "unix", 4) != 0) {
+        *colon = '\0'; /* its port says nothing */
+    }
+}
+
+/* Under the lock. */
+static const char *time_text(struct log *log)
+{
+    time_t now = time(NULL);
+    if (now != log->second) {
+        struct tm tm;
+        localtime_r(&now, &tm);
+        strftime(log->time, sizeof log->time, "%d/%b/%Y:%H:%M:%S %z", &tm);
+        log->second = now;
+    }
+    return log->time;
+}
+
+void log_request(const struct weft_http_record *record, void *arg)
+{
+    struct log *log = arg;
+    char peer[WEFT_ADDR_TEXT], method[64], target[LINE / 4], referer[LINE / 4], agent[LINE / 4];
+    peer_text(record->peer, peer, sizeof peer);
+    quote(method, sizeof method, record->method, record->method_len);
+    quote(target, sizeof target, record->target, record->target_len);
+    quote(referer, sizeof referer, record->referer ? record->referer : "-",
+          record->referer ? record->referer_len : 1);
+    quote(agent, sizeof agent, record->agent ? record->agent : "-",
+          record->agent ? record->agent_len : 1);
+    pthread_mutex_lock(&log->lock);
+    if (ROOM - log->used < LINE) {
+        log->dropped++;
+    } else {
+        int n = snprintf(log->filling + log->used, LINE,
+                         "%s - - [%s] \"%s %s HTTP/1.%d\" %d %llu \"%s\" \"%s\" %.6f\n", peer,
+                         time_text(log), method, target, record->minor, record->status,
+                         (unsigned long long)record->sent, referer, agent,
+                         (double)record->took_ns / 1e9);
+        log->used += n < LINE ? (size_t)n : LINE - 1;
+    }
+    if (log->sleeping) {
+        pthread_cond_signal(&log->more);
+    }
+    pthread_mutex_unlock(&log->lock);
+}
+
+uint64_t log_dropped(struct log *log)
+{
+    uint64_t n = 0;
+    if (log) {
+        pthread_mutex_lock(&log->lock);
+        n = log->dropped;
+        pthread_mutex_unlock(&log->lock);
+    }
+    return n;
+}

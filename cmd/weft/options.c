@@ -1,0 +1,316 @@
+#include "options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { TEXT, LISTEN, FLAG, SECONDS, COUNT, BYTES32, BYTES64, WORKERS, DRIVER, SPREAD, CONFIG };
+
+struct option {
+    const char *name;
+    enum kind kind;
+    size_t at;
+    const char *value, *help;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct option table[] = {
+    {"listen", LISTEN, 0, "ADDR",
+     "127.0.0.1:8080, [::1]:0, *:80, unix:/run/x.sock; may be repeated"},
+    {"root", TEXT, AT(root), "DIR", "the directory (as DIR); without one the built-in site"},
+    {"index", TEXT, AT(index), "NAME", "the file that stands for its directory (index.html)"},
+    {"listing", FLAG, AT(listing), NULL, "show directories that have no index"},
+    {"follow-symlinks", FLAG, AT(follow_symlinks), NULL, "those that stay below DIR"},
+    {"dotfiles", FLAG, AT(dotfiles), NULL, "serve names that begin with a dot too"},
+    {"admin", TEXT, AT(admin), "ADDR", "listener for /healthz, /metrics and /debug/fibers"},
+    {"log", TEXT, AT(log), "FILE", "access log; -: standard output"},
+    {"workers", WORKERS, AT(workers), "N", "threads (as many as CPUs)"},
+    {"driver", DRIVER, AT(driver), "NAME", "auto, epoll, uring or poll"},
+    {"spread", SPREAD, AT(spread), "HOW", "least, round-robin, hash (by client) or reuseport"},
+    {"drain", SECONDS, AT(drain_ns), "S", "how long a stop waits for answers under way (10)"},
+    {"fresh", SECONDS, AT(fresh_ns), "S", "how long a file is not looked at again (1)"},
+    {"idle-time", SECONDS, AT(limits.idle_ns), "S", "silence between requests (60)"},
+    {"header-time", SECONDS, AT(limits.header_ns), "S", "for the whole head of a request (10)"},
+    {"body-time", SECONDS, AT(limits.body_ns), "S", "one wait for more of a body (10)"},
+    {"body-rate", COUNT, AT(limits.body_rate), "N", "bytes a second, at least, after that (500)"},
+    {"write-time", SECONDS, AT(limits.write_ns), "S", "without the client reading (30)"},
+    {"max-line", BYTES32, AT(limits.line_bytes), "BYTES", "request line (8k)"},
+    {"max-header", BYTES32, AT(limits.header_bytes), "BYTES", "header block (16k)"},
+    {"max-fields", COUNT, AT(limits.fields), "N", "header fields (100)"},
+    {"max-body", BYTES64, AT(limits.body_bytes), "BYTES", "body (1m)"},
+    {"max-requests", COUNT, AT(limits.requests), "N", "on one connection (1000)"},
+    {"max-pipelined", COUNT, AT(limits.pipelined), "N", "answers gathered before a write (64)"},
+    {"max-connections", COUNT, AT(limits.connections), "N", "open at once (131072)"},
+    {"max-per-address", COUNT, AT(limits.per_address), "N", "... from one address (16384)"},
+    {"config", CONFIG, 0, "FILE", "lines of these names and their values, # for remarks"},
+};
+enum { OPTIONS = sizeof table / sizeof *table };
+
+/* Where a value came from, for messages. */
+struct place {
+    const char *file; /* NULL: the command line */
+    int line;
+};
+
+static bool complain(const struct place *place, const char *what, const char *name,
+                     const char *value)
+{
+    fprintf(stderr, "weft serve: ");
+    if (place->file) {
+        fprintf(stderr, "%s:%d: ", place->file, place->line);
+    }
+    fprintf(stderr, "%s%s", place->file ? "" : "--", name);
+    fprintf(stderr, value ? ": %s: %s\n" : ": %s\n", what, value);
+    return false;
+}
+
+/* --- values --------------------------------------------------------------------------------- */
+
+static bool read_seconds(const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    double s = strtod(text, &end);
+    if (errno || end == text || *end || !isfinite(s) || s < 0.001 || s > 1e8) {
+        return false;
+    }
+    *out = (int64_t)(s * 1e9);
+    return true;
+}
+
+/* A positive number, with k, m or g behind it if `bytes`. */
+static bool read_number(const char *text, uint64_t most, bool bytes, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    unsigned shift = 0;
+    if (bytes && *end) {
+        const char *unit = strchr("kKmMgG", *end);
+        shift = unit ? 10 * (1 + (unsigned)(unit - "kKmMgG") / 2) : 0;
+        end += unit ? 1 : 0;
+    }
+    if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || n == 0 ||
+        n > most >> shift) {
+        return false;
+    }
+    *out = n << shift;
+    return true;
+}
+
+static int which(const char *text, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool read_config(struct options *options, const char *path, const struct place *from);
+
+/* NULL: it is set; else what a good value is. */
+static const char *set_value(struct options *options, const struct option *option,
+                             const char *value)
+{
+    static const char *const drivers[] = {"auto", "epoll", "uring", "poll"};
+    static const char *const spreads[] = {"least", "round-robin", "hash", "reuseport"};
+    void *at = (char *)options + option->at;
+    uint64_t n;
+    int i;
+    switch (option->kind) {
+    case TEXT:
+        *(const char **)at = value;
+        return *value ? NULL : "empty";
+    case LISTEN:
+        if (options->listen_count == OPTIONS_LISTENERS) {
+            return "at most 16 of them";
+        }
+        options->listen[options->listen_count++] = value;
+        return NULL;
+    case SECONDS:
+        return read_seconds(value, at) ? NULL : "not a number of seconds (0.001 .. 100000000)";
+    case COUNT:
+        if (!read_number(value, UINT32_MAX, false, &n)) {
+            return "not a number (1 or more)";
+        }
+        *(uint32_t *)at = (uint32_t)n;
+        return NULL;
+    case BYTES32:
+    case BYTES64:
+        if (!read_number(value, option->kind == BYTES32 ? 16 << 20 : INT64_MAX, true, &n)) {
+            return "not a number of bytes (such as 65536, 64k, 1m)";
+        }
+        if (option->kind == BYTES32) {
+            *(uint32_t *)at = (uint32_t)n;
+        } else {
+            *(uint64_t *)at = n;
+        }
+        return NULL;
+    case WORKERS:
+        if (!read_number(value, 1024, false, &n)) {
+            return "not a number of workers (1 .. 1024)";
+        }
+        *(long *)at = (long)n;
+        return NULL;
+    case DRIVER:
+        i = which(value, drivers, 4);
+        options->driver = (enum weft_driver)(i < 0 ? 0 : i);
+        return i < 0 ? "none of auto, epoll, uring, poll" : NULL;
+    case SPREAD:
+        i = which(value, spreads, 4);
+        options->spread = (enum weft_http_spread)(i < 0 ? 0 : i);
+        return i < 0 ? "none of least, round-robin, hash, reuseport" : NULL;
+    case FLAG:
+    case CONFIG:
+        break;
+    }
+    return "takes no value";
+}
+
+static bool set(struct options *options, const struct option *option, const char *value,
+                const struct place *place)
+{
+    if (option->kind == FLAG) {
+        int on = value ? which(value, (const char *const[]){"no", "yes"}, 2) : 1;
+        *(bool *)((char *)options + option->at) = on == 1;
+        return on >= 0 || complain(place, "yes or no", option->name, value);
+    }
+    if (!value) {
+        return complain(place, "needs a value", option->name, NULL);
+    }
+    if (option->kind == CONFIG) {
+        return place->file ? complain(place, "a file cannot name another", option->name, value)
+                           : read_config(options, value, place);
+    }
+    const char *wrong = set_value(options, option, value);
+    return !wrong || complain(place, wrong, option->name, value);
+}
+
+static const struct option *find(const char *name, size_t len)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* --- a file ------------------------------------------------------------------------------------- */
+
+/* "name value", without blanks around either; the value NULL if there is none. False: nothing there. */
+static bool split(char *line, char **name, char **value)
+{
+    line[strcspn(line, "#\r\n")] = '\0';
+    *name = line + strspn(line, " \t");
+    char *end = *name + strcspn(*name, " \t");
+    *value = end + strspn(end, " \t");
+    *end = '\0';
+    size_t len = strlen(*value);
+    while (len && strchr(" \t", (*value)[len - 1])) {
+        (*value)[--len] = '\0';
+    }
+    if (!len) {
+        *value = NULL;
+    }
+    return **name;
+}
+
+static bool read_line(struct options *options, char *line, const struct place *place)
+{
+    char *name, *value;
+    if (!split(line, &name, &value)) {
+        return true;
+    }
+    const struct option *option = find(name, strlen(name));
+    if (!option) {
+        return complain(place, "no such option", name, NULL);
+    }
+    if (value && option->kind != FLAG) {
+        value = strdup(value); /* for the process's life */
+    }
+    return set(options, option, value, place);
+}
+
+static bool read_config(struct options *options, const char *path, const struct place *from)
+{
+    FILE *file = fopen(path, "re");
+    struct place place = {.file = path};
+    char *line = NULL;
+    size_t size = 0;
+    bool good = true;
+    if (!file) {
+        return complain(from, strerror(errno), "config", path);
+    }
+    while (good && getline(&line, &size, file) >= 0) {
+        place.line++;
+        good = read_line(options, line, &place);
+    }
+    if (good && ferror(file)) {
+        good = complain(from, "cannot be read", "config", path);
+    }
+    free(line);
+    fclose(file);
+    return good;
+}
+
+/* --- the command line ---------------------------------------------------------------------------- */
+
+static bool read_flag(struct options *options, int argc, char **argv, int *i)
+{
+    const struct place place = {.file = NULL};
+    const char *name = argv[*i] + 2, *equals = strchr(name, '=');
+    const struct option *option = find(name, equals ? (size_t)(equals - name) : strlen(name));
+    if (!option) {
+        fprintf(stderr, "weft serve: no such option: %s (weft serve --help lists them)\n",
+                argv[*i]);
+        return false;
+    }
+    const char *value = equals ? equals + 1 : NULL;
+    if (!value && option->kind != FLAG && *i + 1 < argc) {
+        value = argv[++*i];
+    }
+    return set(options, option, value, &place);
+}
+
+bool options_read(struct options *options, int argc, char **argv)
+{
+    *options = (struct options){.drain_ns = INT64_C(10000000000)};
+    bool dir = false;
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) == 0) {
+            if (!read_flag(options, argc, argv, &i)) {
+                return false;
+            }
+        } else if (argv[i][0] == '-' || dir) {
+            fprintf(stderr, "weft serve: %s: %s\n", dir ? "one directory only" : "no such option",
+                    argv[i]);
+            return false;
+        } else {
+            options->root = argv[i];
+            dir = true;
+        }
+    }
+    return true;
+}
+
+void options_help(FILE *out)
+{
+    fputs(
+        "usage: weft serve [DIR] [OPTION]...\n"
+        "\n"
+        "Serves the files below DIR, or a small built-in site, by HTTP/1.1. Prints where. SIGTERM: finishes\n"
+        "answers under way; SIGINT: stops at once.\n"
+        "\n",
+        out);
+    for (int i = 0; i < OPTIONS; i++) {
+        char text[40];
+        snprintf(text, sizeof text, "--%s %s", table[i].name, table[i].value ? table[i].value : "");
+        fprintf(out, "  %-24s %s\n", text, table[i].help);
+    }
+}

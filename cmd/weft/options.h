@@ -1,0 +1,29 @@
+/* What `weft serve` was told, by flags and by a file: the same names in both. */
+#ifndef WEFT_CMD_OPTIONS_H
+#define WEFT_CMD_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <weft/weft.h>
+
+#define OPTIONS_LISTENERS 16
+
+struct options {
+    const char *root; /* NULL: the built-in site */
+    const char *listen[OPTIONS_LISTENERS];
+    int listen_count;
+    const char *admin, *log, *index;
+    long workers;
+    enum weft_driver driver;
+    enum weft_http_spread spread;
+    bool listing, follow_symlinks, dotfiles;
+    int64_t drain_ns, fresh_ns;
+    struct weft_http_server_limits limits;
+};
+
+/* False: a line on stderr has said what is wrong. Texts are borrowed from argv, or kept for the process's life. */
+bool options_read(struct options *options, int argc, char **argv);
+void options_help(FILE *out);
+
+#endif

@@ -1,0 +1,283 @@
+/* `weft serve`: files, or the built-in site, by HTTP.
+ *
+ * Two pools. One serves; the other is the calling thread alone, for signals, the admin listener and the stop, so that
+ * these answer whatever the serving threads do.
+ */
+#include "serve.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <weft/weft.h>
+
+#include "admin.h"
+#include "log.h"
+#include "options.h"
+#include "site.h"
+
+enum { EXIT_USAGE = 2 };
+
+#define USUAL "127.0.0.1:8080"
+#define NS_PER_S INT64_C(1000000000)
+
+struct serving {
+    struct options options;
+    int status;
+    weft_pool *pool;
+    weft_http_server *server, *admin_server;
+    weft_http_files *files;
+    struct log *log;
+    struct admin admin;
+    weft_signal_set *signals;
+    weft_fiber waiter; /* waits for signals */
+    bool stopped;
+};
+
+static int failed(const char *what, const char *name, int err)
+{
+    fprintf(stderr, "weft serve: %s%s%s: %s\n", what, name ? " " : "", name ? name : "",
+            strerror(-err));
+    return err;
+}
+
+/* --- start ------------------------------------------------------------------------------------- */
+
+static int open_signals(struct serving *s)
+{
+    /* Where INT is ignored, as in a shell's background, it stays so. */
+    static const int both[] = {SIGTERM, SIGINT};
+    int err = weft_signal_open(&s->signals, both, 2, NULL);
+    if (err == -EPERM) {
+        err = weft_signal_open(&s->signals, both, 1, &(struct weft_signal_opts){.force = true});
+    }
+    return err ? failed("cannot wait for signals", NULL, err) : 0;
+}
+
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int start_pool(struct serving *s)
+{
+    const struct weft_pool_opts opts = {
+        .name = "serve",
+        .workers = (unsigned)s->options.workers,
+        .driver = s->options.driver,
+    };
+    int err = weft_pool_create(&s->pool, &opts);
+    if (err == -EOPNOTSUPP) {
+        return failed("the driver cannot be had here", NULL, err);
+    }
+    err = err ? err : weft_pool_start(s->pool);
+    return err ? failed("cannot start the workers", NULL, err) : 0;
+}
+
+static int add_routes(struct serving *s)
+{
+    if (!s->options.root) {
+        return site_routes(s->server);
+    }
+    const struct weft_http_files_opts opts = {
+        .index = s->options.index,
+        .listing = s->options.listing,
+        .follow_symlinks = s->options.follow_symlinks,
+        .dotfiles = s->options.dotfiles,
+        .fresh_ns = s->options.fresh_ns,
+        .workers = weft_pool_workers(s->pool),
+    };
+    int err = weft_http_files_open(&s->files, s->options.root, &opts);
+    if (err) {
+        return failed("cannot serve", s->options.root, err);
+    }
+    return weft_http_server_route(s->server, NULL, "/", weft_http_files_serve, s->files, NULL);
+}
+
+static int make_server(struct serving *s)
+{
+    const struct weft_http_server_opts opts = {
+        .pool = s->pool,
+        .spread = s->options.spread,
+        .limits = s->options.limits,
+        .on_request = s->log ? log_request : NULL,
+        .arg = s->log,
+    };
+    int err = weft_http_server_create(&s->server, &opts);
+    return err ? failed("cannot make the server", NULL, err) : add_routes(s);
+}
+
+static void print_address(const char *before, const struct weft_addr *addr)
+{
+    char text[WEFT_ADDR_TEXT];
+    weft_addr_text(addr, text, sizeof text);
+    printf("%s%s%s\n", before, addr->storage.ss_family == AF_UNIX ? "" : "http://", text);
+}
+
+static int listen_on(weft_http_server *server, const char *address, const char *before)
+{
+    struct weft_addr bound;
+    int err = weft_http_server_listen(server, address, &bound);
+    if (err == -EINVAL) {
+        fprintf(
+            stderr,
+            "weft serve: not an address: %s (such as 127.0.0.1:8080, [::1]:0, *:80, unix:/run/x.sock)\n",
+            address);
+        return err;
+    }
+    if (err) {
+        return failed("cannot listen on", address, err);
+    }
+    print_address(before, &bound);
+    return 0;
+}
+
+/* Nobody asked for this port, so another one will do. */
+static int listen_anywhere(struct serving *s)
+{
+    struct weft_addr bound;
+    int err = weft_http_server_listen(s->server, USUAL, &bound);
+    if (err == -EADDRINUSE) {
+        return listen_on(s->server, "127.0.0.1:0", "");
+    }
+    if (err) {
+        return failed("cannot listen on", USUAL, err);
+    }
+    print_address("", &bound);
+    return 0;
+}
+
+static int listen_all(struct serving *s)
+{
+    int err = s->options.listen_count ? 0 : listen_anywhere(s);
+    for (int i = 0; i < s->options.listen_count && !err; i++) {
+        err = listen_on(s->server, s->options.listen[i], "");
+    }
+    return err;
+}
+
+/* In the calling fiber's pool. */
+static int start_admin(struct serving *s)
+{
+    if (!s->options.admin) {
+        return 0;
+    }
+    s->admin = (struct admin){.served = s->server, .pool = s->pool, .log = s->log};
+    int err =
+        weft_http_server_create(&s->admin_server, &(struct weft_http_server_opts){.name = "admin"});
+    err = err ? err : admin_routes(s->admin_server, &s->admin);
+    return err ? failed("cannot make the admin server", NULL, err)
+               : listen_on(s->admin_server, s->options.admin, "admin ");
+}
+
+static int start(struct serving *s)
+{
+    int err = open_signals(s);
+    if (!err && s->options.log) {
+        err = log_open(&s->log, s->options.log);
+        err = err ? failed("cannot write the log", s->options.log, err) : 0;
+    }
+    err = err ? err : start_pool(s);
+    err = err ? err : make_server(s);
+    err = err ? err : listen_all(s);
+    err = err ? err : start_admin(s);
+    if (!err) {
+        unsigned workers = weft_pool_workers(s->pool);
+        printf(
+            "serving %s with %u worker%s; SIGTERM finishes answers, SIGINT (Ctrl-C) stops at once\n",
+            s->options.root ? s->options.root : "the built-in site", workers,
+            workers == 1 ? "" : "s");
+        fflush(stdout);
+    }
+    return err;
+}
+
+/* --- stop ----------------------------------------------------------------------------------------- */
+
+static void *drain(void *arg)
+{
+    struct serving *s = arg;
+    weft_http_server_stop(s->server, weft_after(s->options.drain_ns));
+    s->stopped = true;
+    weft_interrupt(s->waiter);
+    return NULL;
+}
+
+/* Until the first signal; then a stop, which a second one makes short. */
+static void wait_for_end(struct serving *s)
+{
+    struct weft_signal_info info;
+    weft_fiber drainer;
+    s->waiter = weft_self();
+    if (weft_signal_wait(s->signals, &info, WEFT_FOREVER) != 0 || info.signal == SIGINT ||
+        weft_spawn(&drainer, drain, s, &(struct weft_fiber_opts){.name = "drain"}) != 0) {
+        return;
+    }
+    weft_signal_wait(s->signals, &info, WEFT_FOREVER); /* ended by the drain, or by a signal */
+    if (!s->stopped) {
+        weft_http_server_stop(s->server, 0);
+    }
+    weft_join(drainer, NULL, WEFT_FOREVER);
+    weft_clear_interrupt();
+}
+
+static void end(struct serving *s)
+{
+    if (s->server) {
+        int err = weft_http_server_stop(s->server, 0);
+        if (err) {
+            failed("handlers have not ended", NULL, err);
+        }
+    }
+    if (s->admin_server) {
+        weft_http_server_stop(s->admin_server, 0);
+        weft_http_server_destroy(s->admin_server);
+    }
+    if (s->pool) {
+        weft_pool_stop(s->pool, WEFT_STOP_CANCEL, weft_after(5 * NS_PER_S));
+    }
+    weft_http_server_destroy(s->server);
+    weft_http_files_close(s->files);
+    weft_pool_destroy(s->pool);
+    log_close(s->log);
+    weft_signal_close(s->signals);
+}
+
+static void *control(void *arg)
+{
+    struct serving *s = arg;
+    s->status = start(s) ? 1 : 0;
+    if (s->status == 0) {
+        wait_for_end(s);
+    }
+    end(s);
+    return NULL;
+}
+
+int serve(int argc, char **argv)
+{
+    struct serving s = {.status = 1};
+    if (argc == 1 && strcmp(argv[0], "--help") == 0) {
+        options_help(stdout);
+        return 0;
+    }
+    if (!options_read(&s.options, argc, argv)) {
+        return EXIT_USAGE;
+    }
+    raise_descriptor_limit();
+    const struct weft_pool_opts opts = {
+        .name = "control", .workers = 1, .caller = true, .driver = s.options.driver};
+    int err = weft_run(control, &s, NULL, &opts);
+    if (err == -EOPNOTSUPP) {
+        fprintf(stderr, "weft serve: the driver cannot be had here\n");
+    } else if (err) {
+        failed("cannot start", NULL, err);
+    }
+    return err ? 1 : s.status;
+}

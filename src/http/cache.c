@@ -1,0 +1,247 @@
+/* Files at hand: small ones with their bytes and their head, larger ones open.
+ *
+ * Each worker has its own, so nothing is locked. A path has a few places it may be in; who comes last takes the
+ * next of them. For fresh_ns a file is not looked at; then it is opened anew, and if it is another one, or has
+ * changed, it is read anew. Who sends a file holds it, whatever becomes of its place.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "http/files.h"
+
+enum { HEAD_ROOM = 512, NAME_ROOM = 4096 };
+
+static uint64_t hash_of(const char *path, size_t len)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    while (len >= 8) {
+        uint64_t word;
+        memcpy(&word, path, 8);
+        h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 29;
+        path += 8;
+        len -= 8;
+    }
+    for (; len; len--, path++) {
+        h = (h ^ (unsigned char)*path) * UINT64_C(0x100000001b3);
+    }
+    return h ^ h >> 31;
+}
+
+void weft__http_file_unref(struct weft__http_file *file)
+{
+    if (file && --file->refs == 0) {
+        if (file->fd >= 0) {
+            close(file->fd);
+        }
+        weft__free(file);
+    }
+}
+
+void weft__http_cache_clear(struct weft__http_cache *cache)
+{
+    for (int i = 0; i < WEFT__HTTP_CACHE_SETS; i++) {
+        for (int j = 0; j < WEFT__HTTP_CACHE_WAYS; j++) {
+            weft__http_file_unref(cache->slots[i][j]);
+            cache->slots[i][j] = NULL;
+        }
+    }
+}
+
+/* --- a file is read ----------------------------------------------------------------------------- */
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* True: all of it, and it has not changed meanwhile. */
+static bool read_content(int fd, char *to, const struct stat *st)
+{
+    size_t have = 0, size = (size_t)st->st_size;
+    struct stat after;
+    while (have < size) {
+        ssize_t n = pread(fd, to + have, size - have, (off_t)have);
+        if (n <= 0 && !(n < 0 && errno == EINTR)) {
+            return false;
+        }
+        have += n > 0 ? (size_t)n : 0;
+    }
+    return fstat(fd, &after) == 0 && is_same(st, &after);
+}
+
+static void make_head(struct weft__http_file *file, char *to)
+{
+    char date[WEFT_HTTP_DATE_BYTES + 1] = {0};
+    weft_http_date_format(file->st.st_mtim.tv_sec > 0 ? file->st.st_mtim.tv_sec : 0, date);
+    int n = snprintf(file->etag, sizeof file->etag, "\"%llx%08lx-%llx\"",
+                     (unsigned long long)file->st.st_mtim.tv_sec,
+                     (unsigned long)file->st.st_mtim.tv_nsec, (unsigned long long)file->st.st_size);
+    file->etag_len = (size_t)n;
+    n = snprintf(to, HEAD_ROOM,
+                 "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %llu\r\n"
+                 "Last-Modified: %s\r\nETag: %s\r\nAccept-Ranges: bytes\r\n",
+                 file->type, (unsigned long long)file->st.st_size, date, file->etag);
+    file->head = to;
+    file->head_len = (size_t)n;
+}
+
+/* Takes the descriptor. NULL: no memory. */
+static struct weft__http_file *make(int fd, const struct stat *st, const char *path, size_t len,
+                                    const char *name)
+{
+    bool small = st->st_size <= WEFT__HTTP_CACHE_BYTES;
+    size_t content = small ? (size_t)st->st_size : 0;
+    struct weft__http_file *file = weft__alloc_dirty(sizeof *file + HEAD_ROOM + len + 1 + content);
+    if (!file) {
+        close(fd);
+        return NULL;
+    }
+    char *behind = (char *)(file + 1);
+    char *bytes = behind + HEAD_ROOM + len + 1;
+    *file = (struct weft__http_file){
+        .refs = 1, .fd = fd, .st = *st, .path_len = len, .type = weft_http_type(name)};
+    make_head(file, behind);
+    memcpy(behind + HEAD_ROOM, path, len);
+    behind[HEAD_ROOM + len] = '\0';
+    file->path = behind + HEAD_ROOM;
+    if (small && read_content(fd, bytes, st)) {
+        file->content = bytes;
+        file->fd = -1;
+        close(fd);
+    }
+    return file;
+}
+
+/* --- a path is looked up --------------------------------------------------------------------------- */
+
+/* The name below the directory; a directory's stands for its index. False: too long. */
+static bool name_of(const struct weft_http_files *files, const char *path, size_t len, char *out,
+                    bool index)
+{
+    int n = snprintf(out, NAME_ROOM, "%.*s%s", (int)len, path, index ? files->opts.index : "");
+    return n >= 0 && n < NAME_ROOM;
+}
+
+/* A descriptor of what the path stands for; -EISDIR with *dir. */
+static int open_path(struct weft_http_files *files, const char *path, size_t len, char *name,
+                     struct stat *st, int *dir)
+{
+    const char *below = path + files->prefix_len;
+    size_t below_len = len - files->prefix_len;
+    bool is_dir = below_len == 0 || below[below_len - 1] == '/';
+    int fd;
+    if (is_dir && *files->opts.index) {
+        if (!name_of(files, below, below_len, name, true)) {
+            return -ENOENT;
+        }
+        fd = weft__http_open(files, name, st);
+        if (fd >= 0 && S_ISREG(st->st_mode)) {
+            return fd;
+        }
+        if (fd >= 0) {
+            close(fd);
+        } else if (fd != -ENOENT) {
+            return fd;
+        }
+    }
+    if (!name_of(files, below, below_len, name, false)) {
+        return -ENOENT;
+    }
+    fd = weft__http_open(files, name, st);
+    if (fd >= 0 && S_ISDIR(st->st_mode)) {
+        *dir = fd;
+        return -EISDIR;
+    }
+    if (fd >= 0 && is_dir) { /* "/file.txt/" */
+        close(fd);
+        return -ENOENT;
+    }
+    return fd;
+}
+
+static int look(struct weft_http_files *files, const char *path, size_t len,
+                struct weft__http_file *old, struct weft__http_file **out, int *dir)
+{
+    char name[NAME_ROOM];
+    struct stat st;
+    int fd = open_path(files, path, len, name, &st, dir);
+    if (fd < 0) {
+        return fd;
+    }
+    if (old && is_same(&old->st, &st) && (old->content || old->fd >= 0)) {
+        close(fd);
+        *out = old;
+        return 0;
+    }
+    *out = make(fd, &st, path, len, name);
+    return *out ? 0 : -ENOMEM;
+}
+
+static struct weft__http_file **find(struct weft__http_cache *cache, uint64_t hash,
+                                     const char *path, size_t len)
+{
+    struct weft__http_file **set = cache->slots[hash % WEFT__HTTP_CACHE_SETS];
+    for (int i = 0; i < WEFT__HTTP_CACHE_WAYS; i++) {
+        if (set[i] && set[i]->hash == hash && set[i]->path_len == len &&
+            memcmp(set[i]->path, path, len) == 0) {
+            return &set[i];
+        }
+    }
+    return NULL;
+}
+
+static struct weft__http_file **choose_place(struct weft__http_cache *cache, uint64_t hash)
+{
+    unsigned set = hash % WEFT__HTTP_CACHE_SETS;
+    for (int i = 0; i < WEFT__HTTP_CACHE_WAYS; i++) {
+        if (!cache->slots[set][i]) {
+            return &cache->slots[set][i];
+        }
+    }
+    return &cache->slots[set][cache->turn[set]++ % WEFT__HTTP_CACHE_WAYS];
+}
+
+static void replace(struct weft__http_file **place, struct weft__http_file *file)
+{
+    if (*place != file) {
+        weft__http_file_unref(*place);
+        *place = file;
+    }
+}
+
+int weft__http_cache_get(struct weft_http_files *files, int worker, const char *path, size_t len,
+                         struct weft__http_file **out, int *dir)
+{
+    if (worker < 0 || (unsigned)worker >= files->workers) {
+        return look(files, path, len, NULL, out, dir);
+    }
+    struct weft__http_cache *cache = &files->caches[worker];
+    uint64_t hash = hash_of(path, len);
+    int64_t now = weft_now_cached();
+    struct weft__http_file **place = find(cache, hash, path, len), *file = NULL;
+    if (place && now < (*place)->fresh_until) {
+        file = *place;
+        file->refs++;
+        *out = file;
+        return 0;
+    }
+    int err = look(files, path, len, place ? *place : NULL, &file, dir);
+    if (err) {
+        if (place) {
+            replace(place, NULL);
+        }
+        return err;
+    }
+    file->hash = hash;
+    file->fresh_until = files->opts.fresh_ns < 0 ? now : now + files->opts.fresh_ns;
+    replace(place ? place : choose_place(cache, hash), file);
+    file->refs++;
+    *out = file;
+    return 0;
+}

@@ -1,0 +1,299 @@
+/* The handler for files: which answer, and with which part of the file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "http/conn.h"
+#include "http/files.h"
+
+enum { RANGES = 16, PART_HEAD = 256 };
+
+#define FRESH_NS 1000000000
+
+/* --- ranges ------------------------------------------------------------------------------------ */
+
+static int send_part(weft_http *x, const struct weft__http_file *file,
+                     const struct weft_http_range *range)
+{
+    return file->content ? weft_http_write(x, file->content + range->from, (size_t)range->len)
+                         : weft_http_send_file(x, file->fd, range->from, range->len);
+}
+
+static int set_validators(weft_http *x, const struct weft__http_file *file)
+{
+    char date[WEFT_HTTP_DATE_BYTES + 1] = {0};
+    weft_http_date_format(file->st.st_mtim.tv_sec > 0 ? file->st.st_mtim.tv_sec : 0, date);
+    int err = weft_http_set(x, "Last-Modified", date);
+    return err ? err : weft_http_set(x, "ETag", file->etag);
+}
+
+static void range_text(char *out, size_t size, const struct weft_http_range *range, uint64_t whole)
+{
+    snprintf(out, size, "bytes %llu-%llu/%llu", (unsigned long long)range->from,
+             (unsigned long long)(range->from + range->len - 1), (unsigned long long)whole);
+}
+
+static int answer_range(weft_http *x, const struct weft__http_file *file,
+                        const struct weft_http_range *range)
+{
+    char text[96];
+    range_text(text, sizeof text, range, (uint64_t)file->st.st_size);
+    int err = weft_http_begin(x, 206);
+    err = err ? err : weft_http_set(x, "Content-Type", file->type);
+    err = err ? err : weft_http_set(x, "Content-Range", text);
+    err = err ? err : set_validators(x, file);
+    err = err ? err : weft_http_set_length(x, range->len);
+    return err ? err : send_part(x, file, range);
+}
+
+static int part_head(char *out, const struct weft_http_files *files,
+                     const struct weft__http_file *file, const struct weft_http_range *range)
+{
+    char text[96];
+    range_text(text, sizeof text, range, (uint64_t)file->st.st_size);
+    return snprintf(out, PART_HEAD, "\r\n--%s\r\nContent-Type: %s\r\nContent-Range: %s\r\n\r\n",
+                    files->boundary, file->type, text);
+}
+
+static int answer_ranges(weft_http *x, const struct weft_http_files *files,
+                         const struct weft__http_file *file, const struct weft_http_range *ranges,
+                         int count)
+{
+    char text[PART_HEAD];
+    uint64_t total = 0;
+    for (int i = 0; i < count; i++) {
+        total += (uint64_t)part_head(text, files, file, &ranges[i]) + ranges[i].len;
+    }
+    total += 2 + 2 + strlen(files->boundary) + 2 + 2;
+    snprintf(text, sizeof text, "multipart/byteranges; boundary=%s", files->boundary);
+    int err = weft_http_begin(x, 206);
+    err = err ? err : weft_http_set(x, "Content-Type", text);
+    err = err ? err : set_validators(x, file);
+    err = err ? err : weft_http_set_length(x, total);
+    for (int i = 0; i < count && !err; i++) {
+        int n = part_head(text, files, file, &ranges[i]);
+        err = weft_http_write(x, text, (size_t)n);
+        err = err ? err : send_part(x, file, &ranges[i]);
+    }
+    int n = snprintf(text, sizeof text, "\r\n--%s--\r\n", files->boundary);
+    return err ? err : weft_http_write(x, text, (size_t)n);
+}
+
+static int answer_unsatisfiable(weft_http *x, const struct weft__http_file *file)
+{
+    char text[64];
+    snprintf(text, sizeof text, "bytes */%llu", (unsigned long long)file->st.st_size);
+    int err = weft_http_begin(x, 416);
+    return err ? err : weft_http_set(x, "Content-Range", text);
+}
+
+/* --- a file ---------------------------------------------------------------------------------------- */
+
+static int answer_whole(weft_http *x, const struct weft__http_file *file)
+{
+    if (file->content) {
+        return weft__http_answer_made(x, 200, file->head, file->head_len, file->content,
+                                      (size_t)file->st.st_size);
+    }
+    int err = weft_http_begin(x, 200);
+    err = err ? err : weft_http_set(x, "Content-Type", file->type);
+    err = err ? err : set_validators(x, file);
+    err = err ? err : weft_http_set(x, "Accept-Ranges", "bytes");
+    err = err ? err : weft_http_set_length(x, (uint64_t)file->st.st_size);
+    return err ? err : weft_http_send_file(x, file->fd, 0, (uint64_t)file->st.st_size);
+}
+
+static int answer_unmodified(weft_http *x, const struct weft__http_file *file, int status)
+{
+    if (status != 304) {
+        return weft__http_answer_error(x, status, NULL);
+    }
+    int err = weft_http_begin(x, 304);
+    return err ? err : set_validators(x, file);
+}
+
+static bool is_plain(const weft_http_head *head)
+{
+    static const enum weft_http_name names[] = {
+        WEFT_HTTP_RANGE,
+        WEFT_HTTP_IF_MATCH,
+        WEFT_HTTP_IF_NONE_MATCH,
+        WEFT_HTTP_IF_MODIFIED_SINCE,
+        WEFT_HTTP_IF_UNMODIFIED_SINCE,
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (weft_http_head_known(head, names[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int answer_file(weft_http *x, const struct weft_http_files *files,
+                       const struct weft__http_file *file)
+{
+    const weft_http_head *head = &x->head;
+    if (is_plain(head)) {
+        return answer_whole(x, file);
+    }
+    weft__http_shard_date(x->conn->shard, x->conn->now);
+    struct weft_http_version have = {
+        .etag = file->etag,
+        .etag_len = file->etag_len,
+        .modified = file->st.st_mtim.tv_sec,
+        .now = x->conn->shard->seconds,
+    };
+    int status = weft_http_precondition(head, x->data, &have);
+    if (status) {
+        return answer_unmodified(x, file, status);
+    }
+    const struct weft_http_field *field = weft_http_head_known(head, WEFT_HTTP_RANGE);
+    if (!field || !weft_http_range_wanted(head, x->data, &have)) {
+        return answer_whole(x, file);
+    }
+    struct weft_http_range ranges[RANGES];
+    int count = weft_http_range_parse(x->data + field->value.at, field->value.len,
+                                      (uint64_t)file->st.st_size, ranges, RANGES);
+    if (count < 0) {
+        return answer_unsatisfiable(x, file);
+    }
+    return count == 0   ? answer_whole(x, file)
+           : count == 1 ? answer_range(x, file, ranges)
+                        : answer_ranges(x, files, file, ranges, count);
+}
+
+/* --- a directory -------------------------------------------------------------------------------------- */
+
+/* The way it was sent, with a slash; the query too. */
+static int redirect(weft_http *x)
+{
+    struct weft_http_text path = {x->data + x->head.path.at, x->head.path.len};
+    struct weft_http_text query = weft_http_query(x);
+    char to[2048];
+    /* "//host/" would lead elsewhere */
+    int skip = 0;
+    while ((size_t)skip + 1 < path.len && path.data[skip + 1] == '/') {
+        skip++;
+    }
+    int n = snprintf(to, sizeof to, "%.*s/%s%.*s", (int)path.len - skip, path.data + skip,
+                     query.data ? "?" : "", (int)query.len, query.data ? query.data : "");
+    if (n < 0 || n >= (int)sizeof to) {
+        return weft__http_answer_error(x, 404, NULL);
+    }
+    int err = weft_http_begin(x, 301);
+    return err ? err : weft_http_set(x, "Location", to);
+}
+
+static int answer_directory(weft_http *x, const struct weft_http_files *files, int dir)
+{
+    if (x->path[x->path_len - 1] != '/') {
+        close(dir);
+        return redirect(x);
+    }
+    if (!files->opts.listing) {
+        close(dir);
+        return weft__http_answer_error(x, 404, NULL);
+    }
+    return weft__http_list(x, files, dir);
+}
+
+int weft_http_files_serve(weft_http *x, void *arg)
+{
+    struct weft_http_files *files = arg;
+    struct weft__http_file *file;
+    int dir = -1;
+    if (x->head.method != WEFT_HTTP_GET && x->head.method != WEFT_HTTP_HEAD) {
+        int err = weft_http_begin(x, 405);
+        return err ? err : weft_http_set(x, "Allow", "GET, HEAD");
+    }
+    if (x->path_len < files->prefix_len ||
+        memcmp(x->path, files->opts.prefix, files->prefix_len) != 0) {
+        return weft__http_answer_error(x, 404, NULL);
+    }
+    int err = weft__http_cache_get(files, x->conn->worker, x->path, x->path_len, &file, &dir);
+    if (err == -EISDIR) {
+        return answer_directory(x, files, dir);
+    }
+    if (err == -ENOENT) {
+        return weft__http_answer_error(x, 404, NULL);
+    }
+    if (!err) {
+        err = answer_file(x, files, file);
+        weft__http_file_unref(file);
+    }
+    return err;
+}
+
+/* --- opened and closed --------------------------------------------------------------------------------- */
+
+static char *copy(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *to = weft__alloc_dirty(n);
+    return to ? memcpy(to, text, n) : NULL;
+}
+
+static int open_directory(struct weft_http_files *files, const char *dir)
+{
+    files->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (files->dir < 0) {
+        return -errno;
+    }
+    files->openat2 = weft__http_open_has_openat2(files->dir);
+    return files->openat2 || !files->opts.follow_symlinks ? 0 : -EOPNOTSUPP;
+}
+
+int weft_http_files_open(weft_http_files **out, const char *dir,
+                         const struct weft_http_files_opts *options)
+{
+    struct weft_http_files *files = weft__alloc(sizeof *files);
+    if (!files) {
+        return -ENOMEM;
+    }
+    if (options) {
+        files->opts = *options;
+    }
+    weft_pool *pool = weft_pool_self();
+    files->dir = -1;
+    files->opts.fresh_ns = files->opts.fresh_ns ? files->opts.fresh_ns : FRESH_NS;
+    files->workers = files->opts.workers ? files->opts.workers
+                     : pool              ? weft_pool_workers(pool)
+                                         : 64;
+    files->opts.index = copy(files->opts.index ? files->opts.index : "index.html");
+    files->opts.prefix = copy(files->opts.prefix ? files->opts.prefix : "/");
+    files->caches = weft__alloc(files->workers * sizeof *files->caches);
+    bool whole = files->opts.index && files->opts.prefix && files->caches;
+    int err = whole ? open_directory(files, dir) : -ENOMEM;
+    if (!err) {
+        size_t n = files->prefix_len = strlen(files->opts.prefix);
+        err = n && files->opts.prefix[0] == '/' && files->opts.prefix[n - 1] == '/' ? 0 : -EINVAL;
+    }
+    if (err) {
+        weft_http_files_close(files);
+        return err;
+    }
+    snprintf(files->boundary, sizeof files->boundary, "weft%016llx",
+             (unsigned long long)((uint64_t)weft_now() * UINT64_C(0x9e3779b97f4a7c15)));
+    *out = files;
+    return 0;
+}
+
+void weft_http_files_close(weft_http_files *files)
+{
+    if (!files) {
+        return;
+    }
+    for (unsigned i = 0; files->caches && i < files->workers; i++) {
+        weft__http_cache_clear(&files->caches[i]);
+    }
+    if (files->dir >= 0) {
+        close(files->dir);
+    }
+    weft__free(files->caches);
+    weft__free((void *)(uintptr_t)files->opts.index);
+    weft__free((void *)(uintptr_t)files->opts.prefix);
+    weft__free(files);
+}

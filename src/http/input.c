@@ -1,0 +1,148 @@
+/* The read buffer: one per connection, with the head being parsed and whatever came behind it.
+ *
+ *      0        start                     end           room
+ *      |  used   |  head, body, next head  |   read here  |
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <weft/io.h>
+
+#include "http/conn.h"
+
+static size_t capacity(const struct weft__http_conn *conn)
+{
+    return conn->in->len;
+}
+
+/* The bytes move to the front of this buffer, or of a larger one. */
+static bool make_room(struct weft__http_conn *conn, size_t total)
+{
+    size_t have = conn->end - conn->start;
+    if (total <= capacity(conn)) {
+        memmove(conn->in->data, conn->in->data + conn->start, have);
+    } else {
+        weft_buf *larger = weft_buf_alloc(total, 0);
+        if (!larger) {
+            return false;
+        }
+        weft_buf_put(larger, weft_buf_tailroom(larger));
+        memcpy(larger->data, conn->in->data + conn->start, have);
+        weft_buf_free(conn->in);
+        conn->in = larger;
+    }
+    conn->start = 0;
+    conn->end = have;
+    return true;
+}
+
+bool weft__http_input_room(struct weft__http_conn *conn, size_t room)
+{
+    return capacity(conn) - conn->end >= room || make_room(conn, conn->end - conn->start + room);
+}
+
+/* Room for more of a head, of which a part is there. */
+static bool more_room(struct weft__http_conn *conn)
+{
+    if (conn->end < capacity(conn)) {
+        return true;
+    }
+    size_t total = conn->start ? capacity(conn) : 2 * capacity(conn);
+    if (total > conn->server->input_most) {
+        total = conn->server->input_most;
+    }
+    return make_room(conn, total) && conn->end < capacity(conn);
+}
+
+ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phase phase, void *to,
+                              size_t n)
+{
+    int err = weft__http_out_flush(conn);
+    if (err) {
+        return err;
+    }
+    weft__http_phase_begin(conn, phase);
+    ssize_t got = weft_read(conn->fd, to, n, WEFT_FOREVER);
+    weft__http_phase_end(conn);
+    if (got > 0) {
+        weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_IN, (uint64_t)got);
+    }
+    return got;
+}
+
+/* A client with much to say has the worker no longer than others. */
+static void take_turns(struct weft__http_conn *conn)
+{
+    if (conn->unyielded >= 64) {
+        conn->unyielded = 0;
+        weft_yield();
+    }
+}
+
+static ssize_t over(struct weft__http_conn *conn, bool partial, ssize_t got)
+{
+    if (partial && weft__http_phase_ended(conn, WEFT__HTTP_HEADER)) {
+        return -ETIMEDOUT;
+    }
+    conn->broken |= got < 0;
+    return 0;
+}
+
+/* 1: there are more bytes. */
+static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
+{
+    ssize_t got;
+    if (!partial) {
+        conn->start = conn->end = 0;
+    } else if (!more_room(conn)) {
+        return 0; /* no memory; the limits of a head are below input_most */
+    }
+    char *to = weft__http_input(conn) + conn->end;
+    size_t room = capacity(conn) - conn->end;
+    if (weft__http_out_flush(conn) != 0) {
+        return 0;
+    }
+    take_turns(conn);
+    if (first_wait) { /* the time of a head does not begin anew with each of its bytes */
+        weft__http_phase_begin(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
+    }
+    if (!partial && weft__http_stopping(conn->server)) {
+        weft__http_phase_end(conn);
+        return 0;
+    }
+    got = weft_read(conn->fd, to, room, WEFT_FOREVER);
+    if (got <= 0) {
+        weft__http_phase_end(conn);
+        return over(conn, partial, got);
+    }
+    conn->now = weft_now();
+    conn->end += (size_t)got;
+    weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_IN, (uint64_t)got);
+    return 1;
+}
+
+ssize_t weft__http_input_head(struct weft__http_conn *conn)
+{
+    const struct weft_http_server *server = conn->server;
+    weft_http_head *head = &conn->x.head;
+    bool waited_idle = false, waited_partial = false;
+    weft_http_request_init(head, conn->fields, server->opts.limits.fields, &server->parse);
+    for (;;) {
+        bool partial = conn->end > conn->start;
+        if (partial) {
+            ssize_t n = weft_http_head_parse(head, weft__http_input(conn) + conn->start,
+                                             conn->end - conn->start);
+            if (n) {
+                weft__http_phase_end(conn);
+                return n;
+            }
+        }
+        bool first = partial ? !waited_partial : !waited_idle;
+        waited_partial |= partial;
+        waited_idle = true;
+        ssize_t more = fill(conn, partial, first);
+        if (more <= 0) {
+            return more;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+/* The page that shows a directory: its names in order, directories with a slash. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "http/files.h"
+
+enum { NAMES = 10000 }; /* more are not shown */
+
+struct names {
+    char *name[NAMES];
+    int count;
+    bool more;
+};
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Its name with a slash behind a directory's; NULL: not to be shown, or no memory. */
+static char *shown(const struct weft_http_files *files, int dir, const struct dirent *entry)
+{
+    struct stat st;
+    const char *name = entry->d_name;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+        (!files->opts.dotfiles && name[0] == '.') ||
+        fstatat(dir, name, &st, files->opts.follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW) != 0 ||
+        (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
+        return NULL;
+    }
+    size_t len = strlen(name);
+    char *to = weft__alloc_dirty(len + 2);
+    if (to) {
+        memcpy(to, name, len + 1);
+        if (S_ISDIR(st.st_mode)) {
+            memcpy(to + len, "/", 2);
+        }
+    }
+    return to;
+}
+
+static void collect(struct names *names, const struct weft_http_files *files, DIR *dir)
+{
+    struct dirent *entry;
+    while ((entry = readdir(dir))) {
+        if (names->count == NAMES) {
+            names->more = true;
+            return;
+        }
+        char *name = shown(files, dirfd(dir), entry);
+        if (name) {
+            names->name[names->count++] = name;
+        }
+    }
+    qsort(names->name, (size_t)names->count, sizeof *names->name, compare);
+}
+
+static int write_text(weft_http *x, const char *text)
+{
+    return weft_http_write(x, text, strlen(text));
+}
+
+/* For a page; for a link, in which ':' would make a scheme and '?' a query. */
+static int write_escaped(weft_http *x, const char *text, bool link)
+{
+    char out[4096];
+    size_t n = 0;
+    for (const unsigned char *at = (const unsigned char *)text; *at && n + 8 < sizeof out; at++) {
+        bool plain = (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') ||
+                     (*at >= 'A' && *at <= 'Z') || strchr("-._~/ ", *at);
+        if (plain && !(link && *at == ' ')) {
+            out[n++] = (char)*at;
+        } else if (link) {
+            n += (size_t)snprintf(out + n, 4, "%%%02X", *at);
+        } else if (*at >= 0x80) {
+            out[n++] = (char)*at;
+        } else {
+            n += (size_t)snprintf(out + n, 8, "&#%d;", *at);
+        }
+    }
+    return weft_http_write(x, out, n);
+}
+
+static int write_entry(weft_http *x, const char *name)
+{
+    int err = write_text(x, "<li><a href=\"./");
+    err = err ? err : write_escaped(x, name, true);
+    err = err ? err : write_text(x, "\">");
+    err = err ? err : write_escaped(x, name, false);
+    return err ? err : write_text(x, "</a></li>\n");
+}
+
+static int write_page(weft_http *x, const struct names *names)
+{
+    int err = weft_http_begin(x, 200);
+    err = err ? err : weft_http_set(x, "Content-Type", "text/html; charset=utf-8");
+    err = err ? err : write_text(x, "<!doctype html>\n<title>");
+    err = err ? err : write_escaped(x, weft_http_path(x), false);
+    err = err ? err : write_text(x, "</title>\n<h1>");
+    err = err ? err : write_escaped(x, weft_http_path(x), false);
+    err = err ? err : write_text(x, "</h1>\n<ul>\n");
+    if (strcmp(weft_http_path(x), "/") != 0) {
+        err = err ? err : write_text(x, "<li><a href=\"../\">../</a></li>\n");
+    }
+    for (int i = 0; i < names->count && !err; i++) {
+        err = write_entry(x, names->name[i]);
+    }
+    err = err ? err : write_text(x, "</ul>\n");
+    return !err && names->more ? write_text(x, "<p>... and more</p>\n") : err;
+}
+
+int weft__http_list(weft_http *x, const struct weft_http_files *files, int fd)
+{
+    struct names *names = weft__alloc(sizeof *names);
+    DIR *dir = names ? fdopendir(fd) : NULL;
+    int err = -ENOMEM;
+    if (dir) {
+        collect(names, files, dir);
+        closedir(dir);
+        err = write_page(x, names);
+    } else {
+        close(fd);
+    }
+    for (int i = 0; names && i < names->count; i++) {
+        weft__free(names->name[i]);
+    }
+    weft__free(names);
+    return err;
+}

@@ -1,0 +1,122 @@
+/* Names to descriptors, never outside of the directory.
+ *
+ * The path has been decoded and normalised: it has no "..", no empty names, no zero. The kernel then resolves it below the
+ * directory's descriptor and refuses links (or, if they are allowed, those that lead out), whatever is swapped meanwhile.
+ * Where there is no openat2, names are opened one by one, none through a link.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "http/files.h"
+
+/* A pipe or a device must not block, nor become our terminal. */
+#define HOW (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+
+static int open_beneath(int dir, const char *name, uint64_t resolve)
+{
+    struct open_how how = {
+        .flags = HOW,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
+    };
+    long fd;
+    int tries = 0;
+    do { /* EAGAIN: somebody renames in the tree, and the kernel cannot tell whether we stayed in it */
+        fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
+    } while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++tries < 100)));
+    return fd < 0 ? -errno : (int)fd;
+}
+
+static int open_step(int dir, const char *name, int flags)
+{
+    int fd;
+    do {
+        fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
+    return fd < 0 ? -errno : fd;
+}
+
+static int walk(int dir, const char *name)
+{
+    char part[256];
+    int at = dir;
+    for (;;) {
+        const char *slash = strchr(name, '/');
+        size_t len = slash ? (size_t)(slash - name) : strlen(name);
+        if (len >= sizeof part) {
+            at = at == dir ? at : (close(at), dir);
+            return -ENAMETOOLONG;
+        }
+        memcpy(part, name, len);
+        part[len] = '\0';
+        int next = slash ? open_step(at, part, O_PATH | O_DIRECTORY) : open_step(at, part, HOW);
+        if (at != dir) {
+            close(at);
+        }
+        if (next < 0 || !slash) {
+            return next;
+        }
+        at = next;
+        name = slash + 1;
+    }
+}
+
+bool weft__http_open_has_openat2(int dir)
+{
+    int fd = open_beneath(dir, ".", RESOLVE_NO_SYMLINKS);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+static bool has_hidden_part(const char *name)
+{
+    return name[0] == '.' || strstr(name, "/.");
+}
+
+/* What a visitor may not have is not there. */
+static int public_error(int err)
+{
+    switch (-err) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case EIO:
+        return err;
+    default:
+        return -ENOENT;
+    }
+}
+
+int weft__http_open(const struct weft_http_files *files, const char *name, struct stat *st)
+{
+    if (!files->opts.dotfiles && has_hidden_part(name)) {
+        return -ENOENT;
+    }
+    size_t len = strlen(name);
+    char dir_name[4096];
+    if (len >= sizeof dir_name) {
+        return -ENOENT;
+    }
+    if (len && name[len - 1] == '/') { /* the same directory, for who walks */
+        memcpy(dir_name, name, len - 1);
+        dir_name[len - 1] = '\0';
+        name = dir_name;
+    }
+    name = *name ? name : ".";
+    int fd = files->openat2 ? open_beneath(files->dir, name,
+                                           files->opts.follow_symlinks ? 0 : RESOLVE_NO_SYMLINKS)
+                            : walk(files->dir, name);
+    if (fd < 0) {
+        return public_error(fd);
+    }
+    if (fstat(fd, st) != 0 || (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))) {
+        close(fd);
+        return -ENOENT;
+    }
+    return fd;
+}

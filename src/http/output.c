@@ -1,0 +1,191 @@
+/* The write buffer: answers are gathered in it and leave together. It is there only while it holds something, so that a
+ * connection that waits costs none. */
+#include <errno.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+
+#include <weft/io.h>
+
+#include "http/conn.h"
+
+#define FILE_MOST (1 << 30) /* bytes in one call */
+
+static int broke(struct weft__http_conn *conn, int err)
+{
+    conn->broken = conn->close = true;
+    if (weft__http_phase_ended(conn, WEFT__HTTP_WRITE)) {
+        return -ETIMEDOUT;
+    }
+    return err;
+}
+
+/* What has left cannot be taken back. */
+static void emptied(struct weft__http_conn *conn)
+{
+    if (conn->x.stage != WEFT__HTTP_UNANSWERED) {
+        conn->x.begun_on_wire = true;
+    }
+    weft_buf_free(conn->out);
+    conn->out = NULL;
+}
+
+static void advance(struct iovec *iov, int *count, size_t n)
+{
+    int gone = 0;
+    while (gone < *count && n >= iov[gone].iov_len) {
+        n -= iov[gone++].iov_len;
+    }
+    if (gone < *count) {
+        iov[gone].iov_base = (char *)iov[gone].iov_base + n;
+        iov[gone].iov_len -= n;
+    }
+    *count -= gone;
+    memmove(iov, iov + gone, (size_t)*count * sizeof *iov);
+}
+
+static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
+{
+    while (count) {
+        weft__http_phase_begin(conn, WEFT__HTTP_WRITE);
+        ssize_t n = count == 1 ? weft_write(conn->fd, iov->iov_base, iov->iov_len, WEFT_FOREVER)
+                               : weft_writev(conn->fd, iov, count, WEFT_FOREVER);
+        weft__http_phase_end(conn);
+        if (n < 0) {
+            return broke(conn, (int)n);
+        }
+        weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)n);
+        advance(iov, &count, (size_t)n);
+    }
+    return 0;
+}
+
+/* What was gathered, and `n` bytes more. */
+static int write_with(struct weft__http_conn *conn, const void *bytes, size_t n)
+{
+    struct iovec iov[2];
+    int count = 0;
+    if (conn->broken) {
+        return -EPIPE;
+    }
+    if (conn->out) {
+        iov[count++] = (struct iovec){conn->out->data, conn->out->len};
+    }
+    if (n) {
+        iov[count++] = (struct iovec){(void *)(uintptr_t)bytes, n};
+    }
+    int err = write_all(conn, iov, count);
+    weft__http_count(conn->shard, WEFT__HTTP_N_FLUSHES, 1);
+    emptied(conn);
+    weft__http_out_settle(conn);
+    return err;
+}
+
+void weft__http_out_settle(struct weft__http_conn *conn)
+{
+    if (conn->gathered && !conn->out) {
+        weft__http_shard_took(conn->shard, weft_now() - conn->now, conn->gathered);
+        conn->gathered = 0;
+    }
+}
+
+int weft__http_out_flush(struct weft__http_conn *conn)
+{
+    return conn->out ? write_with(conn, NULL, 0) : conn->broken ? -EPIPE : 0;
+}
+
+char *weft__http_out_room(struct weft__http_conn *conn, size_t n)
+{
+    if (conn->out && weft_buf_tailroom(conn->out) < n && weft__http_out_flush(conn) != 0) {
+        return NULL;
+    }
+    if (!conn->out) {
+        conn->out = conn->broken ? NULL : weft_buf_alloc(WEFT__HTTP_OUTPUT, 0);
+        if (!conn->out) {
+            conn->broken = conn->close = true;
+            return NULL;
+        }
+        conn->x.mark = 0;
+    }
+    return (char *)conn->out->data + conn->out->len;
+}
+
+int weft__http_out_put(struct weft__http_conn *conn, const void *bytes, size_t n)
+{
+    if (n > WEFT__HTTP_OUTPUT / 2) {
+        return write_with(conn, bytes, n);
+    }
+    char *to = weft__http_out_room(conn, n);
+    if (!to) {
+        return -EPIPE;
+    }
+    memcpy(to, bytes, n);
+    weft__http_out_used(conn, n);
+    return 0;
+}
+
+void weft__http_out_rewind(struct weft_http *x)
+{
+    weft_buf *out = x->conn->out;
+    if (out && out->len > x->mark) {
+        weft_buf_trim(out, out->len - x->mark);
+    }
+    x->stage = WEFT__HTTP_UNANSWERED;
+    x->sent = 0;
+}
+
+/* The one place where a file goes to a socket. */
+static ssize_t file_to_socket(int socket, int file, off_t *offset, size_t n)
+{
+    ssize_t sent;
+    do {
+        sent = sendfile(socket, file, offset, n);
+    } while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : sent;
+}
+
+/* The head leaves with the first bytes of the file, if there is room for it. */
+static int send_gathered(struct weft__http_conn *conn)
+{
+    if (!conn->out || conn->broken) {
+        return weft__http_out_flush(conn);
+    }
+    size_t n = conn->out->len;
+    ssize_t sent = send(conn->fd, conn->out->data, n, MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent <= 0) {
+        return weft__http_out_flush(conn);
+    }
+    weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)sent);
+    weft_buf_pull(conn->out, (size_t)sent);
+    if (conn->out->len) {
+        return weft__http_out_flush(conn);
+    }
+    weft__http_count(conn->shard, WEFT__HTTP_N_FLUSHES, 1);
+    emptied(conn);
+    return 0;
+}
+
+int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, uint64_t n)
+{
+    off_t at = (off_t)offset;
+    int err = send_gathered(conn);
+    while (!err && n) {
+        ssize_t sent = file_to_socket(conn->fd, fd, &at, n < FILE_MOST ? (size_t)n : FILE_MOST);
+        if (sent > 0) {
+            n -= (uint64_t)sent;
+            weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)sent);
+            continue;
+        }
+        if (sent == 0) {
+            return -ENODATA;
+        }
+        if (sent != -EAGAIN) {
+            return broke(conn, (int)sent);
+        }
+        weft__http_phase_begin(conn, WEFT__HTTP_WRITE);
+        int ready = weft_fd_wait(conn->fd, WEFT_WRITABLE, WEFT_FOREVER);
+        weft__http_phase_end(conn);
+        err = ready < 0 ? broke(conn, ready) : 0;
+    }
+    return err;
+}

@@ -1,0 +1,37 @@
+/* Which handler a method and a path go to. */
+#ifndef WEFT_HTTP_ROUTE_H
+#define WEFT_HTTP_ROUTE_H
+
+#include <weft/http.h>
+
+struct weft__http_route {
+    struct weft__http_route *next; /* longer paths first; of one path the later one first */
+    weft_http_fn fn;
+    void *arg;
+    uint64_t body_bytes;
+    enum weft_http_method method; /* if any_method is not */
+    bool any_method, below;       /* below: all paths that begin so */
+    size_t path_len;
+    const char
+        *method_name; /* of a method that has no number; in the same memory, as is the path */
+    char path[];
+};
+
+struct weft__http_routes {
+    struct weft__http_route *first;
+};
+
+int weft__http_route_add(struct weft__http_routes *routes, const char *method, const char *path,
+                         weft_http_fn fn, void *arg, uint64_t body_bytes);
+void weft__http_route_free(struct weft__http_routes *routes);
+
+/* NULL: none; *other: there is one for another method. */
+const struct weft__http_route *weft__http_route_find(const struct weft__http_routes *routes,
+                                                     enum weft_http_method method,
+                                                     struct weft_http_text method_name,
+                                                     const char *path, size_t len, bool *other);
+/* "GET, HEAD, POST": the methods of a path, cut to size. */
+void weft__http_route_allow(const struct weft__http_routes *routes, const char *path, size_t len,
+                            char *out, size_t size);
+
+#endif

@@ -1,0 +1,235 @@
+/* The server: made, listening, stopped. */
+#include "http/server.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <weft/net.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "http/conn.h"
+
+#define S(n) ((n)*INT64_C(1000000000))
+#define PATIENCE_NS S(5) /* with handlers that were cancelled */
+
+/* --- options ------------------------------------------------------------------------------- */
+
+static void set_u32(uint32_t *value, uint32_t standard)
+{
+    *value = *value ? *value : standard;
+}
+
+static void set_ns(int64_t *value, int64_t standard)
+{
+    *value = *value ? *value : standard;
+}
+
+static void fill_in(struct weft_http_server_limits *limits)
+{
+    set_u32(&limits->line_bytes, 8 << 10);
+    set_u32(&limits->header_bytes, 16 << 10);
+    set_u32(&limits->fields, WEFT_HTTP_FIELDS);
+    limits->body_bytes = limits->body_bytes ? limits->body_bytes : 1 << 20;
+    set_u32(&limits->requests, 1000);
+    set_u32(&limits->pipelined, 64);
+    set_u32(&limits->connections, 131072);
+    set_u32(&limits->per_address, 16384);
+    set_ns(&limits->idle_ns, S(60));
+    set_ns(&limits->header_ns, S(10));
+    set_ns(&limits->body_ns, S(10));
+    set_u32(&limits->body_rate, 500);
+    set_ns(&limits->write_ns, S(30));
+    set_ns(&limits->linger_ns, S(2));
+}
+
+static bool is_good(const struct weft_http_server_limits *limits)
+{
+    const uint32_t most = 16 << 20; /* bytes of a line, and of a header block */
+    return limits->line_bytes >= 64 && limits->line_bytes <= most && limits->header_bytes <= most &&
+           limits->fields < UINT16_MAX && limits->idle_ns > 0 && limits->header_ns > 0 &&
+           limits->body_ns > 0 && limits->write_ns > 0 && limits->linger_ns > 0;
+}
+
+/* --- made and freed --------------------------------------------------------------------------- */
+
+int weft_http_server_create(weft_http_server **out, const struct weft_http_server_opts *options)
+{
+    struct weft_http_server_opts opts = {0};
+    if (options) {
+        opts = *options;
+    }
+    fill_in(&opts.limits);
+    opts.name = opts.name ? opts.name : "http";
+    opts.pool = opts.pool ? opts.pool : weft_pool_self();
+    if (!opts.pool || !is_good(&opts.limits) || opts.spread > WEFT_HTTP_REUSEPORT) {
+        return -EINVAL;
+    }
+    struct weft_http_server *server = weft__alloc(sizeof *server);
+    if (!server) {
+        return -ENOMEM;
+    }
+    server->opts = opts;
+    server->pool = opts.pool;
+    server->workers = weft_pool_workers(opts.pool);
+    server->parse = (struct weft_http_limits){
+        .line_bytes = opts.limits.line_bytes,
+        .header_bytes = opts.limits.header_bytes,
+    };
+    /* an empty line before the head, and its line's end, are not in the limits */
+    server->input_most = opts.limits.line_bytes + opts.limits.header_bytes + 64;
+    weft_waitgroup_init(&server->live, NULL);
+    weft_waitgroup_init(&server->acceptors_live, NULL);
+    server->shards = weft__alloc(server->workers * sizeof *server->shards);
+    int err = server->shards ? weft__http_patience_init(server) : -ENOMEM;
+    if (err) {
+        weft_http_server_destroy(server);
+        return err;
+    }
+    for (unsigned i = 0; i < server->workers; i++) {
+        weft__http_shard_init(&server->shards[i]);
+    }
+    *out = server;
+    return 0;
+}
+
+void weft_http_server_destroy(weft_http_server *server)
+{
+    if (!server) {
+        return;
+    }
+    WEFT__REQUIRE(weft_waitgroup_count(&server->live) == 0 &&
+                      weft_waitgroup_count(&server->acceptors_live) == 0,
+                  "an HTTP server is destroyed before it has stopped");
+    weft__http_patience_deinit(server);
+    weft__http_accept_free(server);
+    weft__http_route_free(&server->routes);
+    weft_waitgroup_deinit(&server->live);
+    weft_waitgroup_deinit(&server->acceptors_live);
+    weft__free(server->shards);
+    weft__free(server);
+}
+
+int weft_http_server_route(weft_http_server *server, const char *method, const char *path,
+                           weft_http_fn fn, void *arg, const struct weft_http_route_opts *opts)
+{
+    if (atomic_load_explicit(&server->listened, memory_order_relaxed)) {
+        return -EBUSY;
+    }
+    return weft__http_route_add(&server->routes, method, path, fn, arg,
+                                opts ? opts->body_bytes : 0);
+}
+
+int weft_http_server_listen(weft_http_server *server, const char *address, struct weft_addr *bound)
+{
+    struct weft_addr addr, at;
+    int err = weft_addr_parse(&addr, address);
+    if (err) {
+        return err;
+    }
+    atomic_store_explicit(&server->listened, 1, memory_order_relaxed);
+    err = weft__http_accept_start(server, &addr, &at);
+    if (!err && bound) {
+        *bound = at;
+    }
+    return err;
+}
+
+/* --- stop ----------------------------------------------------------------------------------------- */
+
+/* Idle connections find their end; `all`: the others are cut. */
+static void end_connections(struct weft_http_server *server, bool all)
+{
+    for (unsigned i = 0; i < server->workers; i++) {
+        struct weft__http_shard *shard = &server->shards[i];
+        weft__lock(&shard->lock);
+        for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
+            /* pairs: weft__http_phase_begin */
+            if (all) {
+                shutdown(conn->fd, SHUT_RDWR);
+                weft_cancel(conn->fiber);
+            } else if (atomic_load_explicit(&conn->phase, memory_order_seq_cst) ==
+                       WEFT__HTTP_IDLE) {
+                shutdown(conn->fd, SHUT_RD);
+            }
+        }
+        weft__unlock(&shard->lock);
+    }
+}
+
+static void set_stopping(struct weft_http_server *server, uint32_t to)
+{
+    uint32_t is = atomic_load_explicit(&server->stopping, memory_order_relaxed);
+    while (is < to && !atomic_compare_exchange_weak_explicit(
+                          &server->stopping, &is, to, memory_order_seq_cst, memory_order_relaxed)) {
+    }
+}
+
+int weft_http_server_stop(weft_http_server *server, int64_t deadline)
+{
+    weft__lock(&server->lock); /* no acceptor is added behind this */
+    set_stopping(server, 1);
+    weft__unlock(&server->lock);
+    weft__http_accept_stop(server);
+    end_connections(server, false);
+    int err = weft_waitgroup_wait(&server->live, deadline);
+    if (err == -ETIMEDOUT) {
+        set_stopping(server, 2);
+        end_connections(server, true);
+        err = weft_waitgroup_wait(&server->live, weft_after(PATIENCE_NS));
+        err = err == -ETIMEDOUT ? -EBUSY : err;
+    }
+    return err;
+}
+
+bool weft_http_server_stopping(const weft_http_server *server)
+{
+    return weft__http_stopping(server);
+}
+
+/* --- seen ------------------------------------------------------------------------------------------ */
+
+static uint64_t sum(const struct weft_http_server *server, int counter)
+{
+    uint64_t total = 0;
+    for (unsigned i = 0; i < server->workers; i++) {
+        total += atomic_load_explicit(&server->shards[i].n[counter], memory_order_relaxed);
+    }
+    return total;
+}
+
+static void sum_acceptors(const struct weft_http_server *server, struct weft_http_stats *out)
+{
+    for (unsigned i = 0; i < server->workers; i++) {
+        const struct weft__http_shard *shard = &server->shards[i];
+        out->accepted += atomic_load_explicit(&shard->accepted, memory_order_relaxed);
+        out->refused += atomic_load_explicit(&shard->refused, memory_order_relaxed);
+        out->accept_errors += atomic_load_explicit(&shard->accept_errors, memory_order_relaxed);
+        out->accept_wakes += atomic_load_explicit(&shard->accept_wakes, memory_order_relaxed);
+    }
+}
+
+void weft_http_server_stats(const weft_http_server *server, struct weft_http_stats *out)
+{
+    *out = (struct weft_http_stats){
+        .requests = sum(server, WEFT__HTTP_N_REQUESTS),
+        .bytes_in = sum(server, WEFT__HTTP_N_BYTES_IN),
+        .bytes_out = sum(server, WEFT__HTTP_N_BYTES_OUT),
+        .bad = sum(server, WEFT__HTTP_N_BAD),
+        .idle_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_IDLE),
+        .header_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_HEADER),
+        .body_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_BODY),
+        .write_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_WRITE),
+        .flushes = sum(server, WEFT__HTTP_N_FLUSHES),
+        .took_ns = (int64_t)sum(server, WEFT__HTTP_N_TOOK_NS),
+        .open = atomic_load_explicit(&server->open, memory_order_relaxed),
+    };
+    for (int i = 0; i < 6; i++) {
+        out->by_class[i] = sum(server, WEFT__HTTP_N_CLASS + i);
+    }
+    for (int i = 0; i < WEFT_HTTP_BUCKETS; i++) {
+        out->took[i] = sum(server, WEFT__HTTP_N_TOOK + i);
+    }
+    sum_acceptors(server, out);
+}

@@ -1,0 +1,69 @@
+/* What one worker has for itself: its connections, counters, and the date as text.
+ *
+ * Counters are written by the fibers of one worker only, which are bound to it; anybody may read them.
+ */
+#ifndef WEFT_HTTP_SHARD_H
+#define WEFT_HTTP_SHARD_H
+
+#include <stdalign.h>
+#include <stdint.h>
+
+#include <weft/http.h>
+#include <weft/http_value.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+struct weft__http_conn;
+
+enum weft__http_counter {
+    WEFT__HTTP_N_REQUESTS,
+    WEFT__HTTP_N_CLASS, /* six of them */
+    WEFT__HTTP_N_BYTES_IN = WEFT__HTTP_N_CLASS + 6,
+    WEFT__HTTP_N_BYTES_OUT,
+    WEFT__HTTP_N_BAD,
+    WEFT__HTTP_N_ENDED, /* one per patience */
+    WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_ENDED + 4,
+    WEFT__HTTP_N_TOOK_NS,
+    WEFT__HTTP_N_TOOK, /* one per bucket */
+    WEFT__HTTP_COUNTERS = WEFT__HTTP_N_TOOK + WEFT_HTTP_BUCKETS,
+};
+
+/* "Date: ", the date, CR LF */
+#define WEFT__HTTP_DATE_LINE (6 + WEFT_HTTP_DATE_BYTES + 2)
+
+struct weft__http_shard {
+    /* The worker's alone. */
+    alignas(64) char date[WEFT__HTTP_DATE_LINE + 1];
+    int64_t date_until; /* of weft_now: the text is right before that */
+    int64_t seconds;    /* of the wall clock, the same moment */
+
+    /* Any thread. */
+    alignas(64) _Atomic(uint64_t) n[WEFT__HTTP_COUNTERS];
+    alignas(64) _Atomic(uint32_t) open; /* connections, with those on their way here */
+    _Atomic(uint64_t) accepted, refused, accept_errors, accept_wakes; /* by any acceptor */
+    struct weft__lock lock;
+    struct weft__http_conn *first; /* connections; under the lock */
+};
+
+static inline void weft__http_count(struct weft__http_shard *shard, int counter, uint64_t by)
+{
+    uint64_t now = atomic_load_explicit(&shard->n[counter], memory_order_relaxed);
+    atomic_store_explicit(&shard->n[counter], now + by, memory_order_relaxed);
+}
+
+void weft__http_shard_init(struct weft__http_shard *shard);
+/* `count` requests took so long. */
+void weft__http_shard_took(struct weft__http_shard *shard, int64_t ns, unsigned count);
+void weft__http_shard_date_renew(struct weft__http_shard *shard, int64_t now);
+
+/* The date line as of `now`, WEFT__HTTP_DATE_LINE bytes. */
+static inline const char *weft__http_shard_date(struct weft__http_shard *shard, int64_t now)
+{
+    if (now >= shard->date_until) {
+        weft__http_shard_date_renew(shard, now);
+    }
+    return shard->date;
+}
+
+#endif
