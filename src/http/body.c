@@ -17,7 +17,8 @@ void weft__http_body_begin(struct weft_http *x, uint64_t most)
     x->waited_ns = 0;
     x->body_err = 0;
     x->body_at = x->conn->start;
-    x->continue_due = head->expect_continue && !x->body_over;
+    /* One that sends already does not wait. */
+    x->continue_due = head->expect_continue && !x->body_over && x->conn->start == x->conn->end;
     if (head->body == WEFT_HTTP_CHUNKED) {
         weft_http_chunked_init(&x->chunked, &x->conn->server->parse);
     }
@@ -35,9 +36,8 @@ static int say_continue(struct weft_http *x)
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
     x->continue_due = false;
     /* An answer that has begun is as good as that. */
-    return x->stage == WEFT__HTTP_UNANSWERED && x->conn->start == x->conn->end
-               ? weft__http_out_put(x->conn, line, sizeof line - 1)
-               : 0;
+    return x->stage == WEFT__HTTP_UNANSWERED ? weft__http_out_put(x->conn, line, sizeof line - 1)
+                                             : 0;
 }
 
 /* It may be slow for a while, but not for long. */

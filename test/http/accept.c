@@ -1,0 +1,202 @@
+/* Where connections go, and what it costs to take one. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include "http/client.h"
+
+enum { WORKERS = 3 };
+
+static int say_worker(weft_http *x, void *arg)
+{
+    char text[16];
+    (void)arg;
+    return weft_http_answer(x, 200, NULL, text,
+                            (size_t)snprintf(text, sizeof text, "%d", weft_worker_self()));
+}
+
+static void begin(struct served *s, enum weft_driver driver, enum weft_http_spread spread)
+{
+    served_make(s, driver, WORKERS,
+                &(struct weft_http_server_opts){.spread = spread, .limits.requests = 1000000000});
+    served_route(s, "GET", "/", say_worker);
+    served_listen(s);
+}
+
+static int worker_of(struct client *c)
+{
+    struct reply *r = client_ask(c, get("/"));
+    CHECK_EQ(r->status, 200);
+    return atoi(r->body);
+}
+
+/* How many of these connections each worker has; each stays where it is. */
+static void spread_of(struct served *s, int n, int counts[WORKERS])
+{
+    static struct client c[60];
+    memset(counts, 0, WORKERS * sizeof *counts);
+    for (int i = 0; i < n; i++) {
+        client_open(&c[i], s);
+        int worker = worker_of(&c[i]);
+        counts[worker]++;
+        for (int j = 0; j < 5; j++) {
+            CHECK_EQ(worker_of(&c[i]), worker);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        client_close(&c[i]);
+    }
+}
+
+EACH_DRIVER(an_acceptor_spreads_connections)
+{
+    struct served s;
+    int counts[WORKERS];
+    begin(&s, driver, WEFT_HTTP_ROUND_ROBIN);
+    spread_of(&s, 30, counts);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK_EQ(counts[i], 10);
+    }
+    served_end(&s);
+    begin(&s, driver, WEFT_HTTP_LEAST);
+    spread_of(&s, 30, counts);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK_EQ(counts[i], 10);
+    }
+    served_end(&s);
+    begin(&s, driver, WEFT_HTTP_HASH);
+    spread_of(&s, 30, counts);
+    CHECK(counts[0] == 30 || counts[1] == 30 || counts[2] == 30); /* one address, one worker */
+    served_end(&s);
+}
+
+EACH_DRIVER(each_worker_may_have_a_socket_of_its_own)
+{
+    struct served s, second;
+    int counts[WORKERS];
+    begin(&s, driver, WEFT_HTTP_REUSEPORT);
+    spread_of(&s, 60, counts);
+    printf("    %d %d %d\n", counts[0], counts[1], counts[2]);
+    CHECK_EQ(counts[0] + counts[1] + counts[2], 60);
+    CHECK(counts[0] && counts[1] && counts[2]); /* missed by chance once in 10^10 */
+    /* The port is taken, though the system would let both have it. */
+    served_make(&second, driver, 1, &(struct weft_http_server_opts){.spread = WEFT_HTTP_REUSEPORT});
+    char address[WEFT_ADDR_TEXT];
+    weft_addr_text(&s.at, address, sizeof address);
+    CHECK_EQ(weft_http_server_listen(second.server, address, NULL), -EADDRINUSE);
+    served_end(&second);
+    served_end(&s);
+}
+
+/* One after the other, so that everybody sleeps before each: nobody but the one who has the work is woken for it. */
+EACH_DRIVER(an_accept_wakes_one_thread)
+{
+    enum { CONNECTIONS = 200 };
+    static const char *const names[] = {"least", "round robin", "hash", "reuseport"};
+    for (int spread = WEFT_HTTP_LEAST; spread <= WEFT_HTTP_REUSEPORT; spread++) {
+        struct served s;
+        struct weft_pool_stats before, after;
+        begin(&s, driver, (enum weft_http_spread)spread);
+        CHECK_EQ(atoi(ask_once(&s, get("/"))->body) < WORKERS, 1);
+        weft_pool_stats(s.pool, &before);
+        uint64_t accept_wakes = served_stats(&s).accept_wakes;
+        for (int i = 0; i < CONNECTIONS; i++) {
+            CHECK_EQ(ask_once(&s, get("/"))->status, 200);
+        }
+        weft_pool_stats(s.pool, &after);
+        double wakes = (double)(after.total.wakes - before.total.wakes) / CONNECTIONS;
+        double acceptors = (double)(served_stats(&s).accept_wakes - accept_wakes) / CONNECTIONS;
+        printf("    %s: %.2f wake-ups by other threads, %.2f of acceptors\n", names[spread], wakes,
+               acceptors);
+        CHECK(wakes <= 1.2);
+        CHECK(acceptors <= 1.2);
+        served_end(&s);
+    }
+}
+
+EACH_DRIVER(unix_sockets_and_several_listeners)
+{
+    struct served s;
+    struct weft_addr second, local;
+    struct client c;
+    char path[64];
+    snprintf(path, sizeof path, "unix:@weft-test-http-%d", (int)getpid());
+    begin(&s, driver, WEFT_HTTP_REUSEPORT);
+    CHECK_EQ(weft_http_server_listen(s.server, "[::1]:0", &second), 0);
+    CHECK_EQ(weft_http_server_listen(s.server, path, &local), 0);
+    CHECK_EQ(worker_of((client_open_to(&c, &second), &c)) < WORKERS, 1);
+    client_close(&c);
+    CHECK_EQ(worker_of((client_open_to(&c, &local), &c)) < WORKERS, 1);
+    client_close(&c);
+    CHECK_EQ(ask_once(&s, get("/"))->status, 200);
+    served_end(&s);
+}
+
+/* --- no descriptors ------------------------------------------------------------------------------------ */
+
+static int highest_descriptor(void)
+{
+    int highest = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        int n = atoi(entry->d_name);
+        highest = n > highest && n != dirfd(dir) ? n : highest;
+    }
+    closedir(dir);
+    return highest;
+}
+
+/* Descriptors run out, the acceptor pauses without spinning, and goes on when there are some again. */
+EACH_DRIVER(descriptors_run_out_and_come_back)
+{
+    static struct client c[4];
+    struct served s;
+    struct rlimit old, few;
+    begin(&s, driver, WEFT_HTTP_LEAST);
+    CHECK_EQ(ask_once(&s, get("/"))->status, 200); /* drivers are open by now */
+    CHECK_EQ(ask_once(&s, get("/"))->status, 200);
+    CHECK_EQ(ask_once(&s, get("/"))->status, 200);
+    client_open(&c[0], &s);
+    CHECK(worker_of(&c[0]) < WORKERS);
+    client_open(&c[1], &s); /* its server's end takes the last number, or finds none */
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+    few = old;
+    CHECK(worker_of(&c[1]) < WORKERS);
+    int fd =
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* the client's, made while it could be */
+    CHECK(fd >= 0);
+    few.rlim_cur = (rlim_t)highest_descriptor() + 1;
+    int fill[64], filled = 0;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while (filled < 64 && (fill[filled] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) {
+        filled++;
+    }
+    c[2] = (struct client){.fd = fd};
+    CHECK_EQ(connect(fd, (struct sockaddr *)&s.at.storage, s.at.len), 0);
+    client_send(&c[2], get("/"));
+    uint64_t errors = served_stats(&s).accept_errors;
+    while (served_stats(&s).accept_errors < errors + 2) {
+        CHECK(worker_of(&c[0]) < WORKERS); /* others are served */
+    }
+    struct timespec cpu_from, cpu_to;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_from);
+    double from = check_seconds();
+    CHECK_EQ(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 300), 0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_to);
+    double used = (double)(cpu_to.tv_sec - cpu_from.tv_sec) +
+                  (double)(cpu_to.tv_nsec - cpu_from.tv_nsec) / 1e9;
+    printf("    %.1f %% of a CPU while there are none\n", 100 * used / (check_seconds() - from));
+    CHECK(used < 0.1 * (check_seconds() - from) + 0.02);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+    from = check_seconds();
+    CHECK_EQ(client_reply(&c[2])->status, 200);
+    CHECK(check_seconds() - from < 5);
+    while (filled) {
+        close(fill[--filled]);
+    }
+    for (int i = 0; i < 3; i++) {
+        client_close(&c[i]);
+    }
+    served_end(&s);
+}

@@ -1,0 +1,226 @@
+/* Each limit: just under it, at it, and above. */
+#include "http/client.h"
+
+static int measure(weft_http *x, void *arg)
+{
+    char buf[4096];
+    char text[32];
+    ssize_t n;
+    unsigned long total = 0;
+    (void)arg;
+    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
+        total += (unsigned long)n;
+    }
+    if (n < 0) {
+        return (int)n;
+    }
+    return weft_http_answer(x, 200, "text/plain", text,
+                            (size_t)snprintf(text, sizeof text, "%lu", total));
+}
+
+static void begin(struct served *s, enum weft_driver driver,
+                  const struct weft_http_server_limits *limits)
+{
+    struct weft_http_server_opts opts = {0};
+    if (limits) {
+        opts.limits = *limits;
+    }
+    served_make(s, driver, 1, &opts);
+    served_route(s, NULL, "/", measure);
+    CHECK_EQ(weft_http_server_route(s->server, "PUT", "/large", measure, NULL,
+                                    &(struct weft_http_route_opts){.body_bytes = 3 << 20}),
+             0);
+    served_listen(s);
+}
+
+/* A request whose line has so many bytes. */
+static const char *with_line(size_t n)
+{
+    static char text[20100], path[20000];
+    memset(path, 'p', n);
+    path[0] = '/';
+    path[n - strlen("GET  HTTP/1.1")] = '\0';
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: t\r\n\r\n", path);
+    return text;
+}
+
+/* One whose fields, with the empty line, have so many. */
+static const char *with_header(size_t n)
+{
+    static char text[40100], value[40000];
+    memset(value, 'v', n);
+    value[n - strlen("Host: t\r\nX: \r\n\r\n")] = '\0';
+    snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: t\r\nX: %s\r\n\r\n", value);
+    return text;
+}
+
+static const char *with_fields(int n)
+{
+    static char text[20000];
+    size_t used = (size_t)sprintf(text, "GET / HTTP/1.1\r\nHost: t\r\n");
+    for (int i = 1; i < n; i++) {
+        used += (size_t)sprintf(text + used, "X-%d: v\r\n", i);
+    }
+    strcpy(text + used, "\r\n");
+    return text;
+}
+
+EACH_DRIVER(request_line_header_block_and_fields)
+{
+    struct served s;
+    begin(&s, driver, NULL);
+    CHECK_EQ(ask_once(&s, with_line(8191))->status, 200);
+    CHECK_EQ(ask_once(&s, with_line(8192))->status, 200);
+    CHECK_EQ(ask_once(&s, with_line(8193))->status, 414);
+    CHECK_EQ(ask_once(&s, with_header(16383))->status, 200);
+    CHECK_EQ(ask_once(&s, with_header(16384))->status, 200);
+    CHECK_EQ(ask_once(&s, with_header(16385))->status, 431);
+    CHECK_EQ(ask_once(&s, with_fields(99))->status, 200);
+    CHECK_EQ(ask_once(&s, with_fields(100))->status, 200);
+    CHECK_EQ(ask_once(&s, with_fields(101))->status, 431);
+    served_end(&s);
+    begin(&s, driver,
+          &(struct weft_http_server_limits){.line_bytes = 100, .header_bytes = 200, .fields = 5});
+    CHECK_EQ(ask_once(&s, with_line(100))->status, 200);
+    CHECK_EQ(ask_once(&s, with_line(101))->status, 414);
+    CHECK_EQ(ask_once(&s, with_header(200))->status, 200);
+    CHECK_EQ(ask_once(&s, with_header(201))->status, 431);
+    CHECK_EQ(ask_once(&s, with_fields(5))->status, 200);
+    CHECK_EQ(ask_once(&s, with_fields(6))->status, 431);
+    served_end(&s);
+    begin(&s, driver,
+          &(struct weft_http_server_limits){
+              .line_bytes = 9000, .header_bytes = 32000, .fields = 300});
+    CHECK_EQ(ask_once(&s, with_line(9000))->status, 200);
+    CHECK_EQ(ask_once(&s, with_header(32000))->status, 200);
+    CHECK_EQ(ask_once(&s, with_fields(300))->status, 200);
+    CHECK_EQ(ask_once(&s, with_fields(301))->status, 431);
+    served_end(&s);
+}
+
+static int send_body(struct served *s, const char *method_path, size_t n, bool chunked)
+{
+    static struct client c;
+    static char block[65536];
+    char head[256];
+    client_open(&c, s);
+    snprintf(head, sizeof head, "%s HTTP/1.1\r\nHost: t\r\n", method_path);
+    client_send(&c, head);
+    snprintf(head, sizeof head,
+             chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "Content-Length: %zu\r\n\r\n", n);
+    client_send(&c, head);
+    for (size_t left = n, part; left; left -= part) {
+        part = left < sizeof block ? left : sizeof block;
+        snprintf(head, sizeof head, "%zx\r\n", part);
+        if ((chunked && !client_send(&c, head)) || !client_send_bytes(&c, block, part) ||
+            (chunked && !client_send(&c, "\r\n"))) {
+            break;
+        }
+    }
+    if (chunked) {
+        client_send(&c, "0\r\n\r\n");
+    }
+    struct reply *r = client_reply(&c);
+    CHECK(r->status != 200 || strtoul(r->body, NULL, 10) == n);
+    client_close(&c);
+    return r->status;
+}
+
+EACH_DRIVER(bodies)
+{
+    struct served s;
+    const size_t most = 1 << 20;
+    begin(&s, driver, NULL);
+    for (int chunked = 0; chunked < 2; chunked++) {
+        CHECK_EQ(send_body(&s, "POST /", most - 1, chunked), 200);
+        CHECK_EQ(send_body(&s, "POST /", most, chunked), 200);
+        CHECK_EQ(send_body(&s, "POST /", most + 1, chunked), 413);
+        CHECK_EQ(send_body(&s, "PUT /large", 3 * most, chunked),
+                 200); /* a route may have its own */
+        CHECK_EQ(send_body(&s, "PUT /large", 3 * most + 1, chunked), 413);
+    }
+    /* The end of what a number can be. */
+    CHECK_EQ(
+        ask_once(&s, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 9223372036854775807\r\n\r\n")
+            ->status,
+        413);
+    CHECK_EQ(
+        ask_once(&s, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 18446744073709551616\r\n\r\n")
+            ->status,
+        400);
+    served_end(&s);
+}
+
+EACH_DRIVER(requests_on_one_connection)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver, &(struct weft_http_server_limits){.requests = 5});
+    client_open(&c, &s);
+    for (int i = 1; i <= 5; i++) {
+        struct reply *r = client_ask(&c, get("/"));
+        CHECK_EQ(r->status, 200);
+        CHECK_EQ(reply_field(r, "Connection") != NULL, i == 5);
+    }
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    /* Pipelined ones behind the last are not answered. */
+    client_open(&c, &s);
+    for (int i = 0; i < 8; i++) {
+        client_send(&c, get("/"));
+    }
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(client_reply(&c)->status, 200);
+    }
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver, &(struct weft_http_server_limits){.pipelined = 4});
+    client_open(&c, &s);
+    uint64_t before = served_stats(&s).flushes;
+    for (int i = 0; i < 40; i++) {
+        client_send(&c, get("/"));
+    }
+    for (int i = 0; i < 40; i++) {
+        CHECK_EQ(client_reply(&c)->status, 200);
+    }
+    CHECK(served_stats(&s).flushes - before >= 10);
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(connections_in_all_and_of_one_address)
+{
+    static struct client c[5];
+    for (int kind = 0; kind < 2; kind++) {
+        struct served s;
+        struct weft_http_server_limits limits = {0};
+        *(kind ? &limits.per_address : &limits.connections) = 3;
+        begin(&s, driver, &limits);
+        for (int i = 0; i < 4; i++) {
+            client_open(&c[i], &s);
+            /* A connection is turned away whether it asks or not. */
+            CHECK_EQ(client_ask(&c[i], i < 3 ? get("/") : "")->status, i < 3 ? 200 : 503);
+        }
+        CHECK(client_is_closed(&c[3]));
+        client_close(&c[3]);
+        CHECK_EQ(served_stats(&s).refused, 1);
+        CHECK_EQ(served_stats(&s).open, 3);
+        client_close(&c[0]); /* one that leaves makes room */
+        while (served_stats(&s).open == 3) {
+            sched_yield();
+        }
+        client_open(&c[0], &s);
+        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200);
+        for (int i = 0; i < 3; i++) {
+            client_close(&c[i]);
+        }
+        served_end(&s);
+    }
+}

@@ -1,0 +1,231 @@
+/* Slow clients: each is ended by its own time limit, not before and not much later, while others are served. */
+/* timeout: 180 */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include "http/client.h"
+
+#define LIMIT MS(200)
+
+static int measure(weft_http *x, void *arg)
+{
+    char buf[512], text[32];
+    ssize_t n;
+    unsigned long total = 0;
+    (void)arg;
+    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
+        total += (unsigned long)n;
+    }
+    if (n < 0) {
+        return (int)n;
+    }
+    return weft_http_answer(x, 200, NULL, text, (size_t)snprintf(text, sizeof text, "%lu", total));
+}
+
+static int flood(weft_http *x, void *arg)
+{
+    static char block[65536];
+    (void)arg;
+    int err = weft_http_begin(x, 200);
+    for (int i = 0; i < 1000 && !err; i++) {
+        err = weft_http_write(x, block, sizeof block);
+    }
+    return err;
+}
+
+/* Longer than every limit: a handler's time is its own. */
+static int doze(weft_http *x, void *arg)
+{
+    (void)arg;
+    weft_sleep(2 * LIMIT);
+    return weft_http_answer(x, 200, NULL, "awake", 5);
+}
+
+static void begin(struct served *s, enum weft_driver driver, struct weft_http_server_limits limits)
+{
+    served_make(s, driver, 2, &(struct weft_http_server_opts){.limits = limits});
+    served_route(s, NULL, "/", measure);
+    served_route(s, "GET", "/flood", flood);
+    served_route(s, "GET", "/doze", doze);
+    served_listen(s);
+}
+
+/* How long it takes until the server ends the connection. */
+static double until_closed(struct client *c)
+{
+    double from = check_seconds();
+    while (client_fill(c)) {
+        c->start = c->end;
+    }
+    return check_seconds() - from;
+}
+
+/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. */
+static void check_time(double took)
+{
+    printf("    ended after %.0f ms\n", took * 1e3);
+    CHECK(took >= (double)LIMIT / 1e9 - 0.001);
+    CHECK(took < 10);
+}
+
+EACH_DRIVER(silence_between_requests)
+{
+    struct served s;
+    struct client c, busy;
+    begin(&s, driver, (struct weft_http_server_limits){.idle_ns = LIMIT, .requests = 1000000000});
+    client_open(&c, &s);
+    check_time(until_closed(&c)); /* nothing was ever sent */
+    client_close(&c);
+    client_open(&c, &s);
+    client_open(&busy, &s);
+    CHECK_EQ(client_ask(&c, get("/"))->status, 200);
+    double from = check_seconds();
+    do { /* one that talks stays, for many times the limit */
+        CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
+    } while (check_seconds() - from < 4 * (double)LIMIT / 1e9);
+    CHECK(client_is_closed(&c));
+    CHECK_EQ(served_stats(&s).idle_ended, 2);
+    client_close(&c);
+    CHECK_EQ(client_ask(&busy, get("/doze"))->status, 200);
+    CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
+    check_time(until_closed(&busy));
+    client_close(&busy);
+    served_end(&s);
+}
+
+/* A byte now and then does not help: the time is for the whole head. */
+EACH_DRIVER(a_head_that_comes_slowly)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver, (struct weft_http_server_limits){.header_ns = LIMIT, .linger_ns = MS(1)});
+    client_open(&c, &s);
+    CHECK_EQ(client_ask(&c, get("/"))->status, 200);
+    double from = check_seconds();
+    const char *text = "GET / HTTP/1.1\r\nHost: t\r\nX: ";
+    client_send(&c, text);
+    struct pollfd readable = {.fd = c.fd, .events = POLLIN};
+    while (poll(&readable, 1, 5) == 0) {
+        client_send(&c, "x");
+        CHECK(check_seconds() - from < 10);
+    }
+    struct reply *r = client_reply(&c);
+    CHECK_EQ(r->status, 408);
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    check_time(check_seconds() - from);
+    client_close(&c);
+    /* The second of two pipelined ones, of which a part came with the first. */
+    client_open(&c, &s);
+    client_send(&c, "GET / HTTP/1.1\r\nHost: t\r\n\r\nGET / HT");
+    CHECK_EQ(client_reply(&c)->status, 200);
+    CHECK_EQ(client_reply(&c)->status, 408);
+    client_close(&c);
+    CHECK_EQ(served_stats(&s).header_ended, 2);
+    served_end(&s);
+}
+
+EACH_DRIVER(a_body_that_does_not_come)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver, (struct weft_http_server_limits){.body_ns = LIMIT, .linger_ns = MS(1)});
+    for (int chunked = 0; chunked < 2; chunked++) {
+        client_open(&c, &s);
+        double from = check_seconds();
+        client_send(
+            &c, chunked ? "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc"
+                        : "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nabc");
+        CHECK_EQ(client_reply(&c)->status, 408);
+        check_time(check_seconds() - from);
+        client_close(&c);
+    }
+    CHECK_EQ(served_stats(&s).body_ended, 2);
+    served_end(&s);
+}
+
+/* It comes, and never stops for long, but too slowly. */
+EACH_DRIVER(a_body_that_drips)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver,
+          (struct weft_http_server_limits){
+              .body_ns = LIMIT, .body_rate = 100000, .linger_ns = MS(1)});
+    client_open(&c, &s);
+    double from = check_seconds();
+    client_send(&c, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n");
+    struct pollfd readable = {.fd = c.fd, .events = POLLIN};
+    while (poll(&readable, 1, 5) == 0) {
+        client_send(&c, "x");
+        CHECK(check_seconds() - from < 10);
+    }
+    CHECK_EQ(client_reply(&c)->status, 408);
+    check_time(check_seconds() - from);
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(a_client_that_does_not_read)
+{
+    struct served s;
+    struct client c, other;
+    begin(&s, driver, (struct weft_http_server_limits){.write_ns = LIMIT, .requests = 1000000000});
+    client_open(&c, &s);
+    client_open(&other, &s);
+    client_send(&c, get("/flood"));
+    double from = check_seconds();
+    while (served_stats(&s).write_ended == 0) {
+        CHECK_EQ(client_ask(&other, get("/"))->status, 200); /* others are served meanwhile */
+        CHECK(check_seconds() - from < 20);
+    }
+    check_time(check_seconds() - from);
+    CHECK(!client_reply(&c)->whole); /* and it sees that it has not got everything */
+    client_close(&c);
+    client_close(&other);
+    served_end(&s);
+}
+
+/* Many at once, of all kinds; the service is there, and everything is given back. */
+EACH_DRIVER(a_crowd_of_slow_clients)
+{
+    enum { CROWD = 200 };
+    static struct client c[CROWD];
+    static const char *const starts[] = {
+        "",
+        "GET / HTTP/1.1\r\nHost: t\r\nX-Slow: ",
+        "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\nabc",
+        "GET /flood HTTP/1.1\r\nHost: t\r\n\r\n",
+    };
+    struct served s;
+    struct client good;
+    begin(&s, driver,
+          (struct weft_http_server_limits){.idle_ns = 2 * LIMIT,
+                                           .header_ns = LIMIT,
+                                           .body_ns = LIMIT,
+                                           .write_ns = LIMIT,
+                                           .linger_ns = MS(1)});
+    for (int i = 0; i < CROWD; i++) {
+        client_open(&c[i], &s);
+        client_send(&c[i], starts[i % 4]);
+    }
+    double from = check_seconds();
+    client_open(&good, &s);
+    while (served_stats(&s).open > 1) {
+        CHECK_EQ(client_ask(&good, get("/"))->status, 200);
+        if (reply_field(client_ask(&good, get("/")), "Connection")) { /* its thousandth */
+            client_close(&good);
+            client_open(&good, &s);
+        }
+        CHECK(check_seconds() - from < 30);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        client_close(&c[i]);
+    }
+    struct weft_http_stats stats = served_stats(&s);
+    CHECK_EQ(stats.idle_ended, CROWD / 4);
+    CHECK_EQ(stats.header_ended, CROWD / 4);
+    CHECK_EQ(stats.body_ended, CROWD / 4);
+    CHECK_EQ(stats.write_ended, CROWD / 4);
+    client_close(&good);
+    served_end(&s);
+}

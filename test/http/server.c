@@ -1,0 +1,508 @@
+/* Requests and answers: routes, methods, bodies both ways, keep-alive, pipelining, what handlers do wrong. */
+#include "http/client.h"
+
+static int hello(weft_http *x, void *arg)
+{
+    (void)arg;
+    return weft_http_answer(x, 200, "text/plain", "hello\n", 6);
+}
+
+/* "method path?query|value of X-Test" */
+static int mirror(weft_http *x, void *arg)
+{
+    char text[512];
+    struct weft_http_text query = weft_http_query(x), field = weft_http_get(x, "x-test");
+    (void)arg;
+    int n = snprintf(text, sizeof text, "%d %s?%.*s|%.*s", weft_http_method(x), weft_http_path(x),
+                     (int)query.len, query.data ? query.data : "", (int)field.len,
+                     field.data ? field.data : "");
+    return weft_http_answer(x, 200, "text/plain", text, (size_t)n);
+}
+
+static int echo(weft_http *x, void *arg)
+{
+    char buf[700];
+    ssize_t n;
+    (void)arg;
+    int err = weft_http_begin(x, 200);
+    err = err ? err : weft_http_set(x, "X-Kind", "echo");
+    while (!err && (n = weft_http_read(x, buf, sizeof buf)) != 0) {
+        if (n < 0) {
+            return (int)n;
+        }
+        err = weft_http_write(x, buf, (size_t)n);
+    }
+    return err;
+}
+
+/* Reads all, then says how much. */
+static int measure(weft_http *x, void *arg)
+{
+    char buf[1000], text[32];
+    ssize_t n;
+    unsigned long total = 0;
+    (void)arg;
+    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
+        total += (unsigned long)n;
+    }
+    if (n < 0) {
+        return (int)n;
+    }
+    return weft_http_answer(x, 200, "text/plain", text,
+                            (size_t)snprintf(text, sizeof text, "%lu", total));
+}
+
+static int large(weft_http *x, void *arg)
+{
+    static char block[100000];
+    memset(block, 'x', sizeof block);
+    (void)arg;
+    return weft_http_answer(x, 200, NULL, block, sizeof block);
+}
+
+static int counted(weft_http *x, void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_http_begin(x, 201), 0);
+    CHECK_EQ(weft_http_set(x, "bad name", "x"), -EINVAL);
+    CHECK_EQ(weft_http_set(x, "X-Bad", "a\r\nb"), -EINVAL);
+    CHECK_EQ(weft_http_set(x, "", "a"), -EINVAL);
+    CHECK_EQ(weft_http_set(x, "X-Good", "a b\tc"), 0);
+    CHECK_EQ(weft_http_set_length(x, 6), 0);
+    CHECK_EQ(weft_http_write(x, "abc", 3), 0);
+    CHECK_EQ(weft_http_flush(x), 0);
+    CHECK(weft_http_begun(x));
+    return weft_http_write(x, "def", 3);
+}
+
+static int too_short(weft_http *x, void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_http_begin(x, 200), 0);
+    CHECK_EQ(weft_http_set_length(x, 100), 0);
+    return weft_http_write(x, "abc", 3);
+}
+
+static int fail_early(weft_http *x, void *arg)
+{
+    (void)x;
+    (void)arg;
+    return -EIO;
+}
+
+/* Has begun, but nothing has left: the answer can still be another one. */
+static int fail_late(weft_http *x, void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_http_begin(x, 200), 0);
+    CHECK_EQ(weft_http_write(x, "abc", 3), 0);
+    return -ENOMEM;
+}
+
+static int fail_too_late(weft_http *x, void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_http_begin(x, 200), 0);
+    CHECK_EQ(weft_http_write(x, "abc", 3), 0);
+    CHECK_EQ(weft_http_flush(x), 0);
+    return -EIO;
+}
+
+static int nothing(weft_http *x, void *arg)
+{
+    (void)arg;
+    return weft_http_answer(x, 204, NULL, NULL, 0);
+}
+
+static int say_nothing(weft_http *x, void *arg)
+{
+    (void)x;
+    (void)arg;
+    return 0;
+}
+
+static void begin(struct served *s, enum weft_driver driver)
+{
+    served_make(s, driver, 2, NULL);
+    served_route(s, "GET", "/hello", hello);
+    served_route(s, NULL, "/any/", mirror);
+    served_route(s, "GET", "/any/special/", hello);
+    served_route(s, "POST", "/echo", echo);
+    served_route(s, "POST", "/measure", measure);
+    served_route(s, "GET", "/large", large);
+    served_route(s, "GET", "/counted", counted);
+    served_route(s, "GET", "/short", too_short);
+    served_route(s, "GET", "/fail", fail_early);
+    served_route(s, "POST", "/fail", fail_early);
+    served_route(s, "GET", "/fail-late", fail_late);
+    served_route(s, "GET", "/fail-too-late", fail_too_late);
+    served_route(s, "GET", "/nothing", nothing);
+    served_route(s, "GET", "/say-nothing", say_nothing);
+    served_route(s, "BREW", "/pot", hello);
+    served_listen(s);
+    CHECK_EQ(weft_http_server_route(s->server, "GET", "/late", hello, NULL, NULL), -EBUSY);
+}
+
+EACH_DRIVER(requests_find_their_routes)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    CHECK_EQ(client_ask(&c, get("/hello"))->status, 200);
+    CHECK_STR(client_ask(&c, get("/hello"))->body, "hello\n");
+    CHECK_STR(reply_field(client_ask(&c, get("/hello")), "Content-Type"), "text/plain");
+    CHECK_EQ(strlen(reply_field(client_ask(&c, get("/hello")), "Date")), 29);
+    CHECK_EQ(client_ask(&c, get("/hello/"))->status, 404);
+    CHECK_EQ(client_ask(&c, get("/nowhere"))->status, 404);
+    CHECK_STR(client_ask(&c, get("/any/a%20b/./c?q=1&r"))->body, "1 /any/a b/c?q=1&r|");
+    CHECK_STR(client_ask(&c, get("/any/special/x"))->body, "hello\n");
+    CHECK_STR(client_ask(&c, "DELETE /any/y HTTP/1.1\r\nHost: t\r\nX-Test:  v w \r\n\r\n")->body,
+              "5 /any/y?|v w");
+    CHECK_STR(client_ask(&c, "GET http://t/any/abs HTTP/1.1\r\nHost: t\r\n\r\n")->body,
+              "1 /any/abs?|");
+    struct reply *r =
+        client_ask(&c, "POST /hello HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n");
+    CHECK_EQ(r->status, 405);
+    CHECK_STR(reply_field(r, "Allow"), "GET, HEAD");
+    CHECK_EQ(client_ask(&c, "BREW /pot HTTP/1.1\r\nHost: t\r\n\r\n")->status, 200);
+    CHECK_EQ(client_ask(&c, "BREWS /pot HTTP/1.1\r\nHost: t\r\n\r\n")->status, 405);
+    CHECK_EQ(client_ask(&c, "OPTIONS * HTTP/1.1\r\nHost: t\r\n\r\n")->status, 204);
+    client_send(&c, "HEAD /hello HTTP/1.1\r\nHost: t\r\n\r\n");
+    r = client_reply_to(&c, true);
+    CHECK_EQ(r->status, 200);
+    CHECK_STR(reply_field(r, "Content-Length"), "6");
+    client_send(&c, "HEAD /counted HTTP/1.1\r\nHost: t\r\n\r\n");
+    CHECK_STR(reply_field(client_reply_to(&c, true), "Content-Length"), "6");
+    CHECK_EQ(client_ask(&c, get("/nothing"))->status, 204);
+    CHECK_EQ(client_ask(&c, get("/hello"))->status, 200); /* still the same connection */
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(answers_piece_by_piece_and_large_ones)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    struct reply *r = client_ask(&c, get("/counted"));
+    CHECK_EQ(r->status, 201);
+    CHECK_STR(r->body, "abcdef");
+    CHECK_STR(reply_field(r, "X-Good"), "a b\tc");
+    CHECK(!reply_field(r, "X-Bad"));
+    r = client_ask(&c, get("/large"));
+    CHECK_EQ(r->len, 100000);
+    CHECK(!reply_field(r, "Content-Type"));
+    CHECK_EQ(client_ask(&c, get("/hello"))->status, 200);
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(bodies_are_streamed_both_ways)
+{
+    struct served s;
+    struct client c;
+    char *body = malloc(60001);
+    begin(&s, driver);
+    client_open(&c, &s);
+    for (int i = 0; i < 60000; i++) {
+        body[i] = (char)('a' + i % 26);
+    }
+    body[60000] = '\0';
+    client_send(&c, "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 60000\r\n\r\n");
+    client_send(&c, body);
+    struct reply *r = client_reply(&c);
+    CHECK_EQ(r->status, 200);
+    CHECK_STR(reply_field(r, "X-Kind"), "echo");
+    CHECK_STR(reply_field(r, "Transfer-Encoding"), "chunked");
+    CHECK(r->whole && strcmp(r->body, body) == 0);
+    /* In chunks of 1, 2, 3 ... bytes; a piece goes back before the next is sent: neither side waits for the whole. */
+    client_send(&c, "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (int i = 1, at = 0; at + i < 60000; at += i, i += 37) {
+        char size[16];
+        snprintf(size, sizeof size, "%x\r\n", i);
+        client_send(&c, size);
+        client_send_bytes(&c, body + at, (size_t)i);
+        client_send(&c, "\r\n");
+    }
+    client_send(&c, "0\r\nX-Trailer: 1\r\n\r\n");
+    r = client_reply(&c);
+    CHECK(r->whole && r->len > 50000 && strncmp(r->body, body, r->len) == 0);
+    /* What comes behind a chunked body is the next request. */
+    client_send(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    "5\r\nabcde\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: t\r\n\r\n");
+    CHECK_STR(client_reply(&c)->body, "5");
+    CHECK_STR(client_reply(&c)->body, "hello\n");
+    client_close(&c);
+    free(body);
+    served_end(&s);
+}
+
+EACH_DRIVER(what_a_handler_leaves_unread_is_thrown_away)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    CHECK_EQ(
+        client_ask(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nabcde")->status,
+        200);
+    CHECK_EQ(client_ask(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+                            "3\r\nabc\r\n0\r\n\r\n")
+                 ->status,
+             200);
+    CHECK_EQ(client_ask(&c, get("/hello"))->status, 200);
+    client_send(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\nabcde");
+    CHECK_EQ(client_reply(&c)->status, 200); /* much is left: the connection is closed instead */
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(expect_100_continue)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    CHECK_EQ(client_ask(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n"
+                            "Expect: 100-continue\r\n\r\n")
+                 ->status,
+             100);
+    client_send(&c, "abc");
+    CHECK_STR(client_reply(&c)->body, "3");
+    /* A body that is there already needs no invitation. */
+    CHECK_EQ(client_ask(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n"
+                            "Expect: 100-continue\r\n\r\nabc")
+                 ->status,
+             200);
+    /* A handler that wants none of it: the final answer at once, and the connection is not used again. */
+    struct reply *r = client_ask(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n"
+                                     "Expect: 100-continue\r\n\r\n");
+    CHECK_EQ(r->status, 200);
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    client_open(&c, &s); /* too large is said before it is sent */
+    CHECK_EQ(client_ask(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nContent-Length: 9000000\r\n"
+                            "Expect: 100-continue\r\n\r\n")
+                 ->status,
+             413);
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    CHECK_EQ(ask_once(&s, "GET /hello HTTP/1.1\r\nHost: t\r\nExpect: tea\r\n\r\n")->status, 417);
+    served_end(&s);
+}
+
+EACH_DRIVER(connections_are_kept_or_closed_as_the_client_says)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    struct reply *r = client_ask(&c, "GET /hello HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    client_open(&c, &s);
+    r = client_ask(&c, "GET /hello HTTP/1.0\r\n\r\n");
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    client_open(&c, &s);
+    r = client_ask(&c, "GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    CHECK_STR(reply_field(r, "Connection"), "keep-alive");
+    CHECK_EQ(client_ask(&c, "GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")->status, 200);
+    /* HTTP/1.0 knows no chunks: the end of the connection is the end of the body. */
+    client_send(&c,
+                "POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc");
+    r = client_reply(&c);
+    CHECK(!reply_field(r, "Transfer-Encoding"));
+    CHECK_STR(r->body, "abc");
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(pipelined_answers_are_in_order_and_in_few_writes)
+{
+    struct served s;
+    struct client c;
+    char *text = malloc(1 << 16);
+    size_t used = 0;
+    begin(&s, driver);
+    client_open(&c, &s);
+    CHECK_EQ(client_ask(&c, get("/hello"))->status, 200);
+    uint64_t before = served_stats(&s).flushes;
+    for (int i = 0; i < 48; i++) {
+        used += (size_t)sprintf(text + used, "GET /any/%d HTTP/1.1\r\nHost: t\r\n\r\n", i);
+    }
+    client_send_bytes(&c, text, used);
+    for (int i = 0; i < 48; i++) {
+        char wanted[32];
+        snprintf(wanted, sizeof wanted, "1 /any/%d?|", i);
+        CHECK_STR(client_reply(&c)->body, wanted);
+    }
+    /* Sent at once, it comes as one piece or in a few. */
+    CHECK(served_stats(&s).flushes - before <= 6);
+    /* Byte by byte. */
+    used = (size_t)sprintf(
+        text, "GET /any/a HTTP/1.1\r\nHost: t\r\n\r\nGET /any/b HTTP/1.1\r\nHost: t\r\n\r\n");
+    for (size_t i = 0; i < used; i++) {
+        client_send_bytes(&c, text + i, 1);
+    }
+    CHECK_STR(client_reply(&c)->body, "1 /any/a?|");
+    CHECK_STR(client_reply(&c)->body, "1 /any/b?|");
+    client_close(&c);
+    free(text);
+    served_end(&s);
+}
+
+EACH_DRIVER(handlers_that_fail)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    CHECK_EQ(client_ask(&c, get("/fail"))->status, 500);
+    CHECK_EQ(client_ask(&c, get("/fail-late"))->status, 503);
+    CHECK_EQ(client_ask(&c, get("/say-nothing"))->status, 500);
+    CHECK_EQ(client_ask(&c, get("/hello"))->status, 200);
+    struct reply *r = client_ask(&c, get("/fail-too-late"));
+    CHECK_EQ(r->status, 200);
+    CHECK(!r->whole);
+    client_close(&c);
+    client_open(&c, &s);
+    CHECK(!client_ask(&c, get("/short"))->whole);
+    client_close(&c);
+    served_end(&s);
+}
+
+EACH_DRIVER(bad_requests_are_refused_and_the_connection_closed)
+{
+    static const struct {
+        const char *text;
+        int status;
+    } bad[] = {
+        {"nonsense\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: t\r\nHost: u\r\n\r\n", 400},
+        {"GET / HTTP/2.0\r\nHost: t\r\n\r\n", 505},
+        {"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+         400},
+        {"POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: gzip\r\n\r\n", 400},
+        {"GET /%zz HTTP/1.1\r\nHost: t\r\n\r\n", 400},
+        {"GET /../x HTTP/1.1\r\nHost: t\r\n\r\n", 400},
+        {"CONNECT t:80 HTTP/1.1\r\nHost: t:80\r\n\r\n", 501},
+        {"POST /measure HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400},
+    };
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        client_open(&c, &s);
+        /* What is sent behind it must not be taken for a request. */
+        client_send(&c, bad[i].text);
+        client_send(&c, get("/hello"));
+        struct reply *r = client_reply(&c);
+        CHECK_EQ(r->status, bad[i].status);
+        CHECK_STR(reply_field(r, "Connection"), "close");
+        CHECK(client_is_closed(&c));
+        client_close(&c);
+    }
+    CHECK(served_stats(&s).bad >= 6);
+    served_end(&s);
+}
+
+/* The client is gone in the middle of everything: nothing is left behind. */
+EACH_DRIVER(clients_that_leave)
+{
+    static const char *const starts[] = {
+        "",
+        "GET /hel",
+        "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nabc",
+        "POST /measure HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "GET /large HTTP/1.1\r\nHost: t\r\n\r\n",
+    };
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    for (int i = 0; i < 50; i++) {
+        client_open(&c, &s);
+        client_send(&c, starts[i % 5]);
+        if (i % 2) { /* by a reset */
+            struct linger now = {.l_onoff = 1};
+            setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        }
+        client_close(&c);
+    }
+    CHECK_EQ(ask_once(&s, get("/hello"))->status, 200);
+    served_end(&s);
+}
+
+/* A half-closed client still gets its answer. */
+EACH_DRIVER(a_half_closed_client_is_answered)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    client_send(&c, get("/hello"));
+    shutdown(c.fd, SHUT_WR);
+    CHECK_EQ(client_reply(&c)->status, 200);
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
+static void keep_last(const struct weft_http_record *record, void *arg)
+{
+    snprintf(arg, 256, "%.*s %.*s %d %d %llu %.*s", record->method_len, record->method,
+             record->target_len, record->target, record->minor, record->status,
+             (unsigned long long)record->sent, record->agent_len,
+             record->agent ? record->agent : "");
+}
+
+EACH_DRIVER(each_request_is_told_to_the_log)
+{
+    struct served s;
+    char last[256] = "";
+    served_make(&s, driver, 1,
+                &(struct weft_http_server_opts){.on_request = keep_last, .arg = last});
+    served_route(&s, "GET", "/hello", hello);
+    served_listen(&s);
+    CHECK_EQ(ask_once(&s, "GET /hello?x HTTP/1.1\r\nHost: t\r\nUser-Agent: a/1\r\n\r\n")->status,
+             200);
+    served_end(&s);
+    CHECK_STR(last, "GET /hello?x 1 200 6 a/1");
+    served_make(&s, driver, 1,
+                &(struct weft_http_server_opts){.on_request = keep_last, .arg = last});
+    served_listen(&s);
+    CHECK_EQ(ask_once(&s, "junk\r\n\r\n")->status, 400);
+    served_end(&s);
+    CHECK_EQ(strncmp(last, "- - 1 400 ", 10), 0);
+}
+
+TEST(bad_options_are_errors)
+{
+    weft_http_server *server;
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_http_server_create(&server, NULL), -EINVAL); /* no pool */
+    CHECK_EQ(weft_http_server_create(
+                 &server, &(struct weft_http_server_opts){.pool = pool, .limits.line_bytes = 10}),
+             -EINVAL);
+    CHECK_EQ(weft_http_server_create(
+                 &server, &(struct weft_http_server_opts){.pool = pool, .limits.idle_ns = -1}),
+             -EINVAL);
+    CHECK_EQ(weft_http_server_create(&server, &(struct weft_http_server_opts){.pool = pool}), 0);
+    CHECK_EQ(weft_http_server_route(server, "GET", "", hello, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_http_server_route(server, "GET", "x", hello, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_http_server_route(server, "GET", "/x", NULL, NULL, NULL), -EINVAL);
+    CHECK_EQ(weft_http_server_listen(server, "nowhere", NULL), -EINVAL);
+    CHECK_EQ(weft_http_server_stop(server, 0), 0);
+    weft_http_server_destroy(server);
+    weft_http_server_destroy(NULL);
+    weft_pool_destroy(pool);
+}
