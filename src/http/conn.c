@@ -332,14 +332,6 @@ static void dispose(struct weft__http_conn *conn)
     }
 }
 
-static void count_ended(struct weft__http_conn *conn)
-{
-    int ended = atomic_load_explicit(&conn->ended, memory_order_relaxed);
-    if (ended) {
-        weft__http_count(conn->shard, WEFT__HTTP_N_ENDED + ended - 1, 1);
-    }
-}
-
 static void init(struct weft__http_conn *conn, const struct weft__http_arrival *arrival)
 {
     memset(conn, 0, offsetof(struct weft__http_conn, fields_room));
@@ -366,7 +358,6 @@ void *weft__http_conn_run(void *arg)
         converse(&conn);
         leave(&conn);
         weft__http_phase_leave(&conn);
-        count_ended(&conn);
     }
     dispose(&conn);
     weft_close(conn.fd);

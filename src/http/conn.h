@@ -81,6 +81,7 @@ struct weft__http_conn {
     bool close;  /* after this answer */
     bool unread; /* the client may still send: linger */
     bool broken; /* writing has failed */
+    bool ended_counted;
 
     /* Any thread. */
     _Atomic(int) phase; /* enum weft__http_phase */
@@ -114,12 +115,8 @@ static inline void weft__http_phase_end(struct weft__http_conn *conn)
 {
     atomic_store_explicit(&conn->phase, WEFT__HTTP_BUSY, memory_order_relaxed);
 }
-/* Was it this phase's time that ended it? */
-static inline bool weft__http_phase_ended(struct weft__http_conn *conn, enum weft__http_phase phase)
-{
-    /* pairs: on_silent */
-    return atomic_load_explicit(&conn->ended, memory_order_acquire) == 1 + (int)phase;
-}
+/* Was it this phase's time that ended it? Counted once. */
+bool weft__http_phase_ended(struct weft__http_conn *conn, enum weft__http_phase phase);
 /* No group has it any more, and nobody who came from one looks at it. */
 void weft__http_phase_leave(struct weft__http_conn *conn);
 

@@ -81,11 +81,9 @@ static void take_turns(struct weft__http_conn *conn)
 
 static ssize_t over(struct weft__http_conn *conn, bool partial, ssize_t got)
 {
-    if (partial && weft__http_phase_ended(conn, WEFT__HTTP_HEADER)) {
-        return -ETIMEDOUT;
-    }
+    bool late = weft__http_phase_ended(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
     conn->broken |= got < 0;
-    return 0;
+    return partial && late && got == 0 ? -ETIMEDOUT : 0;
 }
 
 /* 1: there are more bytes. */

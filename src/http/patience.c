@@ -109,6 +109,19 @@ void weft__http_phase_begin(struct weft__http_conn *conn, enum weft__http_phase 
     }
 }
 
+bool weft__http_phase_ended(struct weft__http_conn *conn, enum weft__http_phase phase)
+{
+    /* pairs: on_silent */
+    if (atomic_load_explicit(&conn->ended, memory_order_acquire) != 1 + (int)phase) {
+        return false;
+    }
+    if (!conn->ended_counted) {
+        conn->ended_counted = true;
+        weft__http_count(conn->shard, WEFT__HTTP_N_ENDED + (int)phase, 1);
+    }
+    return true;
+}
+
 void weft__http_phase_leave(struct weft__http_conn *conn)
 {
     weft__http_phase_end(conn);

@@ -90,7 +90,14 @@ __attribute__((unused)) static void client_open_to(struct client *c, const struc
     c->start = c->end = 0;
     c->fd = socket(at->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(c->fd >= 0);
-    CHECK_EQ(connect(c->fd, (const struct sockaddr *)&at->storage, at->len), 0);
+    int err = connect(c->fd, (const struct sockaddr *)&at->storage, at->len);
+    if (err && errno == EINTR) {
+        struct pollfd done = {.fd = c->fd, .events = POLLOUT};
+        while (poll(&done, 1, -1) < 0) {
+        }
+        err = 0;
+    }
+    CHECK_EQ(err, 0);
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
@@ -110,6 +117,9 @@ __attribute__((unused)) static bool client_send_bytes(struct client *c, const vo
     size_t done = 0;
     while (done < n) {
         ssize_t put = send(c->fd, (const char *)bytes + done, n - done, MSG_NOSIGNAL);
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
         if (put <= 0) {
             return false;
         }
@@ -134,7 +144,10 @@ __attribute__((unused)) static bool client_fill(struct client *c)
         c->start = 0;
     }
     CHECK(c->end < sizeof c->buf);
-    ssize_t n = recv(c->fd, c->buf + c->end, sizeof c->buf - c->end, 0);
+    ssize_t n;
+    do { /* a ring that this thread has closed may interrupt it */
+        n = recv(c->fd, c->buf + c->end, sizeof c->buf - c->end, 0);
+    } while (n < 0 && errno == EINTR);
     CHECK(!(n < 0 && errno == EAGAIN));
     if (n <= 0) {
         return false;

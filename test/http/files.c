@@ -1,0 +1,393 @@
+/* Files: what is served, and above all what is not. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "http/client.h"
+
+static char root[64], outside[80];
+
+static void put(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    CHECK(fd >= 0);
+    CHECK_EQ(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+static void directory(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    CHECK_EQ(mkdir(path, 0755), 0);
+}
+
+static void symbolic(const char *to, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    CHECK_EQ(symlink(to, path), 0);
+}
+
+/* root/{index.html,a.txt,large.bin,.hidden,dir/...}, and beside it what nobody may see. */
+static void make_tree(void)
+{
+    char path[256], block[1024];
+    static char top[32] = "/tmp/weft-http-XXXXXX";
+    if (root[0]) {
+        return;
+    }
+    CHECK(mkdtemp(top) != NULL);
+    snprintf(root, sizeof root, "%s/root", top);
+    snprintf(outside, sizeof outside, "%s/secret", top);
+    CHECK_EQ(mkdir(root, 0755), 0);
+    put("index.html", "<h1>index</h1>\n");
+    put("a.txt", "0123456789abcdef\n");
+    put("empty", "");
+    put("%41", "percent\n");
+    put(".hidden", "SECRET\n");
+    put("../secret", "SECRET\n");
+    directory("dir");
+    directory(".git");
+    directory("bare");
+    put("dir/index.html", "dir index\n");
+    put("dir/b.css", "b {}\n");
+    put("bare/x<y>&\".txt", "x\n");
+    put("bare/.dot", "SECRET\n");
+    put(".git/config", "SECRET\n");
+    symbolic("../secret", "link-out");
+    symbolic(outside, "link-out-absolute");
+    symbolic("a.txt", "link-in");
+    symbolic("dir", "link-dir");
+    symbolic("..", "link-up");
+    symbolic("/", "link-top");
+    snprintf(path, sizeof path, "%s/fifo", root);
+    CHECK_EQ(mkfifo(path, 0644), 0);
+    put("large.bin", "");
+    snprintf(path, sizeof path, "%s/large.bin", root);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    for (int i = 0; i < 80; i++) {
+        memset(block, 'A' + i % 26, sizeof block);
+        CHECK_EQ(write(fd, block, sizeof block), sizeof block);
+    }
+    close(fd);
+}
+
+static weft_http_files *files;
+
+static void begin(struct served *s, enum weft_driver driver, struct weft_http_files_opts opts)
+{
+    make_tree();
+    served_make(s, driver, 1, NULL);
+    opts.workers = 1;
+    CHECK_EQ(weft_http_files_open(&files, root, &opts), 0);
+    CHECK_EQ(weft_http_server_route(s->server, NULL, "/", weft_http_files_serve, files, NULL), 0);
+    served_listen(s);
+}
+
+static void end(struct served *s)
+{
+    served_end(s);
+    weft_http_files_close(files);
+}
+
+static struct reply *get_with(struct served *s, const char *path, const char *fields)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: t\r\n%s\r\n", path, fields);
+    return ask_once(s, text);
+}
+
+EACH_DRIVER(files_types_indexes_and_redirects)
+{
+    struct served s;
+    begin(&s, driver, (struct weft_http_files_opts){0});
+    for (int i = 0; i < 2; i++) { /* the second time from the cache */
+        struct reply *r = ask_once(&s, get("/a.txt"));
+        CHECK_STR(r->body, "0123456789abcdef\n");
+        CHECK_STR(reply_field(r, "Content-Type"), "text/plain; charset=utf-8");
+        CHECK(reply_field(r, "ETag") && reply_field(r, "Last-Modified"));
+        CHECK_STR(ask_once(&s, get("/"))->body, "<h1>index</h1>\n");
+        CHECK_STR(ask_once(&s, get("/dir/"))->body, "dir index\n");
+        CHECK_STR(ask_once(&s, get("/dir/../dir/./b.css?v=2"))->body, "b {}\n");
+        CHECK_STR(reply_field(ask_once(&s, get("/dir/b.css")), "Content-Type"),
+                  "text/css; charset=utf-8");
+        CHECK_STR(ask_once(&s, get("/%2541"))->body, "percent\n"); /* decoded once */
+        CHECK_EQ(ask_once(&s, get("/%41"))->status, 404);
+        CHECK_EQ(ask_once(&s, get("/empty"))->len, 0);
+        CHECK_EQ(ask_once(&s, get("/empty"))->status, 200);
+        r = ask_once(&s, get("/large.bin"));
+        CHECK_EQ(r->len, 81920);
+        CHECK(r->body[0] == 'A' && r->body[81919] == 'B');
+        r = ask_once(&s, get("/dir?q"));
+        CHECK_EQ(r->status, 301);
+        CHECK_STR(reply_field(r, "Location"), "/dir/?q");
+        CHECK_STR(reply_field(ask_once(&s, get("//dir")), "Location"), "/dir/");
+        CHECK_EQ(ask_once(&s, get("/a.txt/"))->status, 404);
+        CHECK_EQ(ask_once(&s, get("/bare/"))->status, 404); /* no index, no listing */
+        CHECK_EQ(ask_once(&s, get("/fifo"))->status, 404);
+    }
+    struct client c;
+    client_open(&c, &s);
+    client_send(&c, "HEAD /large.bin HTTP/1.1\r\nHost: t\r\n\r\n");
+    CHECK_STR(reply_field(client_reply_to(&c, true), "Content-Length"), "81920");
+    CHECK_STR(client_ask(&c, get("/a.txt"))->body, "0123456789abcdef\n");
+    struct reply *r = client_ask(&c, "DELETE /a.txt HTTP/1.1\r\nHost: t\r\n\r\n");
+    CHECK_EQ(r->status, 405);
+    CHECK_STR(reply_field(r, "Allow"), "GET, HEAD");
+    client_close(&c);
+    end(&s);
+}
+
+EACH_DRIVER(ranges)
+{
+    struct served s;
+    begin(&s, driver, (struct weft_http_files_opts){0});
+    struct reply *r = get_with(&s, "/a.txt", "Range: bytes=2-4\r\n");
+    CHECK_EQ(r->status, 206);
+    CHECK_STR(r->body, "234");
+    CHECK_STR(reply_field(r, "Content-Range"), "bytes 2-4/17");
+    CHECK_STR(get_with(&s, "/a.txt", "Range: bytes=-3\r\n")->body, "ef\n");
+    CHECK_STR(get_with(&s, "/a.txt", "Range: bytes=14-\r\n")->body, "ef\n");
+    r = get_with(&s, "/a.txt", "Range: bytes=17-\r\n");
+    CHECK_EQ(r->status, 416);
+    CHECK_STR(reply_field(r, "Content-Range"), "bytes */17");
+    CHECK_EQ(get_with(&s, "/a.txt", "Range: lines=1-2\r\n")->status, 200);
+    CHECK_EQ(get_with(&s, "/a.txt", "Range: bytes=4-2\r\n")->status, 200);
+    r = get_with(&s, "/large.bin", "Range: bytes=1023-1024\r\n");
+    CHECK_STR(r->body, "AB");
+    r = get_with(&s, "/large.bin", "Range: bytes=0-1,1024-1025,-1\r\n");
+    CHECK_EQ(r->status, 206);
+    CHECK(strncmp(reply_field(r, "Content-Type"), "multipart/byteranges; boundary=", 31) == 0);
+    CHECK(strstr(r->body, "Content-Range: bytes 0-1/81920\r\n\r\nAA\r\n--"));
+    CHECK(strstr(r->body, "Content-Range: bytes 1024-1025/81920\r\n\r\nBB\r\n--"));
+    CHECK(strstr(r->body, "Content-Range: bytes 81919-81919/81920\r\n\r\nB\r\n--"));
+    CHECK_STR(r->body + r->len - 4, "--\r\n");
+    char many[512] = "Range: bytes=0-0"; /* too many are none */
+    for (int i = 1; i < 17; i++) {
+        sprintf(many + strlen(many), ",%d-%d", i * 2, i * 2);
+    }
+    strcat(many, "\r\n");
+    CHECK_EQ(get_with(&s, "/large.bin", many)->status, 200);
+    end(&s);
+}
+
+EACH_DRIVER(conditions)
+{
+    struct served s;
+    char fields[256], etag[64], date[64];
+    begin(&s, driver, (struct weft_http_files_opts){0});
+    struct reply *r = ask_once(&s, get("/a.txt"));
+    snprintf(etag, sizeof etag, "%s", reply_field(r, "ETag"));
+    snprintf(date, sizeof date, "%s", reply_field(r, "Last-Modified"));
+    snprintf(fields, sizeof fields, "If-None-Match: \"x\", %s\r\n", etag);
+    r = get_with(&s, "/a.txt", fields);
+    CHECK_EQ(r->status, 304);
+    CHECK_STR(reply_field(r, "ETag"), etag);
+    CHECK(!reply_field(r, "Content-Length"));
+    CHECK_EQ(get_with(&s, "/a.txt", "If-None-Match: \"x\"\r\n")->status, 200);
+    snprintf(fields, sizeof fields, "If-Modified-Since: %s\r\n", date);
+    CHECK_EQ(get_with(&s, "/a.txt", fields)->status, 304);
+    CHECK_EQ(get_with(&s, "/a.txt", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n")->status,
+             200);
+    CHECK_EQ(get_with(&s, "/a.txt", "If-Match: \"x\"\r\n")->status, 412);
+    CHECK_EQ(
+        get_with(&s, "/a.txt", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n")->status,
+        412);
+    snprintf(fields, sizeof fields, "Range: bytes=0-0\r\nIf-Range: %s\r\n", etag);
+    CHECK_EQ(get_with(&s, "/a.txt", fields)->status, 206);
+    CHECK_EQ(get_with(&s, "/a.txt", "Range: bytes=0-0\r\nIf-Range: \"x\"\r\n")->status, 200);
+    end(&s);
+}
+
+EACH_DRIVER(what_changes_is_seen)
+{
+    struct served s;
+    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = -1});
+    put("change", "one\n");
+    CHECK_STR(ask_once(&s, get("/change"))->body, "one\n");
+    put("change", "two, longer\n");
+    CHECK_STR(ask_once(&s, get("/change"))->body, "two, longer\n");
+    char path[128], other[128];
+    snprintf(path, sizeof path, "%s/change", root);
+    snprintf(other, sizeof other, "%s/other", root);
+    put("other", "one more!!!\n");
+    CHECK_EQ(rename(other, path), 0);
+    CHECK_STR(ask_once(&s, get("/change"))->body, "one more!!!\n");
+    CHECK_EQ(unlink(path), 0);
+    CHECK_EQ(ask_once(&s, get("/change"))->status, 404);
+    end(&s);
+    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = MS(50)});
+    put("change", "one\n");
+    CHECK_STR(ask_once(&s, get("/change"))->body, "one\n");
+    put("change", "two\n");
+    double from = check_seconds();
+    while (strcmp(ask_once(&s, get("/change"))->body, "two\n") != 0) {
+        CHECK(check_seconds() - from < 10);
+    }
+    CHECK_EQ(unlink(path), 0);
+    end(&s);
+}
+
+EACH_DRIVER(listings_links_and_dotfiles_only_if_asked_for)
+{
+    struct served s;
+    begin(&s, driver, (struct weft_http_files_opts){0});
+    static const char *const links[] = {
+        "/link-in",           "/link-dir/b.css",      "/link-out",      "/link-up/",
+        "/link-out-absolute", "/link-top/etc/passwd", "/link-up/secret"};
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        CHECK_EQ(ask_once(&s, get(links[i]))->status, 404);
+    }
+    CHECK_EQ(ask_once(&s, get("/.hidden"))->status, 404);
+    CHECK_EQ(ask_once(&s, get("/.git/config"))->status, 404);
+    end(&s);
+    begin(
+        &s, driver,
+        (struct weft_http_files_opts){.listing = true, .follow_symlinks = true, .dotfiles = true});
+    struct reply *r = ask_once(&s, get("/bare/"));
+    CHECK(strstr(r->body,
+                 "<li><a href=\"./x%3Cy%3E%26%22.txt\">x&#60;y&#62;&#38;&#34;.txt</a></li>"));
+    CHECK(strstr(r->body, ".dot"));
+    CHECK_EQ(ask_once(&s, get("/bare/x%3Cy%3E%26%22.txt"))->status, 200);
+    CHECK_STR(ask_once(&s, get("/link-in"))->body, "0123456789abcdef\n");
+    CHECK_STR(ask_once(&s, get("/link-dir/b.css"))->body, "b {}\n");
+    CHECK_STR(ask_once(&s, get("/.hidden"))->body, "SECRET\n");
+    for (size_t i = 2; i < sizeof links / sizeof *links; i++) { /* out is out */
+        CHECK_EQ(ask_once(&s, get(links[i]))->status, 404);
+    }
+    end(&s);
+    begin(&s, driver, (struct weft_http_files_opts){.listing = true});
+    r = ask_once(&s, get("/bare/"));
+    CHECK(strstr(r->body, "x&#60;y") && !strstr(r->body, ".dot"));
+    end(&s);
+}
+
+/* Every spelling of "up", of "/" and of where to go: none of them gets out. */
+EACH_DRIVER(no_spelling_leads_out)
+{
+    static const char *const up[] = {
+        "..",
+        "%2e%2e",
+        "%2E%2e",
+        ".%2e",
+        "%2e.",
+        "%252e%252e",
+        "%%32%65%%32%65",
+        "..%00",
+        "%c0%ae%c0%ae",
+        "%c0%2e.",
+        "%e0%80%ae%e0%80%ae",
+        "..;",
+        "..%20",
+        "%u002e%u002e",
+        "..%ff",
+        "...",
+        "....",
+        ". .",
+        "..%0d%0a",
+        "%2e%2e%5c",
+        "..%5c",
+    };
+    static const char *const slash[] = {
+        "/",    "%2f",   "%2F",    "//",        "/./", "%5c",  "%5C",
+        "\\\\", "%252f", "%c0%af", "%e0%80%af", ";/",  "%00/", "/%2e/",
+    };
+    static const char *const target[] = {"secret", "root/.hidden", "etc/passwd"};
+    struct served s;
+    int tried = 0;
+    begin(&s, driver, (struct weft_http_files_opts){.follow_symlinks = driver == WEFT_DRIVER_POLL});
+    for (size_t u = 0; u < sizeof up / sizeof *up; u++) {
+        for (size_t l = 0; l < sizeof slash / sizeof *slash; l++) {
+            for (size_t t = 0; t < sizeof target / sizeof *target; t++) {
+                static const char *const before[] = {"/", "/dir/"};
+                for (int b = 0; b < 2; b++) {
+                    char path[256] = "", part[64];
+                    strcat(path, before[b]);
+                    snprintf(part, sizeof part, "%s%s", up[u], slash[l]);
+                    for (int n = 0; n <= b + (t == 2) * 5; n++) {
+                        strcat(path, part);
+                    }
+                    strcat(path, target[t]);
+                    struct reply *r = ask_once(&s, get(path));
+                    if (r->status != 400 && r->status != 404) {
+                        printf("    %s: %d\n", path, r->status);
+                    }
+                    CHECK(r->status == 400 || r->status == 404);
+                    CHECK(!strstr(r->body, "SECRET") && !strstr(r->body, "root:"));
+                    tried++;
+                }
+            }
+        }
+    }
+    printf("    %d spellings\n", tried);
+    CHECK(tried >= 200);
+    end(&s);
+}
+
+/* A name that is a file at one moment and a link that leads out at the next. */
+static atomic_bool over;
+
+static void *swap_names(void *arg)
+{
+    char name[128], link[128];
+    snprintf(name, sizeof name, "%s/swapped", root);
+    snprintf(link, sizeof link, "%s/swapped-link", root);
+    while (!atomic_load(&over)) {
+        CHECK(symlink(outside, link) == 0 || errno == EEXIST);
+        CHECK_EQ(rename(link, name), 0);
+        put("swapped-file", "public\n");
+        char file[128];
+        snprintf(file, sizeof file, "%s/swapped-file", root);
+        CHECK_EQ(rename(file, name), 0);
+    }
+    return arg;
+}
+
+EACH_DRIVER(a_name_that_is_swapped_never_leads_out)
+{
+    struct served s;
+    struct client c;
+    pthread_t thread;
+    int seen = 0;
+    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = -1});
+    put("swapped", "public\n");
+    atomic_store(&over, false);
+    CHECK_EQ(pthread_create(&thread, NULL, swap_names, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        client_open(&c, &s);
+        for (int j = 0; j < 100; j++) {
+            struct reply *r = client_ask(&c, get("/swapped"));
+            CHECK(r->status == 404 || (r->status == 200 && strcmp(r->body, "public\n") == 0));
+            seen += r->status == 200;
+        }
+        client_close(&c);
+    }
+    atomic_store(&over, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    printf("    %d of 2000 found the file\n", seen);
+    end(&s);
+}
+
+TEST(directories_that_cannot_be_served)
+{
+    weft_http_files *none;
+    make_tree();
+    char path[128];
+    snprintf(path, sizeof path, "%s/nowhere", root);
+    CHECK_EQ(weft_http_files_open(&none, path, NULL), -ENOENT);
+    snprintf(path, sizeof path, "%s/a.txt", root);
+    CHECK_EQ(weft_http_files_open(&none, path, NULL), -ENOTDIR);
+    CHECK_EQ(weft_http_files_open(&none, root, &(struct weft_http_files_opts){.prefix = "x"}),
+             -EINVAL);
+    weft_http_files_close(NULL);
+    CHECK_STR(weft_http_type("a/b.HTML"), "text/html; charset=utf-8");
+    CHECK_STR(weft_http_type("a.d/b"), "application/octet-stream");
+    CHECK_STR(weft_http_type("x.avi"), "video/x-msvideo");
+    char remove[160];
+    snprintf(remove, sizeof remove, "rm -rf '%.*s'", (int)(strrchr(root, '/') - root), root);
+    CHECK_EQ(system(remove), 0);
+}
