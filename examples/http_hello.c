@@ -1,0 +1,81 @@
+/* An HTTP server: two routes, each handler a piece of code that reads and writes as if it blocked.
+ *
+ * Given an address it serves until it is interrupted:  http_hello 127.0.0.1:8080
+ * Without one it serves itself once, and says what it saw. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+static int hello(weft_http *x, void *arg)
+{
+    (void)arg;
+    return weft_http_answer(x, 200, "text/plain", "hello\n", 6);
+}
+
+/* The body comes and goes in pieces: however long it is, this needs 1 KiB. */
+static int shout(weft_http *x, void *arg)
+{
+    char piece[1024];
+    ssize_t n;
+    (void)arg;
+    int err = weft_http_begin(x, 200);
+    err = err ? err : weft_http_set(x, "Content-Type", "text/plain");
+    while (!err && (n = weft_http_read(x, piece, sizeof piece)) != 0) {
+        for (ssize_t i = 0; i < n; i++) {
+            piece[i] = (char)(piece[i] >= 'a' && piece[i] <= 'z' ? piece[i] - 32 : piece[i]);
+        }
+        err = n < 0 ? (int)n : weft_http_write(x, piece, (size_t)n);
+    }
+    return err;
+}
+
+static void ask(const char *address)
+{
+    static const char request[] =
+        "POST /shout HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 6\r\n\r\nhello\n";
+    char answer[512];
+    size_t n = 0;
+    int fd = weft_connect(address, weft_after(1000000000));
+    if (fd >= 0 && weft_write_all(fd, request, sizeof request - 1, NULL, WEFT_FOREVER) == 0) {
+        weft_read_full(fd, answer, sizeof answer - 1, &n, WEFT_FOREVER); /* to its end */
+        answer[n] = '\0';
+        fputs(answer, stdout);
+    }
+    weft_close(fd);
+}
+
+static void *serve(void *arg)
+{
+    const char *address = arg;
+    char text[WEFT_ADDR_TEXT];
+    struct weft_addr bound;
+    weft_http_server *server;
+    weft_signal_set *signals;
+    weft_http_server_create(&server, NULL); /* in this fiber's pool */
+    weft_http_server_route(server, "GET", "/hello", hello, NULL, NULL);
+    weft_http_server_route(server, "POST", "/shout", shout, NULL, NULL);
+    int err = weft_http_server_listen(server, address ? address : "127.0.0.1:0", &bound);
+    if (err) {
+        fprintf(stderr, "cannot listen: %s\n", strerror(-err));
+    } else {
+        weft_addr_text(&bound, text, sizeof text);
+        if (!address) {
+            ask(text);
+        } else if (weft_signal_open(&signals, (int[]){SIGINT, SIGTERM}, 2, NULL) == 0) {
+            printf("http://%s/hello\n", text);
+            fflush(stdout);
+            weft_signal_wait(signals, NULL, WEFT_FOREVER);
+            weft_signal_close(signals);
+        }
+    }
+    weft_http_server_stop(server, weft_after(5000000000)); /* lets answers finish */
+    weft_http_server_destroy(server);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    return weft_run(serve, argc > 1 ? argv[1] : NULL, NULL, NULL) ? 1 : 0;
+}
