@@ -58,7 +58,7 @@ static struct probe *probe_workers(weft_pool *pool)
         weft_waitgroup_add(&probe->waiting, 1);
         if (weft_pool_spawn(pool, NULL, answer_probe, probe, &opts) != 0) {
             weft_waitgroup_done(&probe->waiting);
-            drop(probe);
+            atomic_fetch_sub(&probe->refs, 1); /* ours is left */
         }
     }
     weft_waitgroup_wait(&probe->waiting, weft_after(PROBE_NS));

@@ -113,6 +113,15 @@ static int which(const char *text, const char *const *names, int count)
 
 static bool read_config(struct options *options, const char *path, const struct place *from);
 
+static void set_bytes(void *at, enum kind kind, uint64_t n)
+{
+    if (kind == BYTES64) {
+        *(uint64_t *)at = n;
+        return;
+    }
+    *(uint32_t *)at = (uint32_t)n;
+}
+
 /* NULL: it is set; else what a good value is. */
 static const char *set_value(struct options *options, const struct option *option,
                              const char *value)
@@ -145,11 +154,7 @@ static const char *set_value(struct options *options, const struct option *optio
         if (!read_number(value, option->kind == BYTES32 ? 16 << 20 : INT64_MAX, true, &n)) {
             return "not a number of bytes (such as 65536, 64k, 1m)";
         }
-        if (option->kind == BYTES32) {
-            *(uint32_t *)at = (uint32_t)n;
-        } else {
-            *(uint64_t *)at = n;
-        }
+        set_bytes(at, option->kind, n);
         return NULL;
     case WORKERS:
         if (!read_number(value, 1024, false, &n)) {
@@ -221,6 +226,33 @@ static bool split(char *line, char **name, char **value)
     return **name;
 }
 
+struct options_text {
+    struct options_text *next;
+    char text[];
+};
+
+/* NULL: no memory. */
+static char *keep(struct options *options, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    struct options_text *kept = malloc(sizeof *kept + size);
+    if (!kept) {
+        return NULL;
+    }
+    kept->next = options->texts;
+    options->texts = kept;
+    return memcpy(kept->text, text, size);
+}
+
+void options_free(struct options *options)
+{
+    struct options_text *kept;
+    while ((kept = options->texts)) {
+        options->texts = kept->next;
+        free(kept);
+    }
+}
+
 static bool read_line(struct options *options, char *line, const struct place *place)
 {
     char *name, *value;
@@ -232,7 +264,7 @@ static bool read_line(struct options *options, char *line, const struct place *p
         return complain(place, "no such option", name, NULL);
     }
     if (value && option->kind != FLAG) {
-        value = strdup(value); /* for the process's life */
+        value = keep(options, value);
     }
     return set(options, option, value, place);
 }

@@ -20,10 +20,13 @@ struct options {
     bool listing, follow_symlinks, dotfiles;
     int64_t drain_ns, fresh_ns;
     struct weft_http_server_limits limits;
+    struct options_text *texts; /* of files */
 };
 
-/* False: a line on stderr has said what is wrong. Texts are borrowed from argv, or kept for the process's life. */
+/* False: a line on stderr has said what is wrong. Texts are borrowed from argv, or kept until options_free, which is due in
+ * either case. */
 bool options_read(struct options *options, int argc, char **argv);
+void options_free(struct options *options);
 void options_help(FILE *out);
 
 #endif

@@ -268,6 +268,7 @@ int serve(int argc, char **argv)
         return 0;
     }
     if (!options_read(&s.options, argc, argv)) {
+        options_free(&s.options);
         return EXIT_USAGE;
     }
     raise_descriptor_limit();
@@ -279,5 +280,6 @@ int serve(int argc, char **argv)
     } else if (err) {
         failed("cannot start", NULL, err);
     }
+    options_free(&s.options);
     return err ? 1 : s.status;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/assert.h"
 #include "http/conn.h"
@@ -383,9 +384,14 @@ static int status_of(int err)
     }
 }
 
+/* The end of the connection may be the end of a body: then a reset says that this one is not whole. */
 static void cut(struct weft_http *x)
 {
     x->conn->broken = x->conn->close = true;
+    if (x->stage == WEFT__HTTP_CONTENT && x->framing == WEFT__HTTP_TO_THE_END) {
+        struct linger reset = {.l_onoff = 1};
+        setsockopt(x->conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
 }
 
 static void finish_content(struct weft_http *x)

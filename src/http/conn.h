@@ -104,8 +104,8 @@ struct weft__http_arrival {
     weft__http_peer address;
     struct weft_addr peer;
 };
-/* The fiber's function; takes the arrival. */
-void *weft__http_conn_run(void *arrival);
+/* The fiber's function; takes an arrival. */
+void *weft__http_conn_run(void *arg);
 
 /* --- patience.c ------------------------------------------------------------------------- */
 

@@ -275,8 +275,9 @@ int weft_http_files_open(weft_http_files **out, const char *dir,
         weft_http_files_close(files);
         return err;
     }
-    snprintf(files->boundary, sizeof files->boundary, "weft%016llx",
-             (unsigned long long)((uint64_t)weft_now() * UINT64_C(0x9e3779b97f4a7c15)));
+    unsigned long long random = (unsigned long long)weft_now();
+    random *= 0x9e3779b97f4a7c15ULL;
+    snprintf(files->boundary, sizeof files->boundary, "weft%016llx", random);
     *out = files;
     return 0;
 }

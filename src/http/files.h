@@ -58,6 +58,6 @@ void weft__http_file_unref(struct weft__http_file *file);
 void weft__http_cache_clear(struct weft__http_cache *cache);
 
 /* listing.c: the page for a directory; takes the descriptor. */
-int weft__http_list(weft_http *x, const struct weft_http_files *files, int dir);
+int weft__http_list(weft_http *x, const struct weft_http_files *files, int fd);
 
 #endif

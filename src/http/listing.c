@@ -74,12 +74,10 @@ static int write_escaped(weft_http *x, const char *text, bool link)
     for (const unsigned char *at = (const unsigned char *)text; *at && n + 8 < sizeof out; at++) {
         bool plain = (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') ||
                      (*at >= 'A' && *at <= 'Z') || strchr("-._~/ ", *at);
-        if (plain && !(link && *at == ' ')) {
+        if (link ? plain && *at != ' ' : plain || *at >= 0x80) {
             out[n++] = (char)*at;
         } else if (link) {
             n += (size_t)snprintf(out + n, 4, "%%%02X", *at);
-        } else if (*at >= 0x80) {
-            out[n++] = (char)*at;
         } else {
             n += (size_t)snprintf(out + n, 8, "&#%d;", *at);
         }

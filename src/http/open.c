@@ -47,7 +47,9 @@ static int walk(int dir, const char *name)
         const char *slash = strchr(name, '/');
         size_t len = slash ? (size_t)(slash - name) : strlen(name);
         if (len >= sizeof part) {
-            at = at == dir ? at : (close(at), dir);
+            if (at != dir) {
+                close(at);
+            }
             return -ENAMETOOLONG;
         }
         memcpy(part, name, len);

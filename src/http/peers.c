@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 
 struct weft__http_peer_count {
     struct weft__http_peer_count *next;
@@ -76,6 +77,7 @@ void weft__http_peers_leave(struct weft__http_peers *peers, weft__http_peer peer
     }
     weft__lock(&peers->lock);
     struct weft__http_peer_count **at = find(peers, peer);
+    WEFT__ASSERT(*at);
     if (--(*at)->count == 0) {
         gone = *at;
         *at = gone->next;

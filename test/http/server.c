@@ -55,7 +55,6 @@ static int measure(weft_http *x, void *arg)
 static int large(weft_http *x, void *arg)
 {
     static char block[100000];
-    memset(block, 'x', sizeof block);
     (void)arg;
     return weft_http_answer(x, 200, NULL, block, sizeof block);
 }
@@ -375,6 +374,15 @@ EACH_DRIVER(handlers_that_fail)
     client_close(&c);
     client_open(&c, &s);
     CHECK(!client_ask(&c, get("/short"))->whole);
+    client_close(&c);
+    /* Where the end of the connection is the end of the body, it is reset. */
+    client_open(&c, &s);
+    client_send(&c, "GET /fail-too-late HTTP/1.0\r\n\r\n");
+    char byte;
+    ssize_t n;
+    while ((n = recv(c.fd, &byte, 1, 0)) > 0 || (n < 0 && errno == EINTR)) {
+    }
+    CHECK(n < 0 && errno == ECONNRESET);
     client_close(&c);
     served_end(&s);
 }
