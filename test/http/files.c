@@ -142,6 +142,32 @@ EACH_DRIVER(files_types_indexes_and_redirects)
     end(&s);
 }
 
+/* Larger than any socket's buffer: the fiber waits for the client in the middle of it. */
+EACH_DRIVER(a_file_that_takes_many_writes)
+{
+    enum { SIZE = 32 << 20 };
+    struct served s;
+    static struct client c;
+    char path[128];
+    make_tree();
+    snprintf(path, sizeof path, "%s/huge", root);
+    put("huge", "");
+    CHECK_EQ(truncate(path, SIZE), 0);
+    begin(&s, driver, (struct weft_http_files_opts){0});
+    client_open(&c, &s);
+    for (int i = 0; i < 2; i++) {
+        struct reply *r = client_ask(&c, get("/huge"));
+        CHECK_EQ(r->status, 200);
+        CHECK(r->whole); /* it keeps the beginning only, and counts the rest */
+    }
+    client_send(&c, get("/huge")); /* and one that is never read */
+    CHECK(client_fill(&c));
+    CHECK_EQ(weft_http_server_stop(s.server, weft_after(MS(50))), 0);
+    client_close(&c);
+    CHECK_EQ(unlink(path), 0);
+    end(&s);
+}
+
 EACH_DRIVER(ranges)
 {
     struct served s;
