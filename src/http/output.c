@@ -2,15 +2,12 @@
  * connection that waits costs none. */
 #include <errno.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 
 #include <weft/io.h>
+#include <weft/sendfile.h>
 
 #include "http/conn.h"
-#include "io/driver.h"
-#include "net/call.h"
-#include "sched/worker.h"
 
 #define FILE_MOST (1 << 30) /* bytes in one call */
 
@@ -137,41 +134,6 @@ void weft__http_out_rewind(struct weft_http *x)
     x->sent = 0;
 }
 
-static const struct weft__wait_kind file_kind = {.name = "sendfile", .label = weft__call_label};
-
-/* Until the socket takes more; `edges` was read before it took no more. */
-static int wait_writable(struct weft__fd *record, uint32_t edges)
-{
-    int err = 0;
-    struct weft__driver *driver = weft__worker_driver(weft__worker_self(), &err);
-    if (!driver) {
-        return err;
-    }
-    if (driver->kind->completes) {
-        return weft__call_wait(record->number, WEFT__SIDE_OUT, WEFT_FOREVER, &file_kind);
-    }
-    weft__fd_note_empty(&record->side[WEFT__SIDE_OUT], edges);
-    return weft__call_wait_edge(driver, record, WEFT__SIDE_OUT, edges, WEFT_FOREVER, &file_kind);
-}
-
-/* The one place where a file goes to a socket: at least one byte, or 0 at the end of the file. */
-static ssize_t file_to_socket(int socket, int file, off_t *offset, size_t n)
-{
-    int err = 0;
-    struct weft__fd *record = weft__fd_use(socket, &err);
-    while (record && !err) {
-        uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
-        ssize_t sent = sendfile(socket, file, offset, n);
-        if (sent >= 0) {
-            return sent;
-        }
-        if (errno != EINTR) {
-            err = errno == EAGAIN ? wait_writable(record, edges) : -errno;
-        }
-    }
-    return err;
-}
-
 /* The head leaves with the first bytes of the file, if there is room for it. */
 static int send_gathered(struct weft__http_conn *conn)
 {
@@ -195,13 +157,15 @@ static int send_gathered(struct weft__http_conn *conn)
 
 int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, uint64_t n)
 {
-    off_t at = (off_t)offset;
+    int64_t at = (int64_t)offset;
     int err = send_gathered(conn);
     while (!err && n) {
         weft__http_phase_begin(conn, WEFT__HTTP_WRITE);
-        ssize_t sent = file_to_socket(conn->fd, fd, &at, n < FILE_MOST ? (size_t)n : FILE_MOST);
+        ssize_t sent =
+            weft_sendfile(conn->fd, fd, at, n < FILE_MOST ? (size_t)n : FILE_MOST, WEFT_FOREVER);
         weft__http_phase_end(conn);
         if (sent > 0) {
+            at += sent;
             n -= (uint64_t)sent;
             weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)sent);
         } else {
