@@ -173,9 +173,9 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generat
                   struct weft__driver *driver);
 /* The same for a fiber without an operation: -EBUSY, another one waits so already. When it is fired it looks at the generation to
  * see whether the descriptor was closed. */
-int weft__fd_wait(struct weft__fd *record, enum weft__side which, uint32_t generation,
+int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
                   uint32_t edges, struct weft__driver *driver, void *who, uint64_t ticket);
-void weft__fd_unwait(struct weft__fd *record, enum weft__side which, void *who, uint64_t ticket,
+void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here);
 /* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as below. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
