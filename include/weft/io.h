@@ -1,10 +1,10 @@
 /* Calls on descriptors that look blocking: a fiber that must wait lets others run meanwhile.
  *
- * Descriptors are plain numbers of the kernel. One that Weft has made (accept, connect, listen ...) is known to it; one that
- * comes from elsewhere is looked at when it is first used: a pipe, a terminal or a device is made non-blocking
- * then, sockets and files are left as they are. Close what was used here by weft_close, or take it back with
- * weft_fd_release before handing it on: a number that is closed behind Weft's back and comes again is taken for the
- * old one.
+ * Descriptors are plain numbers of the kernel. One that Weft has made (accept, connect, open, pipe ...) is known to it; one
+ * that comes from elsewhere is looked at when it is first used. Its mode is never changed: a terminal or a pipe that other
+ * processes have too, such as a shell's, still blocks for them. (Where the kernel cannot do that for this kind, Weft opens the
+ * same file once more for itself, until weft_close or weft_fd_release.) Close what was used here by weft_close, or take it back
+ * with weft_fd_release before handing it on: a number that is closed behind Weft's back and comes again is taken for the old one.
  *
  * Each call takes one absolute deadline and answers a count (or 0), or
  *   -ETIMEDOUT   the deadline came first; a time in the past tries once
@@ -58,6 +58,10 @@ enum {
 };
 /* Waits until the descriptor is ready for one of `events`; which. A file of a disk always is. */
 WEFT_API int weft_fd_wait(int fd, int events, int64_t deadline);
+
+/* A pipe: what is written to *out is read from *in. Both are closed by exec and do not block a thread; for the standard
+ * descriptors of a child see weft/process.h. -EMFILE, -ENFILE, -ENOMEM. */
+WEFT_API int weft_pipe(int *in, int *out);
 
 /* Ends every wait on the descriptor, here and elsewhere, with -EBADFD, and closes it. */
 WEFT_API int weft_close(int fd);

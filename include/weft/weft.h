@@ -23,6 +23,7 @@
 #include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
+#include <weft/file.h>
 #include <weft/framing.h>
 #include <weft/future.h>
 #include <weft/hook.h>
@@ -39,6 +40,7 @@
 #include <weft/once.h>
 #include <weft/oneshot.h>
 #include <weft/option.h>
+#include <weft/pathwatch.h>
 #include <weft/perf.h>
 #include <weft/pool.h>
 #include <weft/proactor.h>

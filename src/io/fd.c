@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "io/driver.h"
@@ -47,8 +48,18 @@ static void next_generation_locked(struct weft__fd *record)
                           memory_order_relaxed);
 }
 
+/* It may have been closed behind our back. */
+static void leave_locked(struct weft__fd *record)
+{
+    int own = weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
+    if (own >= 0) {
+        close(own);
+    }
+}
+
 static void open_locked(struct weft__fd *record, unsigned flags)
 {
+    leave_locked(record);
     next_generation_locked(record);
     record->home = NULL;
     for (int i = 0; i < 2; i++) {
@@ -87,6 +98,7 @@ void weft__fd_arrived(int fd)
         record->home->kind->forget(record->home, record);
         record->home = NULL;
     }
+    leave_locked(record);
     next_generation_locked(record);
     atomic_store_explicit(&record->flags, 0, memory_order_release);
     weft__latch_drop(&record->lock);
@@ -113,28 +125,33 @@ int weft__fd_unblock(struct weft__fd *record)
     return err;
 }
 
-static int look(int fd, unsigned *flags)
+int weft__fd_look(int fd, unsigned *flags)
 {
-    struct stat st;
-    int type;
+    struct statx st;
+    int type, mode;
     socklen_t len = sizeof type;
-    if (fstat(fd, &st) != 0) {
+    *flags = 0;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0) {
         return -errno;
     }
-    *flags = 0;
-    if (S_ISSOCK(st.st_mode)) {
+    if (S_ISSOCK(st.stx_mode)) {
         *flags = WEFT__FD_SOCKET;
         if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM) {
             *flags |= WEFT__FD_STREAM;
         }
         return 0;
     }
-    if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode) || S_ISDIR(st.st_mode)) {
+    if (S_ISREG(st.stx_mode) || S_ISBLK(st.stx_mode) || S_ISDIR(st.stx_mode)) {
         *flags = WEFT__FD_FILE;
         return 0;
     }
-    *flags = WEFT__FD_NONBLOCK | (S_ISFIFO(st.st_mode) ? WEFT__FD_STREAM : 0);
-    return unblock(fd);
+    mode = fcntl(fd, F_GETFL);
+    if (mode < 0) {
+        return -errno;
+    }
+    *flags = (S_ISFIFO(st.stx_mode) ? WEFT__FD_STREAM : 0) |
+             (mode & O_NONBLOCK ? WEFT__FD_NONBLOCK : WEFT__FD_SHARED);
+    return 0;
 }
 
 struct weft__fd *weft__fd_use_unknown(int fd, int *err)
@@ -145,7 +162,7 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
         return NULL;
     }
     unsigned flags = 0;
-    *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : look(fd, &flags);
+    *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_look(fd, &flags);
     if (*err) {
         return NULL;
     }
@@ -309,6 +326,12 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
     }
     for (; op; op = next) {
         next = op->next;
+        if (op->late) {
+            if (result != 0) {
+                op->closed = true; /* it ends when its thread has done it */
+            }
+            continue;
+        }
         if (op->driver->kind->completes) {
             if (result != 0) {
                 op->closed = true;
@@ -335,6 +358,7 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
         record->home->kind->forget(record->home, record);
         record->home = NULL;
     }
+    int own = weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
     next_generation_locked(record);
     complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
     complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
@@ -342,6 +366,9 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     record->closer = later ? closer : NULL;
     atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
     weft__latch_drop(&record->lock);
+    if (own >= 0) {
+        close(own);
+    }
     return later;
 }
 

@@ -41,6 +41,7 @@ enum {
     WEFT__FD_HUNG = 16,     /* the peer has ended: no further edge may come */
     WEFT__FD_CLOSING = 32,  /* only this one: operations in flight still name the number */
     WEFT__FD_NONBLOCK = 64, /* it has O_NONBLOCK; a socket without it may have that too */
+    WEFT__FD_SHARED = 256,  /* it blocks, and stays so, because others have it too: io/shared.c */
 };
 
 struct weft__fd_side {
@@ -99,14 +100,20 @@ struct weft__fd *weft__fd_find(int fd);
 
 /* The number has just come from the kernel, by a call of ours: with these flags. -ENOMEM. */
 int weft__fd_open(int fd, unsigned flags);
-/* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first, and made
- * non-blocking unless it is a socket or a file. -EBADF, -ENOMEM in *err. */
+/* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first. -EBADF, -ENOMEM
+ * in *err. */
 struct weft__fd *weft__fd_use_unknown(int fd, int *err);
 /* The number has come from the kernel, by a call of ours, and nothing is known about it: it is looked at when it is
  * first used. */
 void weft__fd_arrived(int fd);
 /* Sets O_NONBLOCK on a descriptor in use, for calls that know no flag for it. 0 or an errno. */
 int weft__fd_unblock(struct weft__fd *record);
+/* The flags for a descriptor that is opened by a call of ours, or comes from elsewhere. -EBADF. Does not wait. */
+int weft__fd_look(int fd, unsigned *flags);
+/* As weft__op_perform, for any descriptor: a SHARED one is not made to block either. */
+int64_t weft__fd_perform_shared(struct weft__fd *record, struct weft__op *op);
+/* A SHARED one is given up: what was opened for ourselves, for the caller to close; -1: nothing. */
+int weft__fd_leave_shared(const struct weft__fd *record);
 /* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands it on. True: not
  * before the closer was told, because a driver still has operations that name the number; they are ending. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
@@ -148,6 +155,14 @@ static inline struct weft__fd *weft__fd_use(int fd, int *err)
     return __builtin_expect(record && weft__fd_is(record, WEFT__FD_KNOWN), 1)
                ? record
                : weft__fd_use_unknown(fd, err);
+}
+
+static inline int64_t weft__fd_perform(struct weft__fd *record, struct weft__op *op)
+{
+    return (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE) &&
+                   weft__fd_is(record, WEFT__FD_SHARED)
+               ? weft__fd_perform_shared(record, op)
+               : weft__op_perform(op);
 }
 
 /* Nothing has come since it was found empty. */

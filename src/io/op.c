@@ -1,7 +1,11 @@
 #include "io/op.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,19 +39,21 @@
 /* A fast receiver could keep one call, and with it the worker, for very long. */
 #define SENDFILE_MOST ((size_t)1 << 20)
 
-static ssize_t quiet_writev(int fd, const struct iovec *iov, int count)
+static ssize_t quiet_writev(int fd, const struct iovec *iov, int count, int flags)
 {
     static _Atomic(bool) without; /* the kernel is older */
     if (!atomic_load_explicit(&without, memory_order_relaxed)) {
-        ssize_t n = pwritev2(fd, iov, count, -1, NOSIGNAL);
+        ssize_t n = pwritev2(fd, iov, count, -1, NOSIGNAL | flags);
         if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) {
             return n;
         }
-        atomic_store_explicit(&without, true, memory_order_relaxed);
+        if (!flags) { /* else it may mind those */
+            atomic_store_explicit(&without, true, memory_order_relaxed);
+        }
     }
     struct weft__quiet quiet;
     weft__quiet_begin(&quiet);
-    ssize_t n = writev(fd, iov, count);
+    ssize_t n = flags ? pwritev2(fd, iov, count, -1, flags) : writev(fd, iov, count);
     weft__quiet_end(&quiet, n < 0 && errno == EPIPE);
     return n;
 }
@@ -55,8 +61,36 @@ static ssize_t quiet_writev(int fd, const struct iovec *iov, int count)
 static ssize_t write_here(struct weft__op *op)
 {
     const struct weft__fd *record = weft__fd_record(op->fd);
-    return record && weft__fd_is_pipe(record) ? quiet_writev(op->fd, op->iov, op->iov_count)
-                                              : writev(op->fd, op->iov, op->iov_count);
+    if (record && weft__fd_is_pipe(record)) {
+        return quiet_writev(op->fd, op->iov, op->iov_count, op->flags);
+    }
+    return op->flags ? pwritev2(op->fd, op->iov, op->iov_count, -1, op->flags)
+                     : writev(op->fd, op->iov, op->iov_count);
+}
+
+static ssize_t call_read(const struct weft__op *op)
+{
+    if (op->flags) {
+        return preadv2(op->fd, op->iov, op->iov_count, op->offset, op->flags);
+    }
+    return op->offset < 0 ? readv(op->fd, op->iov, op->iov_count)
+                          : preadv(op->fd, op->iov, op->iov_count, op->offset);
+}
+
+static ssize_t call_write(struct weft__op *op)
+{
+    return op->offset < 0 ? write_here(op) : pwritev(op->fd, op->iov, op->iov_count, op->offset);
+}
+
+/* The C library has no openat2; where the kernel, a filter or an emulator has none either, what asks for nothing new
+ * does without. */
+static ssize_t call_open(const struct weft__op *op)
+{
+    ssize_t fd = syscall(SYS_openat2, op->fd, op->path, op->how, sizeof *op->how);
+    if (fd < 0 && errno == ENOSYS && op->how->resolve == 0) {
+        fd = openat(op->fd, op->path, (int)op->how->flags, (mode_t)op->how->mode);
+    }
+    return fd;
 }
 
 static ssize_t send_file(struct weft__op *op)
@@ -76,11 +110,23 @@ static ssize_t call(struct weft__op *op)
     case WEFT__OP_READY:
         return 0;
     case WEFT__OP_READ:
-        return op->offset < 0 ? readv(op->fd, op->iov, op->iov_count)
-                              : preadv(op->fd, op->iov, op->iov_count, op->offset);
+        return call_read(op);
     case WEFT__OP_WRITE:
-        return op->offset < 0 ? write_here(op)
-                              : pwritev(op->fd, op->iov, op->iov_count, op->offset);
+        return call_write(op);
+    case WEFT__OP_OPEN:
+        return call_open(op);
+    case WEFT__OP_STAT:
+        return statx(op->fd, op->path, op->flags, op->mask, op->statx);
+    case WEFT__OP_SYNC:
+        return op->flags ? fdatasync(op->fd) : fsync(op->fd);
+    case WEFT__OP_TRUNCATE:
+        return ftruncate(op->fd, op->offset);
+    case WEFT__OP_RENAME:
+        return renameat2(op->fd, op->path, op->to_fd, op->to, (unsigned)op->flags);
+    case WEFT__OP_UNLINK:
+        return unlinkat(op->fd, op->path, op->flags);
+    case WEFT__OP_MKDIR:
+        return mkdirat(op->fd, op->path, op->mask);
     case WEFT__OP_RECV:
         return recv(op->fd, op->buf, op->len, op->flags | MSG_DONTWAIT);
     case WEFT__OP_SEND:

@@ -15,13 +15,23 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+struct open_how;
+struct statx;
 struct weft__driver;
 
 enum weft__op_code {
     WEFT__OP_READY, /* result: 0, the descriptor may be ready in `side` */
     WEFT__OP_READ,  /* iov of any descriptor that is no socket */
     WEFT__OP_WRITE,
-    WEFT__OP_RECV, /* buf of a stream socket */
+    /* On files and paths, which are below `fd` (AT_FDCWD, or the record of a directory): slow, never "not ready". */
+    WEFT__OP_OPEN,     /* path, how */
+    WEFT__OP_STAT,     /* path, statx, mask; flags: AT_... */
+    WEFT__OP_SYNC,     /* flags: 1, data only */
+    WEFT__OP_TRUNCATE, /* offset: the new length */
+    WEFT__OP_RENAME,   /* path, to_fd, to; flags: RENAME_... */
+    WEFT__OP_UNLINK,   /* path; flags: AT_... */
+    WEFT__OP_MKDIR,    /* path, mask: the mode */
+    WEFT__OP_RECV,     /* buf of a stream socket */
     WEFT__OP_SEND,
     WEFT__OP_RECVMSG, /* msg */
     WEFT__OP_SENDMSG,
@@ -45,9 +55,10 @@ struct weft__op {
     uint8_t code; /* enum weft__op_code */
     uint8_t side; /* enum weft__side */
     bool linked;
+    bool late; /* a thread does it: linked into the record, but in no driver */
     int64_t result;
     /* So far a readiness wait: one cache line. */
-    int flags; /* of the system call, besides those that are always there */
+    int flags; /* of the system call, besides those that are always there; READ, WRITE: RWF_... */
     union {
         struct {
             void *buf;
@@ -66,6 +77,16 @@ struct weft__op {
             int from;
             size_t count;
         };
+        struct {
+            const char *path;
+            union {
+                struct open_how *how;
+                struct statx *statx;
+                const char *to;
+            };
+            int to_fd;
+            unsigned mask;
+        };
     };
     int64_t offset; /* of READ and WRITE; -1: where the file is */
 
@@ -76,8 +97,9 @@ struct weft__op {
     bool closed; /* the descriptor is closed; under the record's lock */
     bool moved;  /* it is to begin anew elsewhere; under the record's lock */
     /* The uring driver's: */
-    bool polls;  /* it would have blocked, and waits for readiness first */
-    bool ending; /* a cancel is under way */
+    bool polls;      /* it would have blocked, and waits for readiness first */
+    bool ending;     /* a cancel is under way */
+    bool off_thread; /* one of the kernel's threads does it, without a first attempt */
 };
 
 /* The fields that every operation has; the rest is the code's own, and the driver's. */
@@ -89,7 +111,7 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
     op->side = (uint8_t)side;
     op->flags = 0;
     op->offset = -1;
-    op->linked = false;
+    op->late = op->linked = false;
 }
 
 /* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again, nor is SIGPIPE. For

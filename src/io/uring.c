@@ -64,10 +64,11 @@ static const char *probe_result;
 
 static bool has_operations(struct io_uring *ring)
 {
-    static const int needed[] = {IORING_OP_READV,   IORING_OP_WRITEV,  IORING_OP_SENDMSG,
-                                 IORING_OP_RECVMSG, IORING_OP_ACCEPT,  IORING_OP_ASYNC_CANCEL,
-                                 IORING_OP_CONNECT, IORING_OP_SEND,    IORING_OP_RECV,
-                                 IORING_OP_READ,    IORING_OP_POLL_ADD};
+    static const int needed[] = {
+        IORING_OP_READV,  IORING_OP_WRITEV,       IORING_OP_SENDMSG,  IORING_OP_RECVMSG,
+        IORING_OP_ACCEPT, IORING_OP_ASYNC_CANCEL, IORING_OP_CONNECT,  IORING_OP_SEND,
+        IORING_OP_RECV,   IORING_OP_READ,         IORING_OP_POLL_ADD, IORING_OP_OPENAT2,
+        IORING_OP_STATX,  IORING_OP_FSYNC,        IORING_OP_RENAMEAT, IORING_OP_UNLINKAT};
     struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
     bool all = probe != NULL;
     for (unsigned i = 0; all && i < sizeof needed / sizeof *needed; i++) {
@@ -159,6 +160,25 @@ static void prepare(struct io_uring_sqe *sqe, struct weft__op *op)
     case WEFT__OP_WRITE:
         io_uring_prep_writev(sqe, op->fd, op->iov, (unsigned)op->iov_count, (uint64_t)op->offset);
         break;
+    case WEFT__OP_OPEN:
+        io_uring_prep_openat2(sqe, op->fd, op->path, op->how);
+        break;
+    case WEFT__OP_STAT:
+        io_uring_prep_statx(sqe, op->fd, op->path, op->flags, op->mask, op->statx);
+        break;
+    case WEFT__OP_SYNC:
+        io_uring_prep_fsync(sqe, op->fd, op->flags ? IORING_FSYNC_DATASYNC : 0);
+        break;
+    case WEFT__OP_RENAME:
+        io_uring_prep_renameat(sqe, op->fd, op->path, op->to_fd, op->to, (unsigned)op->flags);
+        break;
+    case WEFT__OP_UNLINK:
+        io_uring_prep_unlinkat(sqe, op->fd, op->path, op->flags);
+        break;
+    case WEFT__OP_TRUNCATE: /* a thread's (net/late.c): older kernels have no such operations */
+    case WEFT__OP_MKDIR:
+        io_uring_prep_nop(sqe);
+        break;
     case WEFT__OP_RECV:
         io_uring_prep_recv(sqe, op->fd, op->buf, op->len, op->flags);
         break;
@@ -190,6 +210,7 @@ static bool push(struct uring_driver *d, struct weft__op *op)
     struct io_uring_sqe *sqe = entry(d);
     if (sqe) {
         prepare(sqe, op);
+        sqe->flags |= op->off_thread ? IOSQE_ASYNC : 0;
         io_uring_sqe_set_data(sqe, op);
     }
     return sqe != NULL;
@@ -204,18 +225,25 @@ static void push_or_keep(struct uring_driver *d, struct weft__op *op)
     }
 }
 
-static void uring_submit(struct weft__driver *driver, struct weft__op *op)
+/* False: the descriptor is not known any more. */
+static bool link_known(struct weft__fd *record, struct weft__op *op)
 {
-    struct weft__fd *record = weft__fd_record(op->fd);
-    op->driver = driver;
-    op->asked = op->over = op->closed = op->moved = op->polls = op->ending = false;
     weft__latch_take(&record->lock);
     bool known = weft__fd_is(record, WEFT__FD_KNOWN);
     if (known) {
         weft__fd_push_locked(record, op);
     }
     weft__latch_drop(&record->lock);
-    if (!known) { /* forgotten meanwhile: the kernel would keep what is closed, and nobody would end it */
+    return known;
+}
+
+static void uring_submit(struct weft__driver *driver, struct weft__op *op)
+{
+    struct weft__fd *record = weft__fd_record(op->fd);
+    op->driver = driver;
+    op->asked = op->over = op->closed = op->moved = op->polls = op->ending = op->off_thread = false;
+    if (record && !link_known(record, op)) {
+        /* Forgotten meanwhile: the kernel would keep what is closed, and nobody would end it. */
         op->result = WEFT__CLOSED;
         op->over = true;
         op->complete(op, NULL);
@@ -307,6 +335,13 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
 
 /* --- what is done ---------------------------------------------------------------------------------- */
 
+/* A path below no descriptor, or an operation on a file: nothing ever says that it is ready. */
+static bool on_file(const struct weft__op *op)
+{
+    const struct weft__fd *record = weft__fd_record(op->fd);
+    return !record || weft__fd_is(record, WEFT__FD_FILE);
+}
+
 /* ECANCELED that nobody here has asked for: the thread that had handed it over has ended. EAGAIN: the descriptor does not
  * block, and an older kernel minds. */
 static bool is_to_go_on(const struct weft__op *op, int result)
@@ -317,7 +352,21 @@ static bool is_to_go_on(const struct weft__op *op, int result)
     if (op->code == WEFT__OP_READY || result == -ECANCELED) {
         return result == -ECANCELED;
     }
+    if (result == -EAGAIN && on_file(op)) {
+        /* O_NONBLOCK: always "ready", and still not to be had at once. */
+        return !op->off_thread && (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE);
+    }
     return op->polls ? result >= 0 : result == -EINTR || result == -EAGAIN;
+}
+
+/* If not yet, what is asked for after this will find it. */
+static bool is_to_end(const struct weft__op *op)
+{
+    struct weft__fd *record = weft__fd_record(op->fd);
+    weft__latch_take(&record->lock);
+    bool ends = op->closed || op->moved;
+    weft__latch_drop(&record->lock);
+    return ends;
 }
 
 /* True: it is not over but was handed to the kernel once more. */
@@ -326,14 +375,12 @@ static bool goes_on(struct uring_driver *d, struct weft__op *op, int result)
     if (!is_to_go_on(op, result)) {
         return false;
     }
-    struct weft__fd *record = weft__fd_record(op->fd);
-    weft__latch_take(&record->lock);
-    bool ends = op->closed || op->moved; /* if not yet, what is asked for after this will find it */
-    weft__latch_drop(&record->lock);
-    if (ends) {
+    if (op->linked && is_to_end(op)) {
         return false;
     }
-    if (result != -ECANCELED) {
+    if (result == -EAGAIN && on_file(op)) {
+        op->off_thread = true;
+    } else if (result != -ECANCELED) {
         op->polls = result == -EAGAIN;
     }
     push_or_keep(d, op);
@@ -345,6 +392,9 @@ static int outcome(const struct weft__op *op, int result)
     if (op->polls && result >= 0) {
         result = -ECANCELED; /* it was about to begin anew */
     }
+    if (result == -EAGAIN && !op->ending && !op->closed && !op->moved) {
+        return result; /* of a file: its own */
+    }
     /* -EINTR, -EAGAIN: the same. */
     if (result == -ECANCELED || result == -EINTR || result == -EAGAIN) {
         return op->closed ? WEFT__CLOSED : op->moved ? WEFT__MOVED : -ECANCELED;
@@ -352,12 +402,22 @@ static int outcome(const struct weft__op *op, int result)
     return op->code == WEFT__OP_READY && result >= 0 ? 0 : result;
 }
 
+/* An operation that one of the kernel's threads was about to begin again comes back with a number that no program should
+ * see: ERESTARTSYS (512) and its kin. */
+static int seen(int result)
+{
+    return result <= -512 && result >= -516 ? -EINTR : result;
+}
+
 static void done(struct uring_driver *d, struct weft__op *op, int result, void *ready)
 {
+    result = seen(result);
     if (goes_on(d, op, result)) {
         return;
     }
-    weft__fd_end(weft__fd_record(op->fd), op, ready);
+    if (op->linked) {
+        weft__fd_end(weft__fd_record(op->fd), op, ready);
+    }
     weft__driver_over(&d->base, op);
     weft__driver_count(&d->base, -1);
     op->result = outcome(op, result);

@@ -158,13 +158,13 @@ static int64_t perform(struct op *op)
         return look(&op->item.op);
     }
     if (op->item.op.code != WEFT__OP_CONNECT) {
-        return weft__op_perform(&op->item.op);
+        return weft__fd_perform(weft__fd_record(op->item.op.fd), &op->item.op);
     }
     if (op->begun) {
         int64_t writable = look(&op->item.op);
         return writable ? writable : weft__op_connected(op->item.op.fd);
     }
-    int64_t result = weft__op_perform(&op->item.op);
+    int64_t result = weft__fd_perform(weft__fd_record(op->item.op.fd), &op->item.op);
     op->begun = result == -EINPROGRESS;
     return op->begun ? -EAGAIN : result;
 }

@@ -102,7 +102,7 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
         uint32_t edges = weft__fd_edges(side);
         /* Past its deadline it is tried all the same: only the kernel knows what is there *now*. */
         if (err || !weft__fd_empty_at(side, edges)) {
-            int64_t result = begun ? weft__op_connected(op->fd) : weft__op_perform(op);
+            int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
             if (!would_block(op, result)) {
                 if (ran_dry(record, op, result)) {
                     weft__fd_note_empty(side, edges);
@@ -186,8 +186,8 @@ static int64_t run_by_completion(struct weft__driver *driver, struct weft__call 
 }
 
 /* Begun anew for as long as drivers go away with their threads. */
-static int64_t complete_somewhere(struct weft__driver *driver, struct weft__call *call,
-                                  int64_t deadline, const struct weft__wait_kind *kind)
+int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
+                            const struct weft__wait_kind *kind)
 {
     bool begun = false; /* a connect that is in progress: what is left is to see how it went */
     int err = 0;
@@ -214,13 +214,13 @@ static bool is_tried(const struct weft__fd *record, const struct weft__op *op)
            (op->code == WEFT__OP_WRITE && weft__fd_is_pipe(record));
 }
 
-static int64_t run_by_trying(const struct weft__fd *record, struct weft__op *op, int64_t deadline,
+static int64_t run_by_trying(struct weft__fd *record, struct weft__op *op, int64_t deadline,
                              const struct weft__wait_kind *kind)
 {
     uint32_t generation = weft__fd_generation(record);
     int err = 0;
     for (;;) {
-        int64_t result = weft__op_perform(op);
+        int64_t result = weft__fd_perform(record, op);
         if (result != -EAGAIN) {
             return result;
         }
@@ -230,7 +230,7 @@ static int64_t run_by_trying(const struct weft__fd *record, struct weft__op *op,
             return err;
         }
         weft__op_init(&wait.op, op->fd, WEFT__OP_READY, (enum weft__side)op->side);
-        result = complete_somewhere(driver, &wait, deadline, kind);
+        result = weft__call_complete(driver, &wait, deadline, kind);
         if (result < 0) {
             return result;
         }
@@ -269,12 +269,12 @@ static int poll_until(int fd, enum weft__side side, int64_t deadline)
     }
 }
 
-static int64_t run_on_thread(struct weft__op *op, int64_t deadline)
+static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64_t deadline)
 {
     bool begun = false;
     const struct weft__worker *w = weft__worker_self();
     for (;;) {
-        int64_t result = begun ? weft__op_connected(op->fd) : weft__op_perform(op);
+        int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
         if (!would_block(op, result)) {
             return result;
         }
@@ -313,13 +313,13 @@ static int pause_before_retry(const struct weft__fd *record, uint32_t generation
     return err ? err : weft__fd_generation(record) != generation ? WEFT__CLOSED : 0;
 }
 
-static int64_t run_by_retrying(const struct weft__fd *record, struct weft__op *op, int64_t deadline,
+static int64_t run_by_retrying(struct weft__fd *record, struct weft__op *op, int64_t deadline,
                                const struct weft__wait_kind *kind)
 {
     uint32_t generation = weft__fd_generation(record);
     bool begun = false;
     for (unsigned n = 0;; n++) {
-        int64_t result = !begun                                  ? weft__op_perform(op)
+        int64_t result = !begun                                  ? weft__fd_perform(record, op)
                          : poll_until(op->fd, WEFT__SIDE_OUT, 0) ? -EINPROGRESS
                                                                  : weft__op_connected(op->fd);
         if (result != -EAGAIN && result != -EINPROGRESS) {
@@ -359,7 +359,7 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
 {
     struct weft__worker *w = weft__worker_self();
     int err = 0;
-    const struct weft__fd *record = weft__fd_use(op->fd, &err);
+    struct weft__fd *record = weft__fd_use(op->fd, &err);
     if (!record) {
         return err;
     }
@@ -403,7 +403,7 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
     }
     struct weft__task *task = w ? weft__current(w) : NULL;
     if (!task) {
-        return run_on_thread(&call->op, deadline);
+        return run_on_thread(record, &call->op, deadline);
     }
     struct weft__driver *driver = weft__worker_driver(w, &err);
     if (!driver) {
@@ -418,12 +418,12 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
     bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
     bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
     if (try_first(&call->op, cancelled, late)) {
-        int64_t result = weft__op_perform(&call->op);
+        int64_t result = weft__fd_perform(record, &call->op);
         if (result != -EAGAIN || !cancelled) {
             return result == -EAGAIN ? -ETIMEDOUT : result;
         }
     }
-    return complete_somewhere(driver, call, deadline, kind);
+    return weft__call_complete(driver, call, deadline, kind);
 }
 
 int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
@@ -452,7 +452,7 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
     if (driver->kind->completes) {
         struct weft__call call;
         weft__op_init(&call.op, fd, WEFT__OP_READY, side);
-        return (int)complete_somewhere(driver, &call, deadline, kind);
+        return (int)weft__call_complete(driver, &call, deadline, kind);
     }
     uint32_t edges, generation = weft__fd_generation(record);
     do {

@@ -37,6 +37,10 @@ int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, uint32_t
  * from a quarter of a millisecond to 64. */
 int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct weft__wait_kind *kind);
 
+/* For a fiber, on a driver that completes operations: hands it over and waits until it is over. */
+int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
+                            const struct weft__wait_kind *kind);
+
 /* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next call. */
 const char *weft__call_label(uint64_t on);
 

@@ -89,12 +89,18 @@ static int wait_either(int in, int out, int64_t deadline)
     return weft_sleep(UNCLEAR_NS);
 }
 
-/* Ready for use, and non-blocking unless a file. */
+/* Ready for use, and not to block. */
 static int use(int fd)
 {
     int err = 0;
     struct weft__fd *record = weft__fd_use(fd, &err);
-    return !record ? err : weft__fd_is(record, WEFT__FD_FILE) ? 0 : weft__fd_unblock(record);
+    if (!record) {
+        return err;
+    }
+    /* A pipe needs only the flag of the call; it may be somebody else's too. */
+    return weft__fd_is(record, WEFT__FD_FILE) || weft__fd_is_pipe(record)
+               ? 0
+               : weft__fd_unblock(record);
 }
 
 ssize_t weft_splice(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more,

@@ -6,6 +6,7 @@
 
 #include "io/fd.h"
 #include "net/call.h"
+#include "net/late.h"
 #include "net/message.h"
 
 static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__call_label};
@@ -78,6 +79,9 @@ static ssize_t transfer_any(struct weft__fd *record, void *buf, size_t n, enum w
                       side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
         call.op.iov = &iov;
         call.op.iov_count = 1;
+        if (weft__fd_is(record, WEFT__FD_FILE)) {
+            return weft__late_run(record, &call, deadline, kind);
+        }
     }
     return weft__call_run_on(record, &call, deadline, kind);
 }
@@ -131,6 +135,10 @@ static ssize_t vector(int fd, const struct iovec *iov, int count, enum weft__sid
         weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
         call.op.iov = iov;
         call.op.iov_count = count;
+        if (weft__fd_is(record, WEFT__FD_FILE)) {
+            return weft__late_run(record, &call, deadline,
+                                  side == WEFT__SIDE_IN ? &read_kind : &write_kind);
+        }
     }
     return weft__call_run_on(record, &call, deadline,
                              side == WEFT__SIDE_IN ? &read_kind : &write_kind);

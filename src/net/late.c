@@ -1,0 +1,163 @@
+#include "net/late.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+
+#include <weft/blocking.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "io/driver.h"
+#include "sched/worker.h"
+
+/* --- at once -------------------------------------------------------------------------- */
+
+static size_t asked_for(const struct weft__op *op)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < op->iov_count; i++) {
+        bytes += op->iov[i].iov_len;
+    }
+    return bytes;
+}
+
+static bool at_end(int fd, int64_t offset)
+{
+    struct statx st;
+    return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &st) == 0 &&
+           (uint64_t)offset >= st.stx_size;
+}
+
+/* Reads what is cached. A part of what was asked for is good enough where the file's own position has moved with it; with an
+ * offset it is read again, whole, so that less is the end of the file and nothing else. */
+static bool read_cached(struct weft__op *op, int64_t *result)
+{
+    op->flags = RWF_NOWAIT;
+    int64_t n = weft__op_perform(op);
+    op->flags = 0;
+    *result = n;
+    return n >= 0 && (n == 0 || op->offset < 0 || (size_t)n == asked_for(op) ||
+                      at_end(op->fd, op->offset + n));
+}
+
+/* Opens what can be found without asking the disk, and without waiting for somebody's lease. What has to be made always asks
+ * the disk. */
+static bool open_cached(struct weft__op *op, int64_t *result)
+{
+    struct open_how cached = *op->how, *how = op->how;
+    const uint64_t makes = (O_CREAT | O_TRUNC | O_TMPFILE) & ~O_DIRECTORY;
+    if ((cached.flags & makes) || !(cached.flags & (O_NONBLOCK | O_PATH))) {
+        return false;
+    }
+    cached.resolve |= RESOLVE_CACHED;
+    op->how = &cached;
+    *result = weft__op_perform(op);
+    op->how = how;
+    return *result >= 0 || *result == -ENOENT;
+}
+
+static bool at_once(struct weft__op *op, int64_t *result)
+{
+    switch ((enum weft__op_code)op->code) {
+    case WEFT__OP_READ:
+        return read_cached(op, result);
+    case WEFT__OP_OPEN:
+        return open_cached(op, result);
+    default:
+        return false;
+    }
+}
+
+/* --- on a thread ------------------------------------------------------------------------ */
+
+static void *perform(void *arg)
+{
+    struct weft__op *op = arg;
+    bool closed = false;
+    if (op->linked) {
+        struct weft__fd *record = weft__fd_record(op->fd);
+        weft__latch_take(&record->lock);
+        closed = op->closed;
+        weft__latch_drop(&record->lock);
+    }
+    op->result = closed ? WEFT__CLOSED : weft__op_perform(op);
+    return NULL;
+}
+
+/* False: the descriptor is closed. */
+static bool hold(struct weft__fd *record, struct weft__op *op)
+{
+    weft__latch_take(&record->lock);
+    bool known = weft__fd_is(record, WEFT__FD_KNOWN);
+    if (known) {
+        op->late = true;
+        op->driver = NULL;
+        op->closed = false;
+        weft__fd_push_locked(record, op);
+    }
+    weft__latch_drop(&record->lock);
+    return known;
+}
+
+static void let_go(struct weft__fd *record, struct weft__op *op)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__fd_end(record, op, &ready);
+    weft__place_chain(&ready);
+}
+
+static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64_t deadline)
+{
+    if (record && !hold(record, op)) {
+        return -EBADF;
+    }
+    int err = weft_blocking_call(NULL, perform, op, NULL, deadline);
+    if (record) {
+        let_go(record, op);
+    }
+    return err ? err : op->result;
+}
+
+/* --- all ----------------------------------------------------------------------------------- */
+
+/* What every kernel with a usable ring has. A ring takes an offset in a pipe for none. */
+static bool ring_can(const struct weft__fd *record, const struct weft__op *op)
+{
+    switch ((enum weft__op_code)op->code) {
+    case WEFT__OP_READ:
+    case WEFT__OP_WRITE:
+        return weft__fd_is(record, WEFT__FD_FILE);
+    case WEFT__OP_TRUNCATE:
+    case WEFT__OP_MKDIR:
+        return false;
+    default:
+        return true;
+    }
+}
+
+int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t deadline,
+                       const struct weft__wait_kind *kind)
+{
+    int err = 0;
+    int64_t result = -EAGAIN;
+    struct weft__worker *w = weft__worker_self();
+    if (!w) {
+        return weft__op_perform(&call->op);
+    }
+    if (at_once(&call->op, &result)) {
+        return result;
+    }
+    if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
+        return result == -EAGAIN || result == -EOPNOTSUPP || result == -ENOSYS ? -ETIMEDOUT
+                                                                               : result;
+    }
+    WEFT__REQUIRE(weft__current(w), "a callback on a worker waits for a file");
+    /* Without a driver, in a compute pool say, there are still threads. */
+    struct weft__driver *driver = weft__worker_driver(w, &err);
+    return driver && driver->kind->completes && ring_can(record, &call->op)
+               ? weft__call_complete(driver, call, deadline, kind)
+               : run_on_thread(record, &call->op, deadline);
+}

@@ -1,0 +1,422 @@
+/* Files and paths: what each call does, and that none of them stops the worker or loses what it has done. */
+#include <weft/file.h>
+
+#include <linux/openat2.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "io/drivers.h"
+
+#define MS INT64_C(1000000)
+
+static char folder[] = "/tmp/weft-file-XXXXXX";
+static int dir = -1;
+
+static void *in_folder(void *fn)
+{
+    weft_fn body = *(weft_fn *)fn;
+    strcpy(folder, "/tmp/weft-file-XXXXXX");
+    CHECK(mkdtemp(folder));
+    dir = weft_open(folder, O_RDONLY | O_DIRECTORY, 0, WEFT_FOREVER);
+    CHECK(dir >= 0);
+    body(NULL);
+    CHECK_EQ(weft_close(dir), 0);
+    CHECK_EQ(weft_unlink_at(AT_FDCWD, folder, AT_REMOVEDIR, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void on(enum weft_driver driver, weft_fn fn)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(in_folder, &fn, NULL, &opts), 0);
+}
+
+static int make(const char *name, int flags)
+{
+    int fd = weft_open_at(dir, name, O_CREAT | O_RDWR | flags, 0600, 0, WEFT_FOREVER);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void gone(const char *name)
+{
+    CHECK_EQ(weft_unlink_at(dir, name, 0, WEFT_FOREVER), 0);
+}
+
+/* --- what they do ----------------------------------------------------------------------- */
+
+static void *reads_and_writes(void *arg)
+{
+    char text[64] = "";
+    int fd = make("one", O_EXCL);
+    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    CHECK_EQ(weft_write(fd, "hello ", 6, WEFT_FOREVER), 6);
+    CHECK_EQ(weft_write(fd, "world", 5, WEFT_FOREVER), 5);
+    CHECK_EQ(weft_read(fd, text, sizeof text, WEFT_FOREVER), 0); /* the position is at the end */
+    CHECK_EQ(weft_pread(fd, text, sizeof text, 0, WEFT_FOREVER), 11);
+    CHECK_STR(text, "hello world");
+    CHECK_EQ(weft_pwrite(fd, "W", 1, 6, WEFT_FOREVER), 1);
+    char a[6], b[20] = "";
+    struct iovec parts[] = {{a, sizeof a}, {b, sizeof b}};
+    CHECK_EQ(weft_preadv(fd, parts, 2, 0, WEFT_FOREVER), 11);
+    CHECK_EQ(memcmp(a, "hello ", 6), 0);
+    CHECK_STR(b, "World");
+    struct iovec back[] = {{b, 5}, {a, 5}};
+    CHECK_EQ(weft_pwritev(fd, back, 2, 100, WEFT_FOREVER), 10);
+    CHECK_EQ(weft_pread(fd, text, 5, 105, WEFT_FOREVER), 5);
+    CHECK_EQ(memcmp(text, "hello", 5), 0);
+    CHECK_EQ(weft_pread(fd, text, 5, 110, WEFT_FOREVER), 0);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11); /* none of these has moved it */
+    CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+    CHECK_EQ(weft_read_full(fd, text, 11, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(memcmp(text, "hello World", 11), 0);
+    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fdatasync(fd, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fd_wait(fd, WEFT_READABLE, WEFT_FOREVER), WEFT_READABLE);
+    CHECK_EQ(weft_close(fd), 0);
+    gone("one");
+    return arg;
+}
+
+EACH_DRIVER(bytes_are_where_they_were_written)
+{
+    on(driver, reads_and_writes);
+}
+
+static void *paths(void *arg)
+{
+    struct statx st;
+    char path[100];
+    int fd = make("a", 0);
+    CHECK_EQ(weft_ftruncate(fd, 4096, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fstat(fd, &st, WEFT_FOREVER), 0);
+    CHECK_EQ(st.stx_size, 4096);
+    CHECK_EQ(weft_stat_at(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &st, 0), 0);
+    CHECK_EQ(st.stx_size, 4096);
+    snprintf(path, sizeof path, "%s/a", folder);
+    CHECK_EQ(weft_stat(path, &st, WEFT_FOREVER), 0);
+    CHECK(S_ISREG(st.stx_mode));
+    CHECK_EQ(weft_close(fd), 0);
+
+    CHECK_EQ(weft_mkdir_at(dir, "sub", 0700, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_mkdir_at(dir, "sub", 0700, WEFT_FOREVER), -EEXIST);
+    CHECK_EQ(weft_rename_at(dir, "a", dir, "sub/b", 0, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_stat(path, &st, WEFT_FOREVER), -ENOENT);
+    CHECK_EQ(weft_stat_at(dir, "sub/b", 0, STATX_BASIC_STATS, &st, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unlink_at(dir, "sub", AT_REMOVEDIR, WEFT_FOREVER), -ENOTEMPTY);
+    CHECK_EQ(weft_unlink_at(dir, "sub/b", 0, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unlink_at(dir, "sub/b", 0, WEFT_FOREVER), -ENOENT);
+    CHECK_EQ(weft_unlink_at(dir, "sub", AT_REMOVEDIR, WEFT_FOREVER), 0);
+
+    char other[100];
+    snprintf(other, sizeof other, "%s/d", folder);
+    CHECK_EQ(weft_mkdir(path, 0700, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_rename(path, other, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unlink(other, WEFT_FOREVER), -EISDIR);
+    CHECK_EQ(weft_unlink_at(AT_FDCWD, other, AT_REMOVEDIR, WEFT_FOREVER), 0);
+    return arg;
+}
+
+EACH_DRIVER(paths_are_made_renamed_and_removed)
+{
+    on(driver, paths);
+}
+
+static void *errors(void *arg)
+{
+    char byte;
+    struct statx st;
+    CHECK_EQ(weft_open_at(dir, "none", O_RDONLY, 0, 0, WEFT_FOREVER), -ENOENT);
+    CHECK_EQ(weft_open_at(12345, "none", O_RDONLY, 0, 0, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_open_at(-1, "none", O_RDONLY, 0, 0, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_open(folder, O_WRONLY, 0, WEFT_FOREVER), -EISDIR);
+    CHECK_EQ(weft_pread(-1, &byte, 1, 0, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_fstat(-1, &st, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_fsync(-1, WEFT_FOREVER), -EBADF);
+    int fd = make("f", 0);
+    CHECK_EQ(weft_open_at(dir, "f", O_CREAT | O_EXCL | O_RDWR, 0600, 0, WEFT_FOREVER), -EEXIST);
+    CHECK_EQ(weft_pread(fd, &byte, 1, -1, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_preadv(fd, NULL, -1, 0, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_pread(fd, NULL, 0, 0, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_write(fd, "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_pread(fd, (void *)8, 1, 0, WEFT_FOREVER), -EFAULT);
+    CHECK_EQ(weft_close(fd), 0);
+    fd = weft_open_at(dir, "f", O_RDONLY, 0, 0, WEFT_FOREVER);
+    CHECK_EQ(weft_write(fd, "x", 1, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_pread(fd, &byte, 1, 0, WEFT_FOREVER), -EBADF);
+    int ends[2];
+    CHECK_EQ(weft_pipe(&ends[0], &ends[1]), 0);
+    CHECK_EQ(weft_pread(ends[0], &byte, 1, 0, WEFT_FOREVER), -ESPIPE);
+    CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
+    gone("f");
+    return arg;
+}
+
+EACH_DRIVER(errors_are_those_of_the_system)
+{
+    on(driver, errors);
+}
+
+static void *beneath(void *arg)
+{
+    char path[100];
+    int fd = make("in", 0);
+    CHECK_EQ(weft_close(fd), 0);
+    fd = weft_open_at(dir, "in", O_RDONLY, 0, RESOLVE_BENEATH, WEFT_FOREVER);
+    if (fd == -ENOSYS) {
+        printf("  no openat2 here\n");
+        gone("in");
+        return arg;
+    }
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_close(fd), 0);
+    snprintf(path, sizeof path, "%s/in", folder);
+    CHECK_EQ(weft_open_at(dir, path, O_RDONLY, 0, RESOLVE_BENEATH, WEFT_FOREVER), -EXDEV);
+    CHECK_EQ(weft_open_at(dir, "../../etc/passwd", O_RDONLY, 0, RESOLVE_BENEATH, WEFT_FOREVER),
+             -EXDEV);
+    gone("in");
+    return arg;
+}
+
+EACH_DRIVER(a_path_that_must_stay_beneath_does)
+{
+    on(driver, beneath);
+}
+
+/* Regular files that were opened with O_NONBLOCK are read whole all the same. */
+static void *nonblocking(void *arg)
+{
+    static char big[1 << 20], back[1 << 20];
+    memset(big, 'x', sizeof big);
+    int fd = make("big", O_NONBLOCK);
+    CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    CHECK_EQ(weft_pwrite(fd, big, sizeof big, 0, WEFT_FOREVER), sizeof big);
+    CHECK_EQ(weft_fsync(fd, WEFT_FOREVER), 0);
+    for (int i = 0; i < 8; i++) {
+        posix_fadvise(fd, i % 2 ? 65536 : 0, 0,
+                      POSIX_FADV_DONTNEED); /* all or a part is not cached */
+        CHECK_EQ(weft_pread(fd, back, sizeof back, 0, WEFT_FOREVER), sizeof back);
+        CHECK_EQ(memcmp(big, back, sizeof back), 0);
+        memset(back, 0, sizeof back);
+    }
+    CHECK_EQ(weft_close(fd), 0);
+    gone("big");
+    return arg;
+}
+
+EACH_DRIVER(a_read_at_an_offset_is_short_only_at_the_end)
+{
+    on(driver, nonblocking);
+}
+
+static void *fifos(void *arg)
+{
+    char byte;
+    CHECK_EQ(mkfifoat(dir, "pipe", 0600), 0);
+    CHECK_EQ(weft_open_at(dir, "pipe", O_WRONLY, 0, 0, WEFT_FOREVER), -ENXIO);
+    int in = weft_open_at(dir, "pipe", O_RDONLY, 0, 0, WEFT_FOREVER);
+    int out = weft_open_at(dir, "pipe", O_WRONLY, 0, 0, WEFT_FOREVER);
+    CHECK(in >= 0 && out >= 0);
+    CHECK_EQ(weft_read(in, &byte, 1, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(out, "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_read(in, &byte, 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_close(out), 0);
+    CHECK_EQ(weft_read(in, &byte, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_close(in), 0);
+    gone("pipe");
+    return arg;
+}
+
+EACH_DRIVER(a_named_pipe_opens_at_once_and_is_read_as_a_pipe)
+{
+    on(driver, fifos);
+}
+
+/* --- late ---------------------------------------------------------------------------------- */
+
+static atomic_int opened, ticks;
+
+static void *opens_leased(void *deadline)
+{
+    int fd = weft_open_at(dir, "leased", O_RDONLY, 0, 0, *(int64_t *)deadline);
+    atomic_store(&opened, 1);
+    return (void *)(intptr_t)fd;
+}
+
+/* An open that waits for the end of a lease is as slow as one pleases. */
+static int take_lease(void)
+{
+    int fd = make("leased", 0);
+    signal(SIGIO, SIG_IGN);
+    return fcntl(fd, F_SETLEASE, F_WRLCK) == 0 ? fd : (weft_close(fd), -1);
+}
+
+static void *late(void *arg)
+{
+    int64_t deadline = weft_after(20 * MS);
+    weft_fiber fiber;
+    void *result;
+    int fd = take_lease();
+    if (fd < 0) {
+        printf("  no leases here\n");
+        gone("leased");
+        return arg;
+    }
+    atomic_store(&opened, 0);
+    CHECK_EQ(weft_spawn(&fiber, opens_leased, &deadline, NULL), 0);
+    /* The one worker goes on while the open waits, and the deadline passes. */
+    while (weft_now() < deadline + MS) {
+        weft_yield();
+        atomic_fetch_add(&ticks, 1);
+    }
+    bool before = atomic_load(&opened);
+    CHECK_EQ(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    int got = (int)(intptr_t)result;
+    /* It came late and has what it opened; or, by a ring, it was ended before it did anything. */
+    CHECK(got >= 0 ? !before : got == -ETIMEDOUT);
+    CHECK_EQ(got < 0 || weft_close(got) == 0, 1);
+    CHECK(atomic_load(&ticks) > 1);
+    CHECK_EQ(weft_close(fd), 0);
+    gone("leased");
+    return arg;
+}
+
+EACH_DRIVER(an_open_that_has_begun_comes_late_and_stops_nobody)
+{
+    on(driver, late);
+}
+
+/* A time in the past begins nothing, but reads what is there. */
+static void *past(void *arg)
+{
+    char byte = 0;
+    struct statx st;
+    int fd = make("f", 0);
+    CHECK_EQ(weft_pwrite(fd, "y", 1, 0, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_fsync(fd, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_fstat(fd, &st, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_pwrite(fd, "x", 1, 0, WEFT_FOREVER), 1);
+    ssize_t n = weft_pread(fd, &byte, 1, 0, 0);
+    CHECK((n == 1 && byte == 'x') || n == -ETIMEDOUT); /* the file system may not be able to say */
+    CHECK_EQ(weft_close(fd), 0);
+    gone("f");
+    return arg;
+}
+
+EACH_DRIVER(a_time_in_the_past_begins_nothing)
+{
+    on(driver, past);
+}
+
+/* --- all threads are busy ------------------------------------------------------------------- */
+
+#define THREADS 64 /* of the default pool */
+
+static weft_event go;
+static atomic_int busy;
+
+static void *occupies(void *arg)
+{
+    atomic_fetch_add(&busy, 1);
+    CHECK_EQ(weft_event_wait(&go, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *asks(void *arg)
+{
+    CHECK_EQ(weft_blocking_call(NULL, occupies, NULL, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *writes(void *fd)
+{
+    return (void *)(intptr_t)weft_pwrite(*(int *)fd, "y", 1, 0, WEFT_FOREVER);
+}
+
+static weft_fiber started(int *fd)
+{
+    weft_fiber fiber;
+    enum weft_fiber_state state;
+    CHECK_EQ(weft_spawn(&fiber, writes, fd, NULL), 0);
+    do {
+        weft_yield();
+        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
+    } while (state != WEFT_FIBER_WAITING);
+    return fiber;
+}
+
+static int64_t joined(weft_fiber fiber)
+{
+    void *result;
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    return (intptr_t)result;
+}
+
+static void *sets(void *arg)
+{
+    weft_event_set(arg);
+    return NULL;
+}
+
+static void *queued(void *arg)
+{
+    weft_fiber blocked[THREADS];
+    char byte = 0;
+    int fd = make("f", 0), copy = dup(fd);
+    weft_event_reset(&go);
+    atomic_store(&busy, 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK_EQ(weft_spawn(&blocked[i], asks, NULL, NULL), 0);
+    }
+    while (atomic_load(&busy) < THREADS) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_pwrite(fd, "y", 1, 0, weft_after(2 * MS)), -ETIMEDOUT);
+    weft_fiber fiber = started(&fd);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(joined(fiber), -ECANCELED);
+    fiber = started(&fd);
+    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(joined(fiber), -EINTR);
+    /* A close waits for it: another file may not get the number before. */
+    fiber = started(&fd);
+    weft_fiber closer;
+    CHECK_EQ(weft_spawn(&closer, sets, &go, NULL), 0);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(joined(fiber), -EBADFD);
+    CHECK_EQ(weft_join(closer, NULL, WEFT_FOREVER), 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK_EQ(weft_join(blocked[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(weft_pread(copy, &byte, 1, 0, WEFT_FOREVER), 0); /* nobody has written */
+    CHECK_EQ(weft_close(copy), 0);
+    gone("f");
+    return arg;
+}
+
+TEST(what_has_not_begun_is_ended_and_does_nothing)
+{
+    on(WEFT_DRIVER_EPOLL, queued);
+    on(WEFT_DRIVER_POLL, queued);
+}
+
+/* --- elsewhere -------------------------------------------------------------------------------- */
+
+TEST(a_plain_thread_uses_files_too)
+{
+    weft_fn fn = reads_and_writes;
+    in_folder(&fn);
+    fn = paths;
+    in_folder(&fn);
+}
+
+TEST(a_compute_pool_has_threads_for_files)
+{
+    weft_fn fn = reads_and_writes;
+    const struct weft_pool_opts opts = {.workers = 1, .compute = true};
+    CHECK_EQ(weft_run(in_folder, &fn, NULL, &opts), 0);
+}

@@ -1,0 +1,219 @@
+/* Descriptors that block and that other processes have too: they are waited for without a change that those would see. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <pty.h>
+#include <sys/resource.h>
+
+#include "io/drivers.h"
+
+#define MS INT64_C(1000000)
+
+static int ends[2]; /* in, out */
+
+static void blocking_pipe(void)
+{
+    CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+}
+
+static bool terminal(void)
+{
+    struct termios raw;
+    if (openpty(&ends[1], &ends[0], NULL, NULL, NULL) != 0) {
+        printf("  no terminals here\n");
+        return false;
+    }
+    CHECK_EQ(tcgetattr(ends[0], &raw), 0);
+    cfmakeraw(&raw);
+    CHECK_EQ(tcsetattr(ends[0], TCSANOW, &raw), 0);
+    return true;
+}
+
+static void blocks_still(void)
+{
+    CHECK_EQ(fcntl(ends[0], F_GETFL) & O_NONBLOCK, 0);
+    CHECK_EQ(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+}
+
+static void *reads(void *arg)
+{
+    char byte;
+    return (void *)(intptr_t)weft_read(*(int *)arg, &byte, 1, WEFT_FOREVER);
+}
+
+static void *fills(void *arg)
+{
+    static char block[65536];
+    int fd = *(int *)arg;
+    ssize_t n;
+    do {
+        n = weft_write(fd, block, sizeof block, 0);
+    } while (n > 0);
+    CHECK_EQ(n, -ETIMEDOUT);
+    return (void *)(intptr_t)weft_write(fd, block, sizeof block, WEFT_FOREVER);
+}
+
+static weft_fiber started(weft_fn fn, int *fd)
+{
+    weft_fiber fiber;
+    enum weft_fiber_state state;
+    CHECK_EQ(weft_spawn(&fiber, fn, fd, NULL), 0);
+    do {
+        weft_yield();
+        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
+    } while (state != WEFT_FIBER_WAITING);
+    return fiber;
+}
+
+static int64_t joined(weft_fiber fiber)
+{
+    void *result;
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    return (intptr_t)result;
+}
+
+/* Everything that a wait can come to, on whatever the ends are. */
+static void *all_ends(void *arg)
+{
+    char text[8];
+    CHECK_EQ(weft_read(ends[0], text, sizeof text, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_read(ends[0], text, sizeof text, weft_after(2 * MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(ends[1], "abc", 3, WEFT_FOREVER), 3);
+    CHECK_EQ(weft_read(ends[0], text, sizeof text, WEFT_FOREVER), 3);
+    CHECK_EQ(memcmp(text, "abc", 3), 0);
+    weft_fiber fiber = started(reads, &ends[0]);
+    CHECK_EQ(weft_write(ends[1], "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(joined(fiber), 1);
+    fiber = started(reads, &ends[0]);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(joined(fiber), -ECANCELED);
+    blocks_still();
+    if (!arg) {
+        /* A pipe that is full, then has room again. */
+        fiber = started(fills, &ends[1]);
+        static char much[65536];
+        CHECK(weft_read(ends[0], much, sizeof much, WEFT_FOREVER) > 0);
+        CHECK(joined(fiber) > 0);
+        while (weft_read(ends[0], much, sizeof much, 0) > 0) {
+        }
+    }
+    fiber = started(reads, &ends[0]);
+    int other = dup(ends[0]);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(joined(fiber), -EBADFD);
+    CHECK_EQ(fcntl(other, F_GETFL) & O_NONBLOCK, 0);
+    CHECK_EQ(close(other), 0);
+    if (!arg) {
+        CHECK_EQ(weft_write(ends[1], "x", 1, WEFT_FOREVER), -EPIPE); /* and no SIGPIPE */
+    }
+    CHECK_EQ(weft_close(ends[1]), 0);
+    return NULL;
+}
+
+static int count_fds(void)
+{
+    int n = 0;
+    for (int i = 0; i < 256; i++) {
+        n += fcntl(i, F_GETFD) >= 0;
+    }
+    return n;
+}
+
+EACH_DRIVER(a_pipe_that_blocks_is_waited_for_as_it_is)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    int before = count_fds();
+    blocking_pipe();
+    CHECK_EQ(weft_run(all_ends, NULL, NULL, &opts), 0);
+    CHECK_EQ(count_fds(), before);
+}
+
+EACH_DRIVER(a_terminal_that_blocks_is_waited_for_as_it_is)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    int before = count_fds();
+    if (terminal()) {
+        CHECK_EQ(weft_run(all_ends, ends, NULL, &opts), 0);
+    }
+    CHECK_EQ(count_fds(), before);
+}
+
+/* Without a descriptor to spare it cannot be opened once more: then it is asked first, and read a little at a time. */
+static void *few(void *arg)
+{
+    struct rlimit limit, none;
+    char text[1000], back[1000];
+    size_t have = 0;
+    (void)arg;
+    memset(text, 'x', sizeof text);
+    CHECK_EQ(weft_fd_wait(ends[1], WEFT_WRITABLE, WEFT_FOREVER),
+             WEFT_WRITABLE); /* opens the driver */
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 3;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    weft_fiber fiber = started(reads, &ends[0]);
+    CHECK_EQ(weft_write(ends[1], "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(joined(fiber), 1);
+    CHECK_EQ(weft_write_all(ends[1], text, sizeof text, NULL, WEFT_FOREVER), 0);
+    while (have < sizeof back) {
+        ssize_t n = weft_read(ends[0], back + have, sizeof back - have, WEFT_FOREVER);
+        CHECK(n > 0);
+        have += (size_t)n;
+    }
+    CHECK_EQ(memcmp(text, back, sizeof back), 0);
+    CHECK_EQ(weft_read(ends[0], back, 1, weft_after(MS)), -ETIMEDOUT);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    blocks_still();
+    CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
+    return NULL;
+}
+
+TEST(a_terminal_that_cannot_be_opened_again_is_asked_first)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = WEFT_DRIVER_EPOLL};
+    if (terminal()) {
+        int byte = 0;
+        CHECK_EQ(weft_write(ends[1], &byte, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1); /* it could, and is given back */
+        CHECK_EQ(weft_fd_release(ends[0]) | weft_fd_release(ends[1]), 0);
+        CHECK_EQ(weft_run(few, NULL, NULL, &opts), 0);
+    }
+}
+
+TEST(a_plain_thread_keeps_its_deadline_on_what_blocks)
+{
+    char byte;
+    blocking_pipe();
+    CHECK_EQ(weft_read(ends[0], &byte, 1, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_read(ends[0], &byte, 1, weft_after(2 * MS)), -ETIMEDOUT);
+    CHECK_EQ(weft_write(ends[1], "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1);
+    blocks_still();
+    CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
+}
+
+/* --- pipes of our own ------------------------------------------------------------------------ */
+
+static void *own_pipe(void *arg)
+{
+    int in, out;
+    char text[8];
+    CHECK_EQ(weft_pipe(&in, &out), 0);
+    CHECK_EQ(fcntl(in, F_GETFD), FD_CLOEXEC);
+    CHECK(fcntl(out, F_GETFL) & O_NONBLOCK);
+    CHECK_EQ(weft_read(in, text, sizeof text, 0), -ETIMEDOUT);
+    weft_fiber fiber = started(reads, &in);
+    CHECK_EQ(weft_write(out, "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(joined(fiber), 1);
+    fiber = started(reads, &in);
+    CHECK_EQ(weft_close(out), 0);
+    CHECK_EQ(joined(fiber), 0);
+    CHECK_EQ(weft_close(in), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_pipe_of_our_own)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(own_pipe, NULL, NULL, &opts), 0);
+}
