@@ -15,8 +15,10 @@ WEFT_BEGIN_DECLS
 
 typedef struct weft_process weft_process;
 
-/* For in, out and err, instead of a descriptor: /dev/null. */
-#define WEFT_STDIO_NULL (-1)
+/* For in, out and err, instead of a descriptor: */
+#define WEFT_STDIO_NULL (-1) /* /dev/null */
+#define WEFT_STDIO_PIPE (-2) /* a pipe; its other end is had by weft_process_take */
+#define WEFT_STDIO_OUT (-3)  /* err only: the same as out */
 
 struct weft_process_opts {
     const char *name;       /* for dumps; borrowed until close; default: none */
@@ -37,6 +39,12 @@ struct weft_process_opts {
  * -EBADF for a descriptor. -EAGAIN: no process, or no thread to watch it. -EMFILE, -ENOMEM. */
 WEFT_API int weft_process_spawn(weft_process **out, const char *const *argv,
                                 const struct weft_process_opts *opts);
+
+/* The other end of the pipe to the child's 0, from its 1 or from its 2, as the caller's own: for weft_write or weft_read (weft/io.h), to be
+ * closed by weft_close, which is how the child learns that there is no more. A write is -EPIPE if the child does not read any
+ * more; a read is 0 when all who had the other end have closed it, that is also the child's own children. What was not
+ * taken is closed by weft_process_close. -EBADF: there is no such pipe, or it was taken. -ENOMEM. */
+WEFT_API int weft_process_take(weft_process *process, int which);
 
 /* How it ended: by exit, or by a signal. */
 struct weft_process_status {

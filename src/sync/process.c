@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/fd.h"
 #include "sched/fdwatch.h"
 #include "sched/fork.h"
 #include "sync/source.h"
@@ -35,6 +36,7 @@ struct weft_process {
     bool done;
     int err; /* -ECHILD: the status is not known */
     struct weft_process_status status;
+    int ends[3]; /* of pipes to the child, until they are taken; -1: none */
     /* any thread */
     _Atomic(uint32_t) refs;
 };
@@ -100,24 +102,54 @@ static bool on_readable(struct weft__fdwatch *watch)
 struct plan {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
-    int copies[3]; /* of descriptors that the child's 0..2 would overwrite; -1: none */
+    int theirs
+        [3]; /* the child's ends of pipes, and copies of what its 0..2 would overwrite; -1: none */
 };
+
+/* A descriptor of ours that is none of 0, 1 and 2, which the child's would overwrite. */
+static int above_stdio(int fd)
+{
+    if (fd < 0 || fd > 2) {
+        return fd;
+    }
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), err = errno;
+    close(fd);
+    errno = err;
+    return copy;
+}
+
+/* The child's end blocks, as programs expect; ours does not. */
+static int open_pipe(int which, int *theirs, int *ours)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return -errno;
+    }
+    *theirs = above_stdio(ends[which == 0 ? 0 : 1]);
+    *ours = ends[which == 0 ? 1 : 0];
+    return *theirs < 0 || fcntl(*ours, F_SETFL, O_NONBLOCK) != 0 ? -errno : 0;
+}
 
 /* What becomes the child's 0, 1 and 2. They are set one after the other: one that is itself 0, 1 or 2 is copied first, or
  * it could be overwritten before its turn. */
-static int plan_stdio(struct plan *plan, const struct weft_process_opts *opts)
+static int plan_stdio(struct plan *plan, const struct weft_process_opts *opts, int ours[3])
 {
     const int wanted[3] = {opts->in, opts->out, opts->err};
     for (int i = 0; i < 3; i++) {
         int fd = wanted[i], err = 0;
-        if (fd == WEFT_STDIO_NULL) {
+        if (fd == WEFT_STDIO_PIPE) {
+            err = -open_pipe(i, &plan->theirs[i], &ours[i]);
+            err = err ? err : posix_spawn_file_actions_adddup2(&plan->actions, plan->theirs[i], i);
+        } else if (fd == WEFT_STDIO_OUT && i == 2) {
+            err = posix_spawn_file_actions_adddup2(&plan->actions, 1, 2);
+        } else if (fd == WEFT_STDIO_NULL) {
             err = posix_spawn_file_actions_addopen(&plan->actions, i, "/dev/null",
                                                    i ? O_WRONLY : O_RDONLY, 0);
         } else if (fd < 0) {
             return -EBADF;
         } else if (fd != 0 && fd != i) {
             if (fd <= 2) {
-                fd = plan->copies[i] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+                fd = plan->theirs[i] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
             }
             if (fd < 0 || fcntl(fd, F_GETFD) < 0) {
                 return -errno;
@@ -152,25 +184,30 @@ static int plan_attr(struct plan *plan, const struct weft_process_opts *opts)
     return -posix_spawnattr_setflags(&plan->attr, flags);
 }
 
-static int plan_init(struct plan *plan, const struct weft_process_opts *opts)
+static int plan_init(struct plan *plan, const struct weft_process_opts *opts, int ours[3])
 {
-    plan->copies[0] = plan->copies[1] = plan->copies[2] = -1;
+    plan->theirs[0] = plan->theirs[1] = plan->theirs[2] = -1;
     posix_spawn_file_actions_init(&plan->actions);
     posix_spawnattr_init(&plan->attr);
-    int err = plan_stdio(plan, opts);
+    int err = plan_stdio(plan, opts, ours);
     if (!err && opts->cwd) {
         err = -posix_spawn_file_actions_addchdir_np(&plan->actions, opts->cwd);
     }
     return err ? err : plan_attr(plan, opts);
 }
 
-static void plan_deinit(struct plan *plan)
+static void close_all(const int fds[3])
 {
     for (int i = 0; i < 3; i++) {
-        if (plan->copies[i] >= 0) {
-            close(plan->copies[i]);
+        if (fds[i] >= 0) {
+            close(fds[i]);
         }
     }
+}
+
+static void plan_deinit(struct plan *plan)
+{
+    close_all(plan->theirs);
     posix_spawnattr_destroy(&plan->attr);
     posix_spawn_file_actions_destroy(&plan->actions);
 }
@@ -181,16 +218,17 @@ static char *const *mutable(const char *const *strings)
     return (char *const *)(uintptr_t)strings;
 }
 
-static int start(pid_t *pid, const char *const *argv, const struct weft_process_opts *opts)
+static int start(weft_process *process, const char *const *argv,
+                 const struct weft_process_opts *opts)
 {
     struct plan plan;
     char *const *args = mutable(argv);
     char *const *env = opts->env ? mutable(opts->env) : environ;
-    int err = plan_init(&plan, opts);
+    int err = plan_init(&plan, opts, process->ends);
     if (!err && opts->path) {
-        err = -posix_spawn(pid, opts->path, &plan.actions, &plan.attr, args, env);
+        err = -posix_spawn(&process->pid, opts->path, &plan.actions, &plan.attr, args, env);
     } else if (!err) {
-        err = -posix_spawnp(pid, args[0], &plan.actions, &plan.attr, args, env);
+        err = -posix_spawnp(&process->pid, args[0], &plan.actions, &plan.attr, args, env);
     }
     plan_deinit(&plan);
     return err;
@@ -235,7 +273,8 @@ int weft_process_spawn(weft_process **out, const char *const *argv,
     weft__source_init(&process->source, &(struct weft_sync_opts){.name = opts->name});
     process->born = weft__fork_generation();
     atomic_init(&process->refs, 2); /* the handle and the watcher */
-    int err = start(&process->pid, argv, opts);
+    process->ends[0] = process->ends[1] = process->ends[2] = -1;
+    int err = start(process, argv, opts);
     if (err) {
         goto free_process;
     }
@@ -260,6 +299,7 @@ abandon_child:
         close(fd);
     }
 free_process:
+    close_all(process->ends);
     weft__free(process);
     return err;
 }
@@ -318,6 +358,27 @@ int weft_process_kill(weft_process *process, int signal)
     return err;
 }
 
+/* Until it is taken nobody uses it, and Weft need not know it. */
+int weft_process_take(weft_process *process, int which)
+{
+    weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
+    if (which < 0 || which > 2) {
+        return -EBADF;
+    }
+    weft__source_lock(&process->source);
+    int fd = process->ends[which];
+    process->ends[which] = -1;
+    weft__source_unlock(&process->source);
+    if (fd < 0) {
+        return -EBADF;
+    }
+    int err = weft__fd_open(fd, WEFT__FD_STREAM | WEFT__FD_NONBLOCK);
+    if (err) {
+        close(fd);
+    }
+    return err ? err : fd;
+}
+
 int weft_process_pid(const weft_process *process)
 {
     return process->pid;
@@ -332,6 +393,7 @@ void weft_process_close(weft_process *process)
     weft__chain_init(&ready);
     weft__source_lock(&process->source);
     weft__source_fire_all(&process->source.waiters, -EPIPE, &ready);
+    close_all(process->ends);
     weft__source_unlock(&process->source);
     weft__place_chain(&ready);
     unref(process);
