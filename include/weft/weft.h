@@ -55,6 +55,7 @@
 #include <weft/sendfile.h>
 #include <weft/signal.h>
 #include <weft/stats.h>
+#include <weft/stream.h>
 #include <weft/timer.h>
 #include <weft/uri.h>
 #include <weft/version.h>

@@ -1,0 +1,160 @@
+/* An outbox: a chain under a small lock, and an event for the fiber that writes it.
+ *
+ * Whoever posts to an empty chain sets the event after it has let go of the lock; the writer resets it under the lock, when it finds
+ * the chain empty. So the event is set whenever something is there that the writer has not seen, and at worst once too often.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <weft/stream.h>
+
+#include "base/assert.h"
+#include "base/lock.h"
+#include "stream/drain.h"
+
+#define HIGH_WATER ((size_t)1 << 20)
+
+struct __attribute__((may_alias)) overlay {
+    struct weft__lock lock;
+};
+_Static_assert(sizeof(struct overlay) == sizeof(struct weft__outbox_lock), "the public storage");
+
+static struct weft__lock *lock_of(weft_outbox *outbox)
+{
+    return &((struct overlay *)(void *)&outbox->weft_lock)->lock;
+}
+
+void weft_outbox_init(weft_outbox *outbox, int fd, const struct weft_outbox_opts *opts)
+{
+    memset(outbox, 0, sizeof *outbox);
+    weft_event_init(&outbox->weft_some, &(struct weft_sync_opts){.name = "outbox"});
+    if (opts) {
+        outbox->weft_opts = *opts;
+    }
+    if (!outbox->weft_opts.high_water) {
+        outbox->weft_opts.high_water = HIGH_WATER;
+    }
+    outbox->weft_fd = fd;
+}
+
+void weft_outbox_deinit(weft_outbox *outbox)
+{
+    weft_event_deinit(&outbox->weft_some);
+    weft_bufs_free(&outbox->weft_have);
+}
+
+/* --- who posts ------------------------------------------------------------------------------ */
+
+int weft_outbox_post(weft_outbox *outbox, weft_buf *buf)
+{
+    int err = 0;
+    bool first = false;
+    weft__lock(lock_of(outbox));
+    if (outbox->weft_closed) {
+        err = -EPIPE;
+    } else if (outbox->weft_pending >= outbox->weft_opts.high_water) {
+        err = -EAGAIN;
+    } else if (buf->len > 0) {
+        first = outbox->weft_have.bytes == 0;
+        outbox->weft_pending += buf->len;
+        weft_bufs_append(&outbox->weft_have, buf);
+        buf = NULL;
+    }
+    weft__unlock(lock_of(outbox));
+    if (first) {
+        weft_event_set(&outbox->weft_some);
+    }
+    if (!err) {
+        weft_buf_free(buf); /* an empty one */
+    }
+    return err;
+}
+
+size_t weft_outbox_post_all(weft_outbox *const *outboxes, size_t n, const weft_buf *frame,
+                            bool *refused)
+{
+    size_t took = 0;
+    for (size_t i = 0; i < n; i++) {
+        weft_buf *share = weft_buf_share(frame);
+        bool taken = share && weft_outbox_post(outboxes[i], share) == 0;
+        if (!taken) {
+            weft_buf_free(share);
+        }
+        if (refused) {
+            refused[i] = !taken;
+        }
+        took += taken;
+    }
+    return took;
+}
+
+void weft_outbox_close(weft_outbox *outbox)
+{
+    weft__lock(lock_of(outbox));
+    outbox->weft_closed = true;
+    weft__unlock(lock_of(outbox));
+    weft_event_set(&outbox->weft_some);
+}
+
+size_t weft_outbox_pending(weft_outbox *outbox)
+{
+    weft__lock(lock_of(outbox));
+    size_t pending = outbox->weft_pending;
+    weft__unlock(lock_of(outbox));
+    return pending;
+}
+
+/* --- who writes ------------------------------------------------------------------------------- */
+
+/* Everything that is there goes to the batch. 0: that is the end, it is closed and empty; -EAGAIN: there is nothing yet. */
+static int collect(weft_outbox *outbox, weft_bufs *batch)
+{
+    weft__lock(lock_of(outbox));
+    weft_bufs_join(batch, &outbox->weft_have);
+    int state = batch->bytes ? 1 : outbox->weft_closed ? 0 : -EAGAIN;
+    if (state == -EAGAIN) {
+        weft_event_reset(&outbox->weft_some);
+    }
+    weft__unlock(lock_of(outbox));
+    return state;
+}
+
+static void written(weft_outbox *outbox, size_t n)
+{
+    weft__lock(lock_of(outbox));
+    outbox->weft_pending -= n;
+    weft__unlock(lock_of(outbox));
+}
+
+/* What is not written goes back to the front. If it never will be, nobody need post more. */
+static void put_back(weft_outbox *outbox, weft_bufs *batch, bool failed)
+{
+    weft__lock(lock_of(outbox));
+    weft_bufs_join(batch, &outbox->weft_have);
+    outbox->weft_have = *batch;
+    outbox->weft_closed = outbox->weft_closed || failed;
+    weft__unlock(lock_of(outbox));
+}
+
+static bool ended_only(ssize_t err)
+{
+    return err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR;
+}
+
+int weft_outbox_run(weft_outbox *outbox, int64_t deadline)
+{
+    weft_bufs batch = {0};
+    int state;
+    while ((state = collect(outbox, &batch)) != 0) {
+        ssize_t n = state == -EAGAIN
+                        ? weft_event_wait(&outbox->weft_some, deadline)
+                        : weft__drain(&batch, outbox->weft_fd, outbox->weft_opts.writev,
+                                      outbox->weft_opts.arg, deadline);
+        if (n < 0) {
+            put_back(outbox, &batch, !ended_only(n));
+            return (int)n;
+        }
+        written(outbox, state == -EAGAIN ? 0 : (size_t)n);
+    }
+    return 0;
+}

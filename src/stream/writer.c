@@ -1,0 +1,146 @@
+/* A writer: a chain of buffers. Small pieces are copied into the room behind the last one, buffers are linked as they are. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/stream.h>
+
+#include "stream/drain.h"
+
+#define HIGH_WATER 65536u
+#define CHUNK 4096u
+
+void weft_writer_init(weft_writer *writer, int fd, const struct weft_writer_opts *opts)
+{
+    memset(writer, 0, sizeof *writer);
+    if (opts) {
+        writer->weft_opts = *opts;
+    }
+    if (!writer->weft_opts.high_water) {
+        writer->weft_opts.high_water = HIGH_WATER;
+    }
+    writer->weft_fd = fd;
+}
+
+void weft_writer_deinit(weft_writer *writer)
+{
+    weft_bufs_free(&writer->weft_have);
+}
+
+size_t weft_writer_pending(const weft_writer *writer)
+{
+    return writer->weft_have.bytes;
+}
+
+/* Writes until fewer than this many bytes are left. */
+static int write_below(weft_writer *writer, size_t mark, int64_t deadline)
+{
+    while (writer->weft_have.bytes >= mark && writer->weft_have.bytes > 0) {
+        ssize_t n = weft__drain(&writer->weft_have, writer->weft_fd, writer->weft_opts.writev,
+                                writer->weft_opts.arg, deadline);
+        if (n < 0) {
+            return (int)n;
+        }
+    }
+    return 0;
+}
+
+int weft_writer_flush(weft_writer *writer, int64_t deadline)
+{
+    return write_below(writer, 0, deadline);
+}
+
+/* A new buffer at the end, with room for n bytes. NULL: no memory. */
+static weft_buf *add_room(weft_writer *writer, size_t n)
+{
+    weft_buf *last = weft_buf_alloc(n > CHUNK ? n : CHUNK, 0);
+    if (last) {
+        weft_bufs_append(&writer->weft_have, last);
+    }
+    return last;
+}
+
+static void grown(weft_writer *writer, weft_buf *last, size_t n)
+{
+    weft_buf_put(last, n);
+    writer->weft_have.bytes += n;
+}
+
+int weft_writer_append(weft_writer *writer, const void *bytes, size_t n, int64_t deadline)
+{
+    int err = write_below(writer, writer->weft_opts.high_water, deadline);
+    if (err || n == 0) {
+        return err;
+    }
+    /* What is left of the last buffer, then the rest in one: all or nothing. */
+    weft_buf *last = writer->weft_have.weft_last;
+    size_t part = last ? weft_buf_tailroom(last) : 0;
+    part = part < n ? part : n;
+    weft_buf *rest = part < n ? add_room(writer, n - part) : NULL;
+    if (part < n && !rest) {
+        return -ENOMEM;
+    }
+    if (part) {
+        memcpy(last->data + last->len, bytes, part);
+        grown(writer, last, part);
+    }
+    if (rest) {
+        memcpy(rest->data + rest->len, (const char *)bytes + part, n - part);
+        grown(writer, rest, n - part);
+    }
+    return 0;
+}
+
+int weft_writer_append_bufs(weft_writer *writer, weft_bufs *bufs, int64_t deadline)
+{
+    int err = write_below(writer, writer->weft_opts.high_water, deadline);
+    if (!err) {
+        weft_bufs_join(&writer->weft_have, bufs);
+    }
+    return err;
+}
+
+int weft_writer_append_buf(weft_writer *writer, weft_buf *buf, int64_t deadline)
+{
+    int err = write_below(writer, writer->weft_opts.high_water, deadline);
+    if (!err) {
+        weft_bufs_append(&writer->weft_have, buf);
+    }
+    return err;
+}
+
+/* --- text --------------------------------------------------------------------------------- */
+
+/* Into the room that there is; the length that it would have. */
+static int format_into(weft_buf *last, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    size_t room = last ? weft_buf_tailroom(last) : 0;
+    int n = vsnprintf(room ? (char *)last->data + last->len : NULL, room, format, again);
+    va_end(again);
+    return n < 0 ? -EILSEQ : n;
+}
+
+int weft_writer_printf(weft_writer *writer, int64_t deadline, const char *format, ...)
+{
+    int err = write_below(writer, writer->weft_opts.high_water, deadline);
+    if (err) {
+        return err;
+    }
+    va_list args;
+    va_start(args, format);
+    weft_buf *last = writer->weft_have.weft_last;
+    int n = format_into(last, format, args);
+    if (n > 0 &&
+        (!last || (size_t)n >= weft_buf_tailroom(last))) { /* it wants a place for its zero */
+        last = add_room(writer, (size_t)n + 1);
+        n = last ? format_into(last, format, args) : -ENOMEM;
+    }
+    va_end(args);
+    if (n > 0) {
+        grown(writer, last, (size_t)n);
+    }
+    return n < 0 ? n : 0;
+}

@@ -1,0 +1,193 @@
+/* One frame for many: shared, not copied; who does not keep up is found out; nothing leaks. */
+#include <weft/stream.h>
+
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+
+#define PEERS 50
+#define FRAMES 40
+#define FRAME 3000
+
+struct peer {
+    weft_outbox outbox;
+    int ends[2];
+    weft_fiber writer, reader;
+};
+
+static struct peer peers[PEERS];
+static weft_outbox *boxes[PEERS];
+static atomic_int released;
+
+static void *runs(void *arg)
+{
+    struct peer *peer = arg;
+    int err = weft_outbox_run(&peer->outbox, WEFT_FOREVER);
+    CHECK_EQ(weft_shutdown(peer->ends[0], SHUT_WR), 0);
+    return (void *)(intptr_t)err;
+}
+
+/* Every frame whole and in its turn: frame f is FRAME bytes of value f. */
+static void *reads(void *arg)
+{
+    struct peer *peer = arg;
+    unsigned char frame[FRAME], expected[FRAME];
+    for (int f = 0; f < FRAMES; f++) {
+        memset(expected, f, sizeof expected);
+        CHECK_EQ(weft_read_full(peer->ends[1], frame, sizeof frame, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(memcmp(frame, expected, sizeof frame), 0);
+    }
+    CHECK_EQ(weft_read(peer->ends[1], frame, 1, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void on_release(const void *memory, size_t len, void *arg)
+{
+    CHECK_EQ(len, FRAME);
+    free((void *)(uintptr_t)memory);
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+/* A frame whose memory is counted, so that a copy or a leak would show. */
+static weft_buf *frame_of(int value)
+{
+    void *memory = malloc(FRAME);
+    CHECK(memory);
+    memset(memory, value, FRAME);
+    weft_buf *frame = weft_buf_wrap(memory, FRAME, on_release, &released);
+    CHECK(frame);
+    return frame;
+}
+
+static void open_peer(struct peer *peer, const struct weft_outbox_opts *opts)
+{
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, peer->ends), 0);
+    weft_outbox_init(&peer->outbox, peer->ends[0], opts);
+}
+
+static int close_peer(struct peer *peer)
+{
+    void *result;
+    CHECK_EQ(weft_join(peer->writer, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_close(peer->ends[0]), 0);
+    CHECK_EQ(weft_close(peer->ends[1]), 0);
+    weft_outbox_deinit(&peer->outbox);
+    return (int)(intptr_t)result;
+}
+
+static void *fans_out(void *arg)
+{
+    atomic_store(&released, 0);
+    for (int i = 0; i < PEERS; i++) {
+        open_peer(&peers[i], NULL);
+        boxes[i] = &peers[i].outbox;
+        CHECK_EQ(weft_spawn(&peers[i].writer, runs, &peers[i], NULL), 0);
+        CHECK_EQ(weft_spawn(&peers[i].reader, reads, &peers[i], NULL), 0);
+    }
+    for (int f = 0; f < FRAMES; f++) {
+        weft_buf *frame = frame_of(f);
+        CHECK_EQ(weft_outbox_post_all(boxes, PEERS, frame, NULL), PEERS);
+        weft_buf_free(frame);
+        if (f % 7 == 0) {
+            weft_yield();
+        }
+    }
+    for (int i = 0; i < PEERS; i++) {
+        weft_outbox_close(&peers[i].outbox);
+        weft_buf *late = weft_buf_copy("x", 1);
+        CHECK_EQ(weft_outbox_post(&peers[i].outbox, late), -EPIPE);
+        weft_buf_free(late);
+        CHECK_EQ(weft_join(peers[i].reader, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_outbox_pending(&peers[i].outbox), 0);
+        CHECK_EQ(close_peer(&peers[i]), 0);
+    }
+    CHECK_EQ(atomic_load(&released), FRAMES); /* each once, when the last had it */
+    return arg;
+}
+
+EACH_DRIVER(each_connection_gets_every_frame_and_none_is_copied)
+{
+    const struct weft_pool_opts one = {.workers = 1, .driver = driver};
+    const struct weft_pool_opts three = {.workers = 3, .driver = driver};
+    CHECK_EQ(weft_run(fans_out, NULL, NULL, &one), 0);
+    CHECK_EQ(weft_run(fans_out, NULL, NULL, &three), 0);
+}
+
+/* --- who does not keep up -------------------------------------------------------------------- */
+
+static void *slow_peer(void *arg)
+{
+    struct peer *slow = &peers[0], *quick = &peers[1];
+    bool refused[2];
+    int sent = 0, got = 0;
+    atomic_store(&released, 0);
+    open_peer(slow, &(struct weft_outbox_opts){.high_water = 5 * FRAME});
+    open_peer(quick, NULL);
+    CHECK_EQ(weft_spawn(&slow->writer, runs, slow, NULL), 0);
+    CHECK_EQ(weft_spawn(&quick->writer, runs, quick, NULL), 0);
+    weft_outbox *both[] = {&slow->outbox, &quick->outbox};
+    for (;;) {
+        weft_buf *frame = frame_of(1);
+        size_t took = weft_outbox_post_all(both, 2, frame, refused);
+        weft_buf_free(frame);
+        sent++;
+        unsigned char back[FRAME];
+        CHECK_EQ(weft_read_full(quick->ends[1], back, sizeof back, NULL, WEFT_FOREVER), 0);
+        got++;
+        if (took == 1) {
+            break;
+        }
+    }
+    CHECK(refused[0] && !refused[1]);
+    CHECK(weft_outbox_pending(&slow->outbox) >= 5 * FRAME);
+    CHECK_EQ(got, sent);
+    /* The peer goes away: the writer is told, and what was posted is released. */
+    CHECK_EQ(weft_close(slow->ends[1]), 0);
+    slow->ends[1] = dup(quick->ends[1]);
+    weft_outbox_close(&quick->outbox);
+    CHECK_EQ(close_peer(slow), -EPIPE);
+    CHECK_EQ(close_peer(quick), 0);
+    CHECK_EQ(atomic_load(&released), sent);
+    return arg;
+}
+
+EACH_DRIVER(a_peer_that_does_not_keep_up_is_refused_alone)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(slow_peer, NULL, NULL, &opts), 0);
+}
+
+/* --- ended and gone on --------------------------------------------------------------------------- */
+
+static void *ended(void *arg)
+{
+    struct peer *peer = &peers[0];
+    static char much[400000], back[sizeof much];
+    size_t have = 0;
+    open_peer(peer, NULL);
+    for (size_t i = 0; i < sizeof much; i++) {
+        much[i] = (char)(i * 7 % 251);
+    }
+    CHECK_EQ(weft_outbox_post(&peer->outbox, weft_buf_copy(much, sizeof much / 2)), 0);
+    CHECK_EQ(weft_outbox_post(&peer->outbox, weft_buf_copy("", 0)), 0);
+    CHECK_EQ(weft_outbox_run(&peer->outbox, weft_after(1000000)), -ETIMEDOUT); /* in the middle */
+    CHECK_EQ(
+        weft_outbox_post(&peer->outbox, weft_buf_copy(much + sizeof much / 2, sizeof much / 2)), 0);
+    weft_outbox_close(&peer->outbox);
+    CHECK_EQ(weft_spawn(&peer->writer, runs, peer, NULL), 0);
+    ssize_t n;
+    while ((n = weft_read(peer->ends[1], back + have, sizeof back - have, WEFT_FOREVER)) > 0) {
+        have += (size_t)n;
+    }
+    CHECK_EQ(have, sizeof much);
+    CHECK_EQ(memcmp(much, back, sizeof much), 0);
+    CHECK_EQ(close_peer(peer), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_run_that_was_ended_goes_on_at_the_byte)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(ended, NULL, NULL, &opts), 0);
+}
