@@ -1,6 +1,5 @@
-/* Where io_uring cannot be had, `auto` comes to epoll, and the dump says why. A filter on system calls plays the machine.
- * not under: qemu valgrind
- */
+/* Where io_uring cannot be had, `auto` comes to epoll, and the dump says why. A filter on system calls plays the machine. */
+/* not under: qemu valgrind */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,7 +1,7 @@
 /* Echoes over TCP until enough were right, whatever fails in between; no descriptor is left. test/io/inject runs it with system
  * calls that fail.
- * not under: valgrind qemu
  */
+/* not under: valgrind qemu */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
-/* With 1,000 fibers on each worker that yield for ever, an echo is answered within 3 ms.
- * not under: valgrind qemu
- * serial
- */
+/* With 1,000 fibers on each worker that yield for ever, an echo is answered within 3 ms. */
+/* serial */
+/* not under: valgrind qemu */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,10 +3,10 @@
  * heard of under the new one.
  *
  * 10^4 rounds in a usual run on each driver, 10^5 with WEFT_STRESS=1000.
- * A close while another thread is in a call on the descriptor is what this is about, and what a thread checker calls a race:
- * not under: qemu valgrind tsan
- * timeout: 600
+ * A close while another thread is in a call on the descriptor is what this is about, and what a thread checker calls a race.
  */
+/* not under: qemu valgrind tsan */
+/* timeout: 600 */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

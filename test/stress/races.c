@@ -3,8 +3,8 @@
  * poisoned then, and its bytes are checked a little later. No byte is lost or comes twice.
  *
  * 20,000 races in a usual run on each driver, in fibers and as many in loops; 10^6 with WEFT_STRESS=5000.
- * timeout: 900
  */
+/* timeout: 900 */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
