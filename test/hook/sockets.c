@@ -1,7 +1,6 @@
 /* recv, send and their kin: bytes, messages, timeouts, and who wants a socket not to block. */
 /* not under: qemu */
 /* alike without hooks */
-/* not under: qemu */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

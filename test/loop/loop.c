@@ -123,9 +123,12 @@ EACH_DRIVER(timers_fire_in_order_and_never_early)
     CHECK(weft_loop_timer_set(&first, at));
     CHECK(weft_loop_next_deadline(loop) >= at);
     CHECK(weft_loop_next_deadline(loop) < at + 3000000);
-    CHECK_EQ(weft_loop_turn(loop, WEFT_FOREVER), 1);
+    int called = 0;
+    while (called < 2) { /* in one turn, if the machine was away for so long */
+        called += weft_loop_turn(loop, WEFT_FOREVER);
+    }
+    CHECK_EQ(fired, 2);
     CHECK(fired_at[0] >= at);
-    CHECK_EQ(weft_loop_turn(loop, WEFT_FOREVER), 1);
     CHECK(fired_at[1] >= at + 3000000);
     CHECK_EQ(weft_loop_next_deadline(loop), WEFT_FOREVER);
     weft_loop_destroy(loop);

@@ -30,6 +30,13 @@ void weft__unmap(void *memory, size_t bytes)
     (void)memory, (void)bytes;
 }
 
+/* No descriptor here is shared with other processes. */
+int weft__fd_leave_shared(const struct weft__fd *record)
+{
+    (void)record;
+    return -1;
+}
+
 static int watch(struct weft__driver *driver, struct weft__fd *record)
 {
     (void)driver, (void)record;

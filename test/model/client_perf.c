@@ -16,7 +16,7 @@ struct weft__worker *weft__worker_self(void)
 }
 
 /* Type 8 is the first one's, 9 the other's, 10 both's. */
-static bool accept(unsigned type, void *arg)
+static bool accepts(unsigned type, void *arg)
 {
     int which = arg == &data[1];
     return type == 10 || type == 8u + (unsigned)which;
@@ -25,7 +25,7 @@ static bool accept(unsigned type, void *arg)
 static void on_event(unsigned type, int64_t cost, uint64_t count, uint64_t sum, void *arg)
 {
     (void)cost, (void)count, (void)sum;
-    X_ASSERT(accept(type, arg));
+    X_ASSERT(accepts(type, arg));
     X_ASSERT(*(int *)arg == 1); /* set before install, unset after removal */
 }
 
@@ -41,7 +41,7 @@ static void setup(void)
     x_name(&weft__perf, sizeof weft__perf, "perf");
     for (int i = 0; i < 2; i++) {
         data[i] = 0;
-        perfs[i] = (struct weft_perf){.accept = accept, .on_event = on_event, .arg = &data[i]};
+        perfs[i] = (struct weft_perf){.accept = accepts, .on_event = on_event, .arg = &data[i]};
     }
     weft_perf_register("eight");
     weft_perf_register("nine");
