@@ -51,7 +51,7 @@ _of("fd", "src/io/fd.c",
     "        weft__driver_count(here, -1);\n        weft__io_fire",
     "a fiber that was fired stays in the record")
 _of("fd", "src/io/fd.c",
-    "    if (side->who == who && side->ticket == ticket) {\n",
+    "    if (at->who == who && at->ticket == ticket) {\n",
     "    if (ticket && who) {\n",
     "a fiber that was fired takes its place back all the same")
 _of("fd", "src/io/driver.c",
