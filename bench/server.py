@@ -80,7 +80,8 @@ def command(program, port):
     if binary == "h2o":
         return [path, "-m", "worker", "-c", configure(binary, port)]
     if binary == "weft-serve":
-        return [os.path.join(RELEASE, "weft"), "serve", SITE, "--listen", f"127.0.0.1:{port}", "--workers", "1"]
+        return [os.path.join(RELEASE, "weft"), "serve", SITE, "--listen", f"127.0.0.1:{port}", "--workers", "1",
+                "--max-requests", "1000000000"]  # as the others: the load keeps its connections
     if binary.startswith("weft/"):
         path = os.path.join(RELEASE, "bench", binary[5:])
     return [path, *arguments, str(port)]
