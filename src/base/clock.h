@@ -5,11 +5,21 @@
 #include <stdint.h>
 #include <time.h>
 
+#define WEFT__NS_PER_S 1000000000
+
 static inline int64_t weft__clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
+}
+
+/* How long it is until then, for system calls that want to know; never negative. */
+static inline struct timespec weft__clock_left(int64_t deadline)
+{
+    int64_t left = deadline - weft__clock_ns();
+    left = left > 0 ? left : 0;
+    return (struct timespec){.tv_sec = left / WEFT__NS_PER_S, .tv_nsec = left % WEFT__NS_PER_S};
 }
 
 /* The same clock as of the last timer interrupt: a quarter of the price, some milliseconds old. */
@@ -17,7 +27,7 @@ static inline int64_t weft__clock_coarse_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#define WEFT__NS_PER_S 1000000000
+#include "base/clock.h"
 
 /* Deadlines on the runtime's clock. */
 int64_t weft__hook_after(const struct timespec *time); /* NULL: never */

@@ -10,7 +10,6 @@
 #include "io/driver.h"
 
 #define EVENTS 256
-#define NS_PER_S 1000000000
 
 struct epoll_driver {
     struct weft__driver base;
@@ -75,14 +74,13 @@ static void epoll_forget(struct weft__driver *driver, struct weft__fd *record)
 /* The C library of Debian 12 has epoll_pwait2; kernels before 5.11 have not. */
 static int wait_until(int epoll, struct epoll_event *events, int64_t deadline)
 {
-    int64_t left = deadline == INT64_MAX ? 0 : deadline - weft__clock_ns();
-    if (deadline == INT64_MAX || left <= 0) {
-        return epoll_wait(epoll, events, EVENTS, deadline == INT64_MAX ? -1 : 0);
+    if (deadline == INT64_MAX) {
+        return epoll_wait(epoll, events, EVENTS, -1);
     }
-    struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
-    int n = epoll_pwait2(epoll, events, EVENTS, &timeout, NULL);
+    struct timespec left = weft__clock_left(deadline);
+    int n = epoll_pwait2(epoll, events, EVENTS, &left, NULL);
     if (n < 0 && errno == ENOSYS) {
-        int64_t ms = left / 1000000 + 1;
+        int64_t ms = (int64_t)left.tv_sec * 1000 + left.tv_nsec / 1000000 + 1;
         n = epoll_wait(epoll, events, EVENTS, ms < INT32_MAX ? (int)ms : INT32_MAX);
     }
     return n;

@@ -48,10 +48,19 @@ static void next_generation_locked(struct weft__fd *record)
                           memory_order_relaxed);
 }
 
-/* It may have been closed behind our back. */
-static void leave_locked(struct weft__fd *record)
+/* What was known ends: its driver's interest, and what was opened for ourselves, which the caller closes; -1: nothing. */
+static int leave_locked(struct weft__fd *record)
 {
-    int own = weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
+    if (record->home) {
+        record->home->kind->forget(record->home, record);
+        record->home = NULL;
+    }
+    next_generation_locked(record);
+    return weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
+}
+
+static void close_own(int own)
+{
     if (own >= 0) {
         close(own);
     }
@@ -59,9 +68,6 @@ static void leave_locked(struct weft__fd *record)
 
 static void open_locked(struct weft__fd *record, unsigned flags)
 {
-    leave_locked(record);
-    next_generation_locked(record);
-    record->home = NULL;
     for (int i = 0; i < 2; i++) {
         struct weft__fd_side *side = &record->side[i];
         uint32_t edges = atomic_load_explicit(&side->edges, memory_order_relaxed) + 1;
@@ -79,11 +85,10 @@ int weft__fd_open(int fd, unsigned flags)
         return -ENOMEM;
     }
     weft__latch_take(&record->lock);
-    if (record->home) {
-        record->home->kind->forget(record->home, record); /* it was closed behind our back */
-    }
+    int own = leave_locked(record); /* if it was closed behind our back */
     open_locked(record, flags);
     weft__latch_drop(&record->lock);
+    close_own(own);
     return 0;
 }
 
@@ -94,14 +99,10 @@ void weft__fd_arrived(int fd)
         return; /* no memory: whoever uses it is told */
     }
     weft__latch_take(&record->lock);
-    if (record->home) {
-        record->home->kind->forget(record->home, record);
-        record->home = NULL;
-    }
-    leave_locked(record);
-    next_generation_locked(record);
+    int own = leave_locked(record);
     atomic_store_explicit(&record->flags, 0, memory_order_release);
     weft__latch_drop(&record->lock);
+    close_own(own);
 }
 
 static int unblock(int fd)
@@ -170,6 +171,7 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
     if (weft__fd_is(record, WEFT__FD_CLOSING)) {
         *err = -EBADF;
     } else if (!weft__fd_is(record, WEFT__FD_KNOWN)) {
+        next_generation_locked(record);
         open_locked(record, flags);
     }
     weft__latch_drop(&record->lock);
@@ -354,21 +356,14 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
         weft__latch_drop(&record->lock);
         return false;
     }
-    if (record->home) {
-        record->home->kind->forget(record->home, record);
-        record->home = NULL;
-    }
-    int own = weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
-    next_generation_locked(record);
+    int own = leave_locked(record);
     complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
     complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
     bool later = !is_idle_locked(record);
     record->closer = later ? closer : NULL;
     atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
     weft__latch_drop(&record->lock);
-    if (own >= 0) {
-        close(own);
-    }
+    close_own(own);
     return later;
 }
 

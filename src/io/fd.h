@@ -144,6 +144,13 @@ static inline bool weft__fd_is_pipe(const struct weft__fd *record)
     return (flags & (WEFT__FD_STREAM | WEFT__FD_SOCKET)) == WEFT__FD_STREAM;
 }
 
+/* No driver completes it: the kernel has no such operation, or none that raises no signal. Who waits for readiness performs it. */
+static inline bool weft__fd_performs(const struct weft__fd *record, const struct weft__op *op)
+{
+    return op->code == WEFT__OP_SENDFILE ||
+           (op->code == WEFT__OP_WRITE && weft__fd_is_pipe(record));
+}
+
 static inline uint32_t weft__fd_generation(const struct weft__fd *record)
 {
     return atomic_load_explicit(&record->generation, memory_order_relaxed);

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "io/driver.h"
 
-#define NS_PER_S 1000000000
 #define FIRST_ROOM 64
 #define NO_ROOM_NS 10000000 /* without memory for all of them, it looks again after this */
 
@@ -191,10 +190,8 @@ static void poll_wait(struct weft__driver *driver, int64_t deadline)
         int64_t soon = weft__clock_ns() + NO_ROOM_NS;
         deadline = soon < deadline ? soon : deadline;
     }
-    int64_t left = deadline == INT64_MAX || deadline == 0 ? 0 : deadline - weft__clock_ns();
-    left = left > 0 ? left : 0;
-    struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
-    d->found = ppoll(d->asked, d->used, deadline == INT64_MAX ? NULL : &timeout, NULL);
+    struct timespec left = weft__clock_left(deadline);
+    d->found = ppoll(d->asked, d->used, deadline == INT64_MAX ? NULL : &left, NULL);
     atomic_store_explicit(&d->waiting, false, memory_order_relaxed);
 }
 

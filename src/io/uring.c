@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "io/driver.h"
 
-#define NS_PER_S 1000000000
 #define BUSY_NS 1000000 /* without memory in the kernel, it tries again after this */
 #define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
 
@@ -198,8 +197,7 @@ static void prepare(struct io_uring_sqe *sqe, struct weft__op *op)
     case WEFT__OP_CONNECT:
         io_uring_prep_connect(sqe, op->fd, op->addr, op->addr_len);
         break;
-    case WEFT__OP_SENDFILE: /* there is none: who submits one all the same is told EINVAL */
-        io_uring_prep_rw(IORING_OP_LAST, sqe, -1, NULL, 0, 0);
+    case WEFT__OP_SENDFILE: /* performed when the descriptor is ready */
         break;
     }
 }
@@ -241,7 +239,8 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
     op->driver = driver;
-    op->asked = op->over = op->closed = op->moved = op->polls = op->ending = op->off_thread = false;
+    op->asked = op->over = op->closed = op->moved = op->ending = op->off_thread = false;
+    op->polls = record && weft__fd_performs(record, op);
     if (record && !link_known(record, op)) {
         /* Forgotten meanwhile: the kernel would keep what is closed, and nobody would end it. */
         op->result = WEFT__CLOSED;
@@ -306,12 +305,12 @@ static void look(struct uring_driver *d)
 static void sleep_until(struct uring_driver *d, int64_t deadline)
 {
     struct io_uring_cqe *cqe;
-    int64_t left = deadline == INT64_MAX ? 0 : deadline - weft__clock_ns();
-    if (deadline != INT64_MAX && left <= 0) {
+    struct timespec left = weft__clock_left(deadline);
+    if (left.tv_sec == 0 && left.tv_nsec == 0) {
         look(d);
         return;
     }
-    struct __kernel_timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+    struct __kernel_timespec timeout = {.tv_sec = left.tv_sec, .tv_nsec = left.tv_nsec};
     int n = io_uring_submit_and_wait_timeout(&d->ring, &cqe, 1,
                                              deadline == INT64_MAX ? NULL : &timeout, NULL);
     if ((n == -EBUSY || n == -EAGAIN) && io_uring_cq_ready(&d->ring) == 0) {
@@ -409,10 +408,27 @@ static int seen(int result)
     return result <= -512 && result >= -516 ? -EINTR : result;
 }
 
+/* What the kernel does not complete: the descriptor is ready for it. True: it was not, after all. */
+static bool performs(struct uring_driver *d, struct weft__op *op, int *result)
+{
+    struct weft__fd *record = weft__fd_record(op->fd);
+    if (*result < 0 || op->ending || !op->polls || !record || !weft__fd_performs(record, op) ||
+        is_to_end(op)) {
+        return false;
+    }
+    *result = (int)weft__fd_perform(record, op);
+    if (*result == -EAGAIN) {
+        push_or_keep(d, op);
+        return true;
+    }
+    op->polls = false;
+    return false;
+}
+
 static void done(struct uring_driver *d, struct weft__op *op, int result, void *ready)
 {
     result = seen(result);
-    if (goes_on(d, op, result)) {
+    if (performs(d, op, &result) || goes_on(d, op, result)) {
         return;
     }
     if (op->linked) {

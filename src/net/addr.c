@@ -1,4 +1,4 @@
-#include <weft/addr.h>
+#include "net/addr.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,8 +50,7 @@ static int parse_unix(struct weft_addr *out, const char *text)
     return 0;
 }
 
-/* Digits only, up to 65535. */
-static int parse_port(const char *text)
+int weft__addr_parse_port(const char *text)
 {
     int port = 0;
     if (!*text) {
@@ -73,7 +72,7 @@ static int parse_scope(struct weft_addr *out, const char *name)
 {
     v6(out)->sin6_scope_id = if_nametoindex(name);
     if (v6(out)->sin6_scope_id == 0) {
-        int number = parse_port(name); /* as a number it is as small */
+        int number = weft__addr_parse_port(name); /* as a number it is as small */
         if (number <= 0) {
             return -EINVAL;
         }
@@ -123,7 +122,7 @@ int weft_addr_parse(struct weft_addr *out, const char *text)
         err = parse_unix(&addr, text + 5);
     } else {
         const char *colon = strrchr(text, ':');
-        int port = colon ? parse_port(colon + 1) : -EINVAL;
+        int port = colon ? weft__addr_parse_port(colon + 1) : -EINVAL;
         if (port < 0 || (size_t)(colon - text) >= sizeof host) {
             return -EINVAL;
         }

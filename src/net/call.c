@@ -13,7 +13,6 @@
 #include "sched/ident.h"
 #include "sched/worker.h"
 
-#define NS_PER_S 1000000000
 #define RETRY_FIRST_NS ((int64_t)250000)
 #define RETRY_DOUBLED 8 /* times: to 64 ms */
 
@@ -207,39 +206,6 @@ int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call
     }
 }
 
-/* What a driver that completes cannot do, or not without a signal, is tried; the driver tells when to try again. */
-static bool is_tried(const struct weft__fd *record, const struct weft__op *op)
-{
-    return op->code == WEFT__OP_SENDFILE ||
-           (op->code == WEFT__OP_WRITE && weft__fd_is_pipe(record));
-}
-
-static int64_t run_by_trying(struct weft__fd *record, struct weft__op *op, int64_t deadline,
-                             const struct weft__wait_kind *kind)
-{
-    uint32_t generation = weft__fd_generation(record);
-    int err = 0;
-    for (;;) {
-        int64_t result = weft__fd_perform(record, op);
-        if (result != -EAGAIN) {
-            return result;
-        }
-        struct weft__call wait;
-        struct weft__driver *driver = weft__worker_driver(weft__worker_self(), &err);
-        if (!driver) {
-            return err;
-        }
-        weft__op_init(&wait.op, op->fd, WEFT__OP_READY, (enum weft__side)op->side);
-        result = weft__call_complete(driver, &wait, deadline, kind);
-        if (result < 0) {
-            return result;
-        }
-        if (weft__fd_generation(record) != generation) {
-            return WEFT__CLOSED;
-        }
-    }
-}
-
 const char *weft__call_label(uint64_t on)
 {
     static __thread char text[16];
@@ -253,9 +219,7 @@ static int poll_until(int fd, enum weft__side side, int64_t deadline)
 {
     struct pollfd ask = {.fd = fd, .events = side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
     for (;;) {
-        int64_t left = deadline == WEFT_FOREVER ? 0 : deadline - weft__clock_ns();
-        left = left > 0 ? left : 0;
-        struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+        struct timespec timeout = weft__clock_left(deadline);
         int n = ppoll(&ask, 1, deadline == WEFT_FOREVER ? NULL : &timeout, NULL);
         if (n > 0) {
             return ask.revents & POLLNVAL ? -EBADF : 0;
@@ -373,10 +337,12 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
 
 /* --- all ----------------------------------------------------------------------------------- */
 
-/* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline. */
-static bool try_first(const struct weft__op *op, bool cancelled, bool late)
+/* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline. What the driver would perform
+ * is tried here first. */
+static bool try_first(const struct weft__fd *record, const struct weft__op *op, bool hurried)
 {
-    return (cancelled || late) && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY;
+    return weft__fd_performs(record, op) ||
+           (hurried && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY);
 }
 
 /* System calls that know no flag for "do not block". */
@@ -412,14 +378,11 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
     if (!driver->kind->completes) {
         return run_by_readiness(record, &call->op, deadline, kind);
     }
-    if (is_tried(record, &call->op)) {
-        return run_by_trying(record, &call->op, deadline, kind);
-    }
     bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
     bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
-    if (try_first(&call->op, cancelled, late)) {
+    if (try_first(record, &call->op, cancelled || late)) {
         int64_t result = weft__fd_perform(record, &call->op);
-        if (result != -EAGAIN || !cancelled) {
+        if (result != -EAGAIN || (late && !cancelled)) {
             return result == -EAGAIN ? -ETIMEDOUT : result;
         }
     }
@@ -445,27 +408,20 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
     if (!driver) {
         return lacks_driver(err) ? wait_by_retrying(record, side, deadline, kind) : err;
     }
-    int now = poll_until(fd, side, 0);
-    if (now != -ETIMEDOUT) {
-        return now;
-    }
-    if (driver->kind->completes) {
+    uint32_t edges = weft__fd_edges(&record->side[side]), generation = weft__fd_generation(record);
+    err = poll_until(fd, side, 0);
+    if (err == -ETIMEDOUT && driver->kind->completes) {
         struct weft__call call;
         weft__op_init(&call.op, fd, WEFT__OP_READY, side);
         return (int)weft__call_complete(driver, &call, deadline, kind);
     }
-    uint32_t edges, generation = weft__fd_generation(record);
-    do {
-        edges = weft__fd_edges(&record->side[side]);
-        now = poll_until(fd, side, 0);
-        if (now == -ETIMEDOUT) {
-            now = weft__call_wait_edge(record, side, generation, edges, deadline, kind);
-            if (now == 0 && weft__fd_generation(record) != generation) {
-                now = WEFT__CLOSED;
-            } else if (now == 0 && poll_until(fd, side, 0) == -ETIMEDOUT) {
-                now = -EAGAIN; /* an edge, and somebody else was faster */
-            }
+    while (err == -ETIMEDOUT) {
+        err = weft__call_wait_edge(record, side, generation, edges, deadline, kind);
+        if (err || weft__fd_generation(record) != generation) {
+            return err ? err : WEFT__CLOSED;
         }
-    } while (now == -EAGAIN);
-    return now;
+        edges = weft__fd_edges(&record->side[side]);
+        err = poll_until(fd, side, 0); /* somebody else may have been faster */
+    }
+    return err;
 }

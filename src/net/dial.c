@@ -7,6 +7,7 @@
 
 #include "io/fd.h"
 #include "io/op.h"
+#include "net/addr.h"
 #include "net/group.h"
 
 #define MOST 16u /* addresses of a host that are looked at */
@@ -160,15 +161,11 @@ static int split(const char *address, char *host, size_t size, unsigned *port)
 {
     const char *colon = strrchr(address, ':');
     size_t len = colon ? (size_t)(colon - address) : 0;
-    *port = 0;
-    if (len == 0 || len >= size || !colon[1]) {
-        return -EINVAL;
+    int number = len > 0 && len < size ? weft__addr_parse_port(colon + 1) : -EINVAL;
+    if (number < 0) {
+        return number;
     }
-    for (const char *at = colon + 1; *at; at++) {
-        if (*at < '0' || *at > '9' || (*port = *port * 10 + (unsigned)(*at - '0')) > 65535) {
-            return -EINVAL;
-        }
-    }
+    *port = (unsigned)number;
     memcpy(host, address, len);
     host[len] = 0;
     return 0;
