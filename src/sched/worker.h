@@ -300,6 +300,10 @@ void weft__worker_close_driver(struct weft__worker *w);
 void weft__worker_evict_io(struct weft__worker *w);
 /* Looks for I/O that is ready, without waiting, on the base context. */
 void weft__worker_poll(struct weft__worker *w);
+/* What the last wait of the driver, which was entered, has brought; leaves the driver. */
+void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver);
+/* In the stead of a worker that is held up. What io_uring has for it stays there: the ring is its own thread's. */
+void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *other);
 
 /* The calling thread becomes this worker until leave_thread. */
 void weft__worker_enter_thread(struct weft__worker *w);

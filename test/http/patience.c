@@ -210,7 +210,8 @@ EACH_DRIVER(a_crowd_of_slow_clients)
     }
     double from = check_seconds();
     client_open(&good, &s);
-    struct weft_http_stats stats; /* Not .open: it is low too while they still wait to be accepted. */
+    struct weft_http_stats
+        stats; /* Not .open: it is low too while they still wait to be accepted. */
     while (stats = served_stats(&s),
            stats.idle_ended + stats.header_ended + stats.body_ended + stats.write_ended < CROWD) {
         CHECK_EQ(client_ask(&good, get("/"))->status, 200);

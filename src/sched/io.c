@@ -1,0 +1,132 @@
+/* A worker's I/O driver: its life, and where the fibers go whose operations have ended. */
+#include <errno.h>
+#include <sys/eventfd.h>
+
+#include "sched/pool.h"
+#include "sched/worker.h"
+
+struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
+{
+    struct weft__driver *driver = NULL;
+    const struct weft__driver_kind *kind;
+    const char *why;
+    *err = w->pool->compute ? -EOPNOTSUPP : weft__driver_choose(w->pool->wanted, &kind, &why);
+    int wake_fd = atomic_load_explicit(&w->sleeper.parker.wake_fd, memory_order_relaxed);
+    if (!*err && wake_fd < 0) {
+        wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        *err = wake_fd < 0 ? -errno : 0;
+        atomic_store_explicit(&w->sleeper.parker.wake_fd, wake_fd, memory_order_relaxed);
+    }
+    if (!*err) {
+        *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);
+    }
+    if (!*err && w->index == 0 && w->pool->caller) {
+        *err = weft__pool_host_watch(w->pool, driver);
+    }
+    if (*err) {
+        weft__driver_close(driver);
+        return NULL;
+    }
+    atomic_store_explicit(&w->pool->driver_why, why, memory_order_relaxed);
+    atomic_store_explicit(&w->pool->driver, kind, memory_order_release); /* pairs: stats */
+    /* Release: for those who look at it from outside. */
+    atomic_store_explicit(&w->driver, driver, memory_order_release);
+    return driver;
+}
+
+void weft__worker_close_driver(struct weft__worker *w)
+{
+    struct weft__driver *driver = weft__worker_peek_driver(w);
+    if (driver) {
+        atomic_store_explicit(&w->driver, NULL, memory_order_release);
+        weft__fd_leave(driver);
+        weft__driver_close(driver);
+    }
+}
+
+/* The seam of io/fd.h: `who` is a task. */
+void weft__io_fire(void *who, uint64_t ticket, void *ready)
+{
+    struct weft__task *task = who;
+    if (weft__task_fire(task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE) {
+        weft__chain_push(ready, &task->link);
+    }
+}
+
+/* In the order of the events, behind what is ready already; one wake for all. */
+static void place_events(struct weft__worker *w, struct weft__chain *ready)
+{
+    struct weft__link *link = ready->head, *next;
+    /* seq_cst: submit step 1 of sched/idle.h; alone there is nobody to tell. */
+    memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
+    for (; link; link = next) {
+        struct weft__task *task = (struct weft__task *)(void *)link;
+        next = link->next;
+        if (task->home == w->pool && task->pin < 0) {
+            weft__place_local(w, task, order);
+        } else {
+            weft__place(task);
+        }
+    }
+    if (ready->count > 1 && !w->ring.alone) {
+        weft__idle_notify(&w->pool->idle); /* the first is for this worker */
+    }
+}
+
+void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver)
+{
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    unsigned n = driver->kind->dispatch(driver, driver, &ready);
+    weft__driver_leave(driver);
+    driver->looked = w->now;
+    w->io_last = n > 0;
+    weft__count(&w->io.waits, 1);
+    weft__count(&w->io.events, n);
+    if (ready.head) {
+        place_events(w, &ready);
+    }
+}
+
+void weft__worker_poll(struct weft__worker *w)
+{
+    struct weft__driver *driver = weft__worker_peek_driver(w);
+    if (driver) {
+        weft__driver_enter(driver);
+        driver->kind->wait(driver, 0);
+        weft__worker_dispatch(w, driver);
+    }
+}
+
+void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *other)
+{
+    struct weft__driver *driver = atomic_load_explicit(&other->driver, memory_order_acquire);
+    struct weft__chain ready;
+    if (!driver || !weft__driver_try_enter(driver)) {
+        return;
+    }
+    weft__chain_init(&ready);
+    driver->kind->wait(driver, 0);
+    driver->kind->dispatch(driver, weft__worker_peek_driver(w), &ready);
+    weft__driver_leave(driver);
+    if (ready.head) {
+        place_events(w, &ready);
+    }
+}
+
+void weft__worker_evict_io(struct weft__worker *w)
+{
+    struct weft__driver *driver = weft__worker_peek_driver(w);
+    struct weft__chain ready;
+    if (!driver || w->pool->worker_count == 1) {
+        return;
+    }
+    weft__chain_init(&ready);
+    weft__fd_evict(driver, &ready);
+    place_events(w, &ready);
+    while (driver->kind->completes &&
+           atomic_load_explicit(&w->io.linked, memory_order_relaxed) > 0) {
+        driver->kind->wait(driver, INT64_MAX);
+        weft__worker_dispatch(w, driver);
+    }
+}
