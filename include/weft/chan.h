@@ -19,8 +19,9 @@ WEFT_BEGIN_DECLS
 typedef struct weft_chan weft_chan;
 
 struct weft_chan_opts {
-    const char *name; /* for dumps and reports; borrowed; default none */
-    weft_pool *owner; /* as in weft_sync_opts */
+    const char *name;  /* for dumps and reports; borrowed; default none */
+    weft_pool *owner;  /* as in weft_sync_opts */
+    weft_group *group; /* as in weft_sync_opts */
     /* How many items it holds that nobody has received yet; default 0: none, a send waits for its receiver. */
     size_t capacity;
     /* If it is more than that: how many it may come to hold. The buffer doubles when it is full, and a sender waits

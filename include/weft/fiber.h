@@ -24,6 +24,7 @@ WEFT_BEGIN_DECLS
 #define WEFT_ANY_WORKER (-1)
 
 typedef struct weft_pool weft_pool;
+typedef struct weft_group weft_group; /* <weft/dispatcher.h> */
 
 /* A fiber's handle; WEFT_NO_FIBER is never a fiber. */
 typedef uint64_t weft_fiber;

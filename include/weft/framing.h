@@ -23,7 +23,7 @@
 
 WEFT_BEGIN_DECLS
 
-struct weft_frame {
+struct weft_framed {
     const unsigned char *bytes; /* a line without its end; the body of a length-prefixed frame */
     size_t len;
 };
@@ -52,7 +52,7 @@ typedef struct weft_line {
 /* NULL: the defaults. */
 WEFT_API void weft_line_init(weft_line *line, const struct weft_line_opts *opts);
 WEFT_API ssize_t weft_line_next(weft_line *line, const void *data, size_t len,
-                                struct weft_frame *out);
+                                struct weft_framed *out);
 
 /* --- length-prefixed frames -------------------------------------------------------- */
 
@@ -77,7 +77,7 @@ typedef struct weft_length {
 /* -EINVAL: options that fit no frame. NULL: the defaults. */
 WEFT_API int weft_length_init(weft_length *length, const struct weft_length_opts *opts);
 WEFT_API ssize_t weft_length_next(weft_length *length, const void *data, size_t len,
-                                  struct weft_frame *out);
+                                  struct weft_framed *out);
 /* Writes the number for a body of this many bytes where it stands in `frame`; the other bytes before the body are the
  * caller's. Returns how many bytes come before the body. -EMSGSIZE: too large for the number or the limit. */
 WEFT_API ssize_t weft_length_write(const weft_length *length, void *frame, size_t body_len);

@@ -20,10 +20,12 @@
 #include <weft/cond.h>
 #include <weft/connpool.h>
 #include <weft/datagram.h>
+#include <weft/dispatcher.h>
 #include <weft/dump.h>
 #include <weft/event.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
+#include <weft/frame.h>
 #include <weft/framing.h>
 #include <weft/future.h>
 #include <weft/hook.h>

@@ -1,10 +1,11 @@
 /* Snapshots of pools, workers, fibers and memory. */
 #include <errno.h>
-#include <string.h>
+#include <stdio.h>
 
 #include <weft/stats.h>
 
 #include "base/clock.h"
+#include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
 #include "sched/slab.h"
@@ -107,12 +108,11 @@ static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident,
         .bound = task->pin,
         .age_ns = now > task->born ? now - task->born : 0, /* made since the walk began */
     };
-    memcpy(out->name, task->name, sizeof out->name);
-    if (state == WEFT__TASK_WAITING) {
-        const struct weft__rare *rare = weft__task_rare(task);
-        const struct weft__wait_kind *kind =
-            atomic_load_explicit(&rare->waits, memory_order_relaxed);
-        uint64_t on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+    snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
+    if (state == WEFT__TASK_WAITING && !weft__task_is_body(task)) { /* a body may go on meanwhile */
+        struct weft__body_wait wait = weft__task_waits(task);
+        const struct weft__wait_kind *kind = wait.kind;
+        uint64_t on = wait.on;
         out->waits = kind ? kind->name : NULL;
         out->on = kind && kind->fiber ? on : WEFT_NO_FIBER;
     }

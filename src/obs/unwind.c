@@ -338,7 +338,7 @@ int weft__unwind_waiting(struct weft__task *task, void **pcs, int max)
         return -ENOMEM;
     }
     int n = -EAGAIN;
-    if (weft__task_hold(task)) {
+    if (!weft__task_is_body(task) && weft__task_hold(task)) {
         weft__shot_take_held(shot, task);
         if (weft__task_unhold(task)) {
             weft__place(task);

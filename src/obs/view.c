@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "obs/sample.h"
+#include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
 #include "sched/slab.h"
@@ -14,16 +15,17 @@
 /* While the fiber is held: what `on` points to is there. */
 static void look_at_wait(struct weft__view *out, const struct weft__task *task, int64_t now)
 {
-    const struct weft__rare *rare = weft__task_rare(task);
-    const struct weft__wait_kind *kind = atomic_load_explicit(&rare->waits, memory_order_relaxed);
-    int64_t since = atomic_load_explicit(&rare->waits_since, memory_order_relaxed);
-    out->since_ns = now > since ? now - since : 0;
+    struct weft__body_wait wait = weft__task_waits(task);
+    const struct weft__wait_kind *kind = wait.kind;
+    if (wait.since) {
+        out->since_ns = now > wait.since ? now - wait.since : 0;
+    }
     if (!kind) {
         return;
     }
     out->waits = kind->name;
     out->on_fiber = kind->fiber;
-    out->on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+    out->on = wait.on;
     if (kind->label && out->on) {
         const char *label = kind->label(out->on);
         snprintf(out->label, sizeof out->label, "%s", label ? label : "");
@@ -38,14 +40,15 @@ static void look_at_wait(struct weft__view *out, const struct weft__task *task, 
 static void look_at_held(const struct weft__viewer *viewer, struct weft__task *task,
                          struct weft__view *out)
 {
+    bool unwinds = viewer->max_frames && !weft__task_is_body(task);
     look_at_wait(out, task, weft__clock_ns());
-    if (viewer->max_frames) {
+    if (unwinds) {
         weft__shot_take_held(viewer->shot, task);
     }
     if (weft__task_unhold(task)) {
         weft__place(task);
     }
-    if (viewer->max_frames) {
+    if (unwinds) {
         out->frames = weft__shot_unwind(viewer->shot, viewer->trails, out->pcs, viewer->max_frames);
         out->no_frames = out->frames ? NULL : "cannot be unwound";
     }
@@ -91,7 +94,7 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     out->worker = atomic_load_explicit(&task->ran_on, memory_order_relaxed);
     out->bound = task->pin;
     out->age_ns = now > task->born ? now - task->born : 0;
-    memcpy(out->name, task->name, sizeof out->name);
+    snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
     if (task->home &&
         !(ident & WEFT__IDENT_DONE)) { /* of one that has ended the pool may be gone */
         memcpy(out->pool, task->home->name, sizeof out->pool);
@@ -104,7 +107,7 @@ static void name_of(weft_fiber fiber, char *name, size_t size)
     struct weft__task *task = weft__slab_find((uint32_t)fiber);
     uint64_t ident;
     if (task && weft__ident_lock_soon(task, fiber >> 32, &ident) == 1) {
-        snprintf(name, size, "%s", task->name);
+        snprintf(name, size, "%s", weft__task_name(task));
         weft__ident_unlock(task, ident);
     }
 }

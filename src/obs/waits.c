@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "sched/body.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 #include "sched/waiter.h"
@@ -29,15 +30,15 @@ static bool hold(struct weft__task *task)
 /* While it is held. */
 static void read_wait(const struct weft__task *task, struct weft__waits *out)
 {
-    const struct weft__rare *rare = weft__task_rare(task);
-    const struct weft__wait_kind *kind = atomic_load_explicit(&rare->waits, memory_order_relaxed);
+    struct weft__body_wait wait = weft__task_waits(task);
+    const struct weft__wait_kind *kind = wait.kind;
     unsigned how;
     weft__task_ticket(task, &out->ticket, &how);
     if (!kind) {
         out->what = "?";
         return;
     }
-    out->on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed);
+    out->on = wait.on;
     out->what = kind->name;
     out->on_fiber = kind->fiber;
     out->holder = kind->holder ? kind->holder(out->on) : WEFT_NO_FIBER;
@@ -57,7 +58,7 @@ bool weft__waits_look(weft_fiber fiber, struct weft__waits *out)
     bool waits = hold(task), ready = false;
     if (waits) {
         *out = (struct weft__waits){.fiber = fiber};
-        memcpy(out->name, task->name, sizeof out->name);
+        snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
         memcpy(out->pool, task->home->name, sizeof out->pool);
         read_wait(task, out);
         ready = weft__task_unhold(task);

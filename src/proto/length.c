@@ -49,13 +49,13 @@ static uint64_t read_number(const weft_length *length, const unsigned char *at)
 }
 
 static ssize_t at_body(weft_length *length, const unsigned char *bytes, size_t len,
-                       struct weft_frame *out)
+                       struct weft_framed *out)
 {
     size_t whole = length->need;
     if (len < whole) {
         return 0;
     }
-    *out = (struct weft_frame){bytes + length->weft_body, whole - length->weft_body};
+    *out = (struct weft_framed){bytes + length->weft_body, whole - length->weft_body};
     length->weft_state = HEADER;
     length->need = number_end(length);
     return (ssize_t)whole;
@@ -68,7 +68,7 @@ static ssize_t fail(weft_length *length, int error)
 }
 
 static ssize_t at_header(weft_length *length, const unsigned char *bytes, size_t len,
-                         struct weft_frame *out)
+                         struct weft_framed *out)
 {
     if (len < number_end(length)) {
         return 0;
@@ -86,7 +86,7 @@ static ssize_t at_header(weft_length *length, const unsigned char *bytes, size_t
     return at_body(length, bytes, len, out);
 }
 
-ssize_t weft_length_next(weft_length *length, const void *data, size_t len, struct weft_frame *out)
+ssize_t weft_length_next(weft_length *length, const void *data, size_t len, struct weft_framed *out)
 {
     if (length->weft_failed) {
         return -length->weft_failed;

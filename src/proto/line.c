@@ -41,7 +41,8 @@ static bool is_cr_alone(const unsigned char *bytes, size_t from, size_t to)
     return cr && cr + 1 < bytes + to && cr[1] != '\n';
 }
 
-static ssize_t found(weft_line *line, const unsigned char *bytes, size_t lf, struct weft_frame *out)
+static ssize_t found(weft_line *line, const unsigned char *bytes, size_t lf,
+                     struct weft_framed *out)
 {
     bool cr = lf > 0 && bytes[lf - 1] == '\r' && line->weft_end != WEFT_LINE_LF;
     size_t len = lf - cr;
@@ -51,13 +52,14 @@ static ssize_t found(weft_line *line, const unsigned char *bytes, size_t lf, str
     if (len > line->weft_max) {
         return fail(line, TOO_LONG);
     }
-    *out = (struct weft_frame){bytes, len};
+    *out = (struct weft_framed){bytes, len};
     line->weft_seen = 0;
     line->need = 1;
     return (ssize_t)lf + 1;
 }
 
-static ssize_t scan(weft_line *line, const unsigned char *bytes, size_t len, struct weft_frame *out)
+static ssize_t scan(weft_line *line, const unsigned char *bytes, size_t len,
+                    struct weft_framed *out)
 {
     size_t most = horizon(line), end = len < most ? len : most;
     const unsigned char *lf =
@@ -81,7 +83,7 @@ static ssize_t scan(weft_line *line, const unsigned char *bytes, size_t len, str
     return 0;
 }
 
-ssize_t weft_line_next(weft_line *line, const void *data, size_t len, struct weft_frame *out)
+ssize_t weft_line_next(weft_line *line, const void *data, size_t len, struct weft_framed *out)
 {
     switch (line->weft_state) {
     case SCAN:

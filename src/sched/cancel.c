@@ -62,7 +62,7 @@ int weft_interrupt(weft_fiber fiber)
 static struct weft__task *self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w ? weft__current(w) : NULL;
+    return w ? weft__running(w) : NULL;
 }
 
 bool weft_cancelled(void)
@@ -107,7 +107,8 @@ void weft_shield_leave(void)
 int weft_ended_wait(struct weft_ended_wait *out)
 {
     struct weft__task *task = self();
-    const struct weft__rare *rare = task ? weft__task_rare(task) : NULL;
+    const struct weft__rare *rare =
+        task && !weft__task_is_body(task) ? weft__task_rare(task) : NULL;
     if (!rare || !rare->ended) {
         return -ENOENT;
     }

@@ -20,6 +20,7 @@ struct weft__deadline {
     struct weft__timer timer; /* first: the timer is the deadline; `next` while it is free */
     struct weft__task *task;
     uint64_t ticket;
+    struct weft__wheel *wheel;
 };
 
 /* Of one worker. */
@@ -49,6 +50,10 @@ static inline void weft__deadline_give(struct weft__deadlines *list,
     list->free = deadline;
     list->count++;
 }
+
+/* Ends the wait with this ticket at the deadline, unless the wheel cancels the node's timer. */
+void weft__deadline_begin(struct weft__deadline *node, struct weft__wheel *wheel,
+                          struct weft__task *task, uint64_t ticket, int64_t deadline);
 
 void weft__deadlines_fill(struct weft__deadlines *list);
 /* Gives up to n of them away. */

@@ -58,7 +58,8 @@ static void report(const struct weft__stack *stack, unsigned class, const void *
     } else {
         uint64_t handle = weft__task_handle(task);
         add(&text, "weft: stack overflow in fiber ");
-        add(&text, task->name[0] ? task->name : "(unnamed)");
+        const char *name = weft__task_name(task);
+        add(&text, name[0] ? name : "(unnamed)");
         add(&text, " #");
         add_number(&text, (uint32_t)handle, 10);
         add(&text, ".");

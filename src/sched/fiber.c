@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "sched/body.h"
 #include "sched/cancel.h"
 #include "sched/fork.h"
 #include "sched/handle.h"
@@ -13,6 +15,8 @@
 #include "sched/local.h"
 #include "sched/parent.h"
 #include "sched/pool.h"
+#include "sched/rounds.h"
+#include "sched/spawn.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -121,12 +125,52 @@ static inline void settle_in(struct weft__task *task, weft_pool *pool, int pin)
     }
 }
 
+/* The block, with all that is said of it, becomes a fiber. */
+static inline void make_live(struct weft__task *task, uint64_t flags)
+{
+    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
+    ident |= WEFT__IDENT_LIVE | flags;
+    /* Release: whoever reaches the fiber, by its handle or walking all slots, finds it made; the fields
+     * are not written after this but under the lock. pairs: weft__ident_lock */
+    atomic_store_explicit(&task->ident, ident, memory_order_release);
+}
+
+static void give_label(struct weft__task *task)
+{
+    if (task->flags & WEFT__TASK_GROUPED) {
+        weft__free(task->label);
+        task->label = NULL;
+    }
+}
+
+/* Into a dispatcher's group. False: no memory. */
+static bool join_group(struct weft__task *task, weft_pool *pool, const struct weft__member *member,
+                       const char *name)
+{
+    size_t size = name ? strnlen(name, sizeof task->name - 1) + 1 : 0;
+    char *label = name ? weft__alloc(size) : NULL;
+    if (name && !label) {
+        return false;
+    }
+    if (label) {
+        memcpy(label, name, size - 1);
+        label[size - 1] = 0;
+    }
+    task->flags |= WEFT__TASK_GROUPED | (member->daemon ? WEFT__TASK_DAEMON : 0);
+    task->turn = 0;
+    task->label = label;
+    task->group = member->group;
+    task->signals = member->signals ? member->signals : 1;
+    settle_in(task, pool, 0);
+    return true;
+}
+
 /* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet. NULL: no
  * memory. */
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
                                       weft_pool *pool, struct weft__parent *parent, uint64_t flags,
-                                      int64_t now)
+                                      int64_t now, const struct weft__member *member)
 {
     if (__builtin_expect(take_credit(spawner, class) != 0, 0)) {
         return NULL;
@@ -146,38 +190,58 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     task->shields = 0;
     task->joiners = (struct weft__node *)(void *)parent;
     task->born = now;
-    task->name[0] = 0;
-    if (__builtin_expect(opts->name != NULL, 0)) {
-        snprintf(task->name, sizeof task->name, "%s", opts->name);
+    if (__builtin_expect(member != NULL, 0)) {
+        if (!join_group(task, pool, member, opts->name)) {
+            weft__slab_put(&spawner->blocks, task);
+            give_credit(spawner, class);
+            return NULL;
+        }
+    } else {
+        task->name[0] = 0;
+        if (__builtin_expect(opts->name != NULL, 0)) {
+            snprintf(task->name, sizeof task->name, "%s", opts->name);
+        }
+        settle_in(task, pool, pool ? worker_of(opts, pool) : -1);
     }
-    settle_in(task, pool, pool ? worker_of(opts, pool) : -1);
     if (pool) {
         weft__task_create_fresh(task);
     } else {
         weft__task_create(task);
     }
-    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
-    ident |= WEFT__IDENT_LIVE | flags;
-    /* Release: whoever reaches the fiber, by its handle or walking all slots, finds it made; the fields above
-     * are not written after this but under the lock. pairs: weft__ident_lock */
-    atomic_store_explicit(&task->ident, ident, memory_order_release);
+    make_live(task, flags);
     return task;
+}
+
+/* Under the ident lock, or seen by nobody: the slot is free for another fiber. */
+static inline void retire_locked(struct weft__spawner *spawner, struct weft__task *task)
+{
+    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
+        give_label(task);
+    }
+    weft__task_free(task);
+    weft__ident_retire(task);
+    weft__slab_put(&spawner->blocks, task);
 }
 
 /* Undoes make for a fiber that nobody can have seen run. */
 static void unmake(struct weft__spawner *spawner, struct weft__task *task)
 {
     unsigned class = task->stack_class;
-    weft__task_free(task);
-    weft__ident_retire(task);
-    weft__slab_put(&spawner->blocks, task);
-    give_credit(spawner, class);
+    bool body = weft__task_is_body(task);
+    if (task->flags & WEFT__TASK_GROUPED) {
+        atomic_fetch_sub_explicit(&task->home->workers[0].bound, 1, memory_order_relaxed);
+    }
+    retire_locked(spawner, task);
+    if (!body) {
+        give_credit(spawner, class);
+    }
 }
 
 /* The worker on which a fiber of this very pool is running now, or NULL. */
 static inline struct weft__worker *inside_of(const weft_pool *pool, struct weft__worker *w)
 {
-    return w && w->pool == pool && weft__current(w) ? w : NULL;
+    return w && w->pool == pool && (weft__running(w) || (w->rounds && w->rounds->running)) ? w
+                                                                                           : NULL;
 }
 
 /* Places for n more fibers; a stop refuses only those that come from outside. */
@@ -209,13 +273,33 @@ static __attribute__((noinline, cold)) void cancel_newborn(weft_fiber fiber, con
     weft__cancel(fiber, born_cancelled(pool), NULL);
 }
 
+/* What a fiber of a dispatcher makes is of its own group, and as much a daemon. From outside a group must be named. */
+static const struct weft__member *member_here(const struct weft__worker *inside,
+                                              struct weft__member *here)
+{
+    if (!inside) {
+        return NULL;
+    }
+    const struct weft__task *maker = weft__running(inside);
+    *here = (struct weft__member){
+        .group = inside->rounds->running->index,
+        .daemon = maker && (maker->flags & WEFT__TASK_DAEMON),
+    };
+    return here;
+}
+
 static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
-                        void *arg, const struct weft_fiber_opts *opts, struct weft__parent *parent)
+                        void *arg, const struct weft_fiber_opts *opts, struct weft__parent *parent,
+                        const struct weft__member *member)
 {
     struct weft__worker *inside = inside_of(pool, w);
+    struct weft__member here;
     opts = opts ? opts : &no_opts;
     int class = check_opts(opts, pool);
-    if (__builtin_expect(class < 0 || !fn, 0)) {
+    if (__builtin_expect(pool->rounds && !member, 0)) {
+        member = member_here(inside, &here);
+    }
+    if (__builtin_expect(class < 0 || !fn || (pool->rounds && !member), 0)) {
         return -EINVAL;
     }
     struct weft__spawner *spawner = spawner_of(w);
@@ -229,7 +313,7 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
     bool joinable = out && !opts->detached && !parent;
     struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, parent,
                                    joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED,
-                                   w ? w->now : weft__clock_coarse_ns());
+                                   w ? w->now : weft__clock_coarse_ns(), member);
     if (__builtin_expect(!task, 0)) {
         unadmit(pool, inside, 1);
         return -ENOMEM;
@@ -252,28 +336,34 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
 int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
-    return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL);
+    return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, NULL);
+}
+
+int weft__spawn_member(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
+                       const struct weft_fiber_opts *opts, const struct weft__member *member)
+{
+    return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, member);
 }
 
 int weft__spawn_child(struct weft__parent *parent, weft_pool *pool, weft_fiber *out, weft_fn fn,
                       void *arg, const struct weft_fiber_opts *opts)
 {
-    return spawn(weft__worker_self(), pool, out, fn, arg, opts, parent);
+    return spawn(weft__worker_self(), pool, out, fn, arg, opts, parent, NULL);
 }
 
 int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__worker *w = weft__worker_self();
-    if (__builtin_expect(!w || !weft__current(w), 0)) {
+    if (__builtin_expect(!w || !inside_of(w->pool, w), 0)) {
         weft__fork_check_fiber("weft_spawn");
         return -ENXIO;
     }
-    return spawn(w, w->pool, out, fn, arg, opts, NULL);
+    return spawn(w, w->pool, out, fn, arg, opts, NULL, NULL);
 }
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 {
-    return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL, NULL);
+    return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL, NULL, NULL);
 }
 
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
@@ -289,6 +379,9 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     if (!spawner) {
         return -ENOMEM;
     }
+    if (pool->rounds) {
+        return -EINVAL; /* a group has to be named */
+    }
     int err = admit(pool, inside, n);
     if (err) {
         return err;
@@ -297,8 +390,9 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     weft__chain_init(&made);
     int64_t now = w ? w->now : weft__clock_coarse_ns();
     for (size_t i = 0; i < n; i++) {
-        struct weft__task *task = make(spawner, jobs[i].fn, jobs[i].arg, &no_opts,
-                                       pool->stack_class, pool, NULL, WEFT__IDENT_DETACHED, now);
+        struct weft__task *task =
+            make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class, pool, NULL,
+                 WEFT__IDENT_DETACHED, now, NULL);
         if (!task) {
             struct weft__link *link;
             while ((link = weft__chain_pop(&made))) {
@@ -328,10 +422,11 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
     if (class < 0 || !fn || !out) {
         return -EINVAL;
     }
-    struct weft__task *task =
-        spawner ? make(spawner, fn, arg, opts, (unsigned)class, NULL, NULL,
-                       opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT, weft__clock_ns())
-                : NULL;
+    struct weft__task *task = spawner
+                                  ? make(spawner, fn, arg, opts, (unsigned)class, NULL, NULL,
+                                         opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT,
+                                         weft__clock_ns(), NULL)
+                                  : NULL;
     if (!task) {
         return -ENOMEM;
     }
@@ -350,7 +445,7 @@ static __attribute__((noinline, cold)) int no_such_fiber(weft_fiber fiber)
 int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 {
     struct weft__worker *inside = inside_of(pool, weft__worker_self());
-    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
+    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count || pool->rounds) {
         return -EINVAL;
     }
     uint64_t ident;
@@ -411,14 +506,14 @@ int weft_fiber_discard(weft_fiber fiber)
     weft__chain_init(&ready);
     fire_joiners_locked(task, -ECANCELED, &ready); /* it will never end */
     unmake(spawner, task);
-    weft__place_chain(&ready);
+    weft__place_many(&ready);
     return 0;
 }
 
 /* --- ending --------------------------------------------------------------------- */
 
 /* The fiber's result is out and its control block given up, or left to its joiners. */
-static inline void give_up(struct weft__worker *w, struct weft__task *self)
+static inline void give_up(struct weft__worker *w, struct weft__task *self, int status)
 {
     struct weft__chain ready;
     uint64_t ident;
@@ -429,21 +524,28 @@ static inline void give_up(struct weft__worker *w, struct weft__task *self)
     WEFT__ASSERT(live);
     unsigned rights = weft__ident_rights(ident);
     if (self->joiners) {
-        unsigned taken = fire_joiners_locked(self, 0, &ready);
+        unsigned taken = fire_joiners_locked(self, status, &ready);
         rights -= taken < rights ? taken : rights;
     }
     weft__task_finish(self);
     if (rights == 0) {
-        weft__task_free(self);
-        weft__ident_retire(self);
-        weft__slab_put(&w->spawner.blocks, self);
+        retire_locked(&w->spawner, self);
     } else {
         ident = (ident & ~(uint64_t)WEFT__IDENT_RIGHTS) | rights * (uint64_t)WEFT__IDENT_RIGHT;
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
     }
     if (ready.head) {
-        weft__place_chain(&ready);
+        weft__place_many(&ready); /* in a dispatcher, behind what is ready */
     }
+}
+
+/* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop that
+ * counts this fiber as ended has what it wrote. pairs: weft__pool_live */
+static inline void count_finished(struct weft__worker *w)
+{
+    atomic_store_explicit(&w->counters.finished,
+                          atomic_load_explicit(&w->counters.finished, memory_order_relaxed) + 1,
+                          memory_order_release);
 }
 
 void weft_exit(void *result)
@@ -483,14 +585,83 @@ void weft_exit(void *result)
         atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
     }
     weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
-    give_up(w, self);
+    if (__builtin_expect(self->flags & WEFT__TASK_GROUPED, 0)) {
+        weft__rounds_end(w->rounds, self);
+    }
+    give_up(w, self, 0);
     give_credit(&w->spawner, class);
-    /* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop that
-     * counts this fiber as ended has what it wrote. pairs: weft__pool_live */
-    atomic_store_explicit(&w->counters.finished,
-                          atomic_load_explicit(&w->counters.finished, memory_order_relaxed) + 1,
-                          memory_order_release);
+    count_finished(w);
     weft__worker_end_fiber(w, stack, class);
+}
+
+/* --- bodies ----------------------------------------------------------------------- */
+
+int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
+                     void *own, const struct weft__body_opts *opts)
+{
+    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    struct weft__spawner *spawner = spawner_of(w);
+    if (!spawner) {
+        return -ENOMEM;
+    }
+    int err = admit(pool, inside, 1);
+    if (err) {
+        return err;
+    }
+    struct weft__task *task = weft__slab_get(&spawner->blocks);
+    if (!task) {
+        unadmit(pool, inside, 1);
+        return -ENOMEM;
+    }
+    task->own = own;
+    task->deadline = NULL;
+    task->stack_class = UINT8_MAX;
+    task->flags = WEFT__TASK_BODY;
+    atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
+    task->body = kind;
+    task->value = NULL;
+    task->shields = 0;
+    task->joiners = NULL;
+    task->born = w ? w->now : weft__clock_coarse_ns();
+    if (!pool->rounds) {
+        snprintf(task->name, sizeof task->name, "%s", opts->name ? opts->name : "");
+        settle_in(task, pool, -1);
+    } else if (!join_group(task, pool, &opts->member, opts->name)) {
+        weft__slab_put(&spawner->blocks, task);
+        unadmit(pool, inside, 1);
+        return -ENOMEM;
+    }
+    weft__task_create_fresh(task);
+    make_live(task, out && !opts->detached ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
+    weft_fiber fiber = weft__task_handle(task);
+    if (out) {
+        *out = fiber; /* before it can run and end */
+    }
+    if (inside) {
+        weft__count(&w->counters.spawned, 1);
+        WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
+    }
+    weft__place_fresh(inside, task);
+    if (__builtin_expect(born_cancelled(pool), 0)) {
+        cancel_newborn(fiber, pool);
+    }
+    return 0;
+}
+
+void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
+{
+    task->value = value;
+    task->claim.ticket = (uint64_t)(int64_t)status; /* for those who join later */
+    WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(task));
+    if (task->pin >= 0) {
+        atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
+    }
+    weft__pool_release(w->pool, 1);
+    if (task->flags & WEFT__TASK_GROUPED) {
+        weft__rounds_end(w->rounds, task);
+    }
+    give_up(w, task, status);
+    count_finished(w);
 }
 
 /* --- joining --------------------------------------------------------------------- */
@@ -502,13 +673,17 @@ static void use_right_locked(struct weft__task *task, uint64_t ident, struct wef
         weft__ident_unlock(task, ident - WEFT__IDENT_RIGHT);
         return;
     }
-    weft__task_free(task);
-    weft__ident_retire(task);
-    weft__slab_put(&spawner->blocks, task);
+    retire_locked(spawner, task);
+}
+
+/* Of one that has ended: 0, or what a body has ended with. */
+static int status_of(const struct weft__task *task)
+{
+    return weft__task_is_body(task) ? (int)(int64_t)task->claim.ticket : 0;
 }
 
 /* A joiner that gives up takes its node out, unless the fiber has ended or even gone meanwhile. */
-static void leave_joiners(weft_fiber fiber, struct weft__node *node)
+void weft__join_leave(weft_fiber fiber, struct weft__node *node)
 {
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
@@ -545,7 +720,7 @@ static bool only_we_could_run(const struct weft__task *task)
 int weft_join(weft_fiber fiber, void **result, int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
-    if (w && weft__current(w) && weft__task_handle(weft__current(w)) == fiber) {
+    if (w && weft__running(w) && weft__task_handle(weft__running(w)) == fiber) {
         return -EDEADLK;
     }
     struct weft__spawner *spawner = spawner_of(w);
@@ -562,11 +737,12 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
         return -EINVAL;
     }
     if (ident & WEFT__IDENT_DONE) {
-        if (result) {
+        int status = status_of(task);
+        if (result && status == 0) {
             *result = task->value;
         }
         use_right_locked(task, ident, spawner);
-        return 0;
+        return status;
     }
     if (!w && deadline == WEFT_FOREVER && only_we_could_run(task)) {
         weft__ident_unlock(task, ident);
@@ -582,7 +758,7 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
 
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &join_kind, fiber);
     if (!weft__reason_done(reason)) {
-        leave_joiners(fiber, &node);
+        weft__join_leave(fiber, &node);
         return weft__reason_errno(reason);
     }
     if (result && node.status == 0) {
@@ -598,7 +774,8 @@ bool weft__join_arm(weft_fiber fiber, struct weft__node *node)
     WEFT__ASSERT(task);
     if (ident & WEFT__IDENT_DONE) {
         node->value = task->value;
-        use_right_locked(task, ident, spawner_of(NULL));
+        node->status = status_of(task);
+        use_right_locked(task, ident, spawner_of(weft__worker_self()));
         return false;
     }
     node->next = task->joiners;
@@ -607,9 +784,25 @@ bool weft__join_arm(weft_fiber fiber, struct weft__node *node)
     return true;
 }
 
+bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node)
+{
+    uint64_t ident;
+    struct weft__task *task = weft__handle_lock_running(fiber, 0, &ident);
+    if (!task) {
+        return false;
+    }
+    bool joinable = !(ident & WEFT__IDENT_DETACHED);
+    if (joinable) {
+        node->next = task->joiners;
+        task->joiners = node;
+    }
+    weft__ident_unlock(task, ident);
+    return joinable;
+}
+
 void weft__join_disarm(weft_fiber fiber, struct weft__node *node)
 {
-    leave_joiners(fiber, node);
+    weft__join_leave(fiber, node);
     weft_fiber_detach(fiber);
 }
 
@@ -661,7 +854,7 @@ int weft_fiber_detach(weft_fiber fiber)
 weft_fiber weft_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? weft__task_handle(weft__current(w)) : WEFT_NO_FIBER;
+    return w && weft__running(w) ? weft__task_handle(weft__running(w)) : WEFT_NO_FIBER;
 }
 
 int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
@@ -671,7 +864,7 @@ int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
     if (!task) {
         return -ESRCH;
     }
-    snprintf(buf, size, "%s", task->name);
+    snprintf(buf, size, "%s", weft__task_name(task));
     weft__ident_unlock(task, ident);
     return 0;
 }
@@ -679,12 +872,21 @@ int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
 int weft_set_name(const char *name)
 {
     uint64_t ident;
+    char *label = NULL;
     struct weft__task *task = weft__handle_lock(weft_self(), 0, &ident);
     if (!task) {
         return -ENXIO;
     }
-    snprintf(task->name, sizeof task->name, "%s", name);
+    if (!(task->flags & WEFT__TASK_GROUPED)) {
+        snprintf(task->name, sizeof task->name, "%s", name);
+    } else if ((label = weft__alloc(sizeof task->name))) {
+        snprintf(label, sizeof task->name, "%s", name);
+        char *before = task->label;
+        task->label = label;
+        label = before;
+    }
     weft__ident_unlock(task, ident);
+    weft__free(label);
     return 0;
 }
 
@@ -742,8 +944,8 @@ int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water)
         return -ESRCH;
     }
     enum weft__task_state state = weft__task_state(task);
-    bool attached = state != WEFT__TASK_CREATED && state != WEFT__TASK_FRESH &&
-                    state != WEFT__TASK_DONE && task->stack;
+    bool attached = !weft__task_is_body(task) && state != WEFT__TASK_CREATED &&
+                    state != WEFT__TASK_FRESH && state != WEFT__TASK_DONE && task->stack;
     *size = attached ? weft__stack_bytes(task->stack_class) : 0;
     *high_water = attached ? weft__stack_high_water(task->stack, task->stack_class) : 0;
     weft__ident_unlock(task, ident);

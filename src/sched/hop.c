@@ -63,6 +63,9 @@ static int check_target(struct weft__worker *w, const weft_pool *pool, int worke
     if (!w || !weft__current(w)) {
         return -ENXIO;
     }
+    if (w->pool != pool && (w->rounds || pool->rounds)) {
+        return -EPERM; /* a group's fiber stays on its thread, and nobody comes by himself */
+    }
     return worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count ? -EINVAL : 0;
 }
 
@@ -169,14 +172,31 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
     return hop != NULL;
 }
 
+/* For one who cannot go there itself: a fiber does. Whatever comes, its end is waited for: it may use the caller's stack. */
+static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result,
+                         bool in_fiber)
+{
+    struct weft_fiber_opts opts = {.bound = worker != WEFT_ANY_WORKER, .worker = worker};
+    weft_fiber fiber;
+    int err = weft_pool_spawn(pool, &fiber, fn, arg, &opts);
+    if (err) {
+        return err;
+    }
+    if (in_fiber) {
+        weft_shield_enter();
+    }
+    err = weft_join(fiber, result, WEFT_FOREVER);
+    if (in_fiber) {
+        weft_shield_leave();
+    }
+    return err;
+}
+
 int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result)
 {
     struct weft__worker *w = weft__worker_self();
-    if (!w || !weft__current(w)) {
-        struct weft_fiber_opts opts = {.bound = worker != WEFT_ANY_WORKER, .worker = worker};
-        weft_fiber fiber;
-        int err = weft_pool_spawn(pool, &fiber, fn, arg, &opts);
-        return err ? err : weft_join(fiber, result, WEFT_FOREVER);
+    if (!w || !weft__current(w) || (w->rounds && w->pool != pool)) {
+        return call_by_fiber(pool, worker, fn, arg, result, w && weft__current(w));
     }
     struct weft_hop hop;
     int err = weft_hop_enter(&hop, pool, worker);

@@ -3,10 +3,12 @@
  *   woken inside its pool          the waker's next slot; what was there moves to the ring
  *   woken or made outside it       the pool's global queue
  *   made inside its pool           the maker's fresh queue
+ *   a dispatcher's                 its group's queues, or through the inbox: sched/rounds.h
  * Nothing that may run anywhere sits where only one worker can reach it.
  */
 #include "sched/ident.h"
 #include "sched/pool.h"
+#include "sched/rounds.h"
 #include "sched/worker.h"
 
 void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_order order)
@@ -22,10 +24,14 @@ void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_o
     }
 }
 
-static void place_bound(struct weft__worker *w, struct weft__task *task)
+static void place_bound(struct weft__worker *w, struct weft__task *task, bool front)
 {
     weft_pool *home = task->home;
     struct weft__worker *target = &home->workers[task->pin];
+    if (w == target && w->rounds) {
+        weft__rounds_wake(w->rounds, task, front);
+        return;
+    }
     if (w == target) {
         weft__chain_push(&w->pinned, &task->link);
         weft__worker_look_up(w);
@@ -45,7 +51,7 @@ static void place_from_outside(struct weft__task *task)
     }
     weft__pool_visit(home);
     if (task->pin >= 0) {
-        place_bound(NULL, task);
+        place_bound(NULL, task, false);
     } else {
         weft__global_push(&home->global, &task->link);
         weft__idle_notify(&home->idle);
@@ -55,34 +61,44 @@ static void place_from_outside(struct weft__task *task)
 
 /* Not the plain case: outside its pool, bound, or something was in the next slot. */
 static __attribute__((noinline)) void place_elsewhere(struct weft__worker *w,
-                                                      struct weft__task *task)
+                                                      struct weft__task *task, bool front)
 {
     weft_pool *home = task->home;
     if (!w || w->pool != home) {
         place_from_outside(task);
     } else if (task->pin >= 0) {
-        place_bound(w, task);
+        place_bound(w, task, front);
     } else {
         weft__place_local(w, task, memory_order_seq_cst);
         weft__idle_notify(&home->idle);
     }
 }
 
-void weft__place(struct weft__task *task)
+static inline __attribute__((always_inline)) void place(struct weft__task *task, bool front)
 {
     struct weft__worker *w = weft__worker_self();
     if (w) {
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
     if (!w || w->pool != task->home || task->pin >= 0) {
-        place_elsewhere(w, task);
+        place_elsewhere(w, task, front);
         return;
     }
     struct weft__task *before = weft__worker_swap_next(w, task);
     weft__worker_look_up(w);
     if (before) {
-        place_elsewhere(w, before);
+        place_elsewhere(w, before, front);
     }
+}
+
+void weft__place(struct weft__task *task)
+{
+    place(task, false);
+}
+
+void weft__place_front(struct weft__task *task)
+{
+    place(task, true);
 }
 
 void weft__place_many(struct weft__chain *tasks)
@@ -90,17 +106,45 @@ void weft__place_many(struct weft__chain *tasks)
     struct weft__link *link = tasks->head;
     while (link) {
         struct weft__link *next = link->next;
-        weft__place((struct weft__task *)(void *)link);
+        place((struct weft__task *)(void *)link, false);
         link = next;
     }
     weft__chain_init(tasks);
 }
 
+void weft__place_many_front(struct weft__chain *tasks)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__chain ours;
+    if (!w || !w->rounds) {
+        weft__place_many(tasks);
+        return;
+    }
+    weft__chain_init(&ours);
+    struct weft__link *link = tasks->head;
+    while (link) {
+        struct weft__link *next = link->next;
+        struct weft__task *task = (struct weft__task *)(void *)link;
+        if (task->home == w->pool) {
+            weft__chain_push(&ours, link);
+        } else {
+            place(task, false);
+        }
+        link = next;
+    }
+    weft__chain_init(tasks);
+    weft__rounds_wake_all(w->rounds, &ours);
+}
+
 void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
 {
     weft_pool *home = task->home;
+    if (task->pin >= 0 && w && w->rounds) {
+        weft__rounds_start(w->rounds, task);
+        return;
+    }
     if (task->pin >= 0) {
-        place_bound(w, task);
+        place_bound(w, task, false);
         return;
     }
     if (w && weft__fresh_push_local(&w->fresh, &task->link) == 0) {

@@ -604,13 +604,13 @@ int64_t weft_pool_next_deadline(weft_pool *pool)
 weft_pool *weft_pool_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? w->pool : NULL;
+    return w && weft__running(w) ? w->pool : NULL;
 }
 
 int weft_worker_self(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? w->index : -1;
+    return w && weft__running(w) ? w->index : -1;
 }
 
 const char *weft_pool_name(const weft_pool *pool)

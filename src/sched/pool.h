@@ -38,9 +38,10 @@ struct weft_pool {
     unsigned ring_slots, fresh_slots;
     uint64_t max_fibers;
     int64_t spin_ns;
-    unsigned tick_shift; /* of the wheels */
-    int64_t hog_ns;      /* <= 0: not reported */
-    bool deadlock_off;   /* fibers here may be woken by what nobody sees */
+    unsigned tick_shift;         /* of the wheels */
+    int64_t hog_ns;              /* <= 0: not reported */
+    bool deadlock_off;           /* fibers here may be woken by what nobody sees */
+    struct weft__rounds *rounds; /* a dispatcher's pool; else NULL. Set before it is started */
     pthread_t caller_thread;
     int host_fd;    /* eventfd of a caller in a host's loop, or -1 */
     int host_epoll; /* what the host waits for: that, and the driver of worker 0; or -1 */
@@ -113,6 +114,10 @@ uint64_t weft__pool_live(weft_pool *pool);
 /* Links a joinable fiber's joiner that serves as a worker meanwhile. False: the fiber has ended already, the
  * value is there and the right used. */
 bool weft__join_arm(weft_fiber fiber, struct weft__node *node);
+/* The same for one that may be gone, or detached: false, and nothing was taken. */
+bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node);
+/* A joiner that gives up takes its node out, unless the fiber has ended. */
+void weft__join_leave(weft_fiber fiber, struct weft__node *node);
 /* Takes it back, with the right to join. */
 void weft__join_disarm(weft_fiber fiber, struct weft__node *node);
 enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state);
@@ -127,6 +132,8 @@ void weft__pool_caller_enters(weft_pool *pool);
 /* In between: it is worker 0 until its waiter, armed by weft__waiter_arm_worker, is fired. The reason;
  * WEFT__REASON_CANCEL: that can never be, every fiber waits for ever. */
 enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter);
+/* The same with a deadline: WEFT__REASON_TIMEOUT. */
+enum weft__reason weft__pool_serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline);
 /* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it,
  * and to those who wait for it in stop. */
 void weft__pool_caller_leaves(weft_pool *pool);

@@ -71,7 +71,7 @@ static void served_wait_expired(struct weft__timer *timer, void *arg)
     weft__waiter_fire(wait->waiter, WEFT__REASON_TIMEOUT, arg);
 }
 
-static enum weft__reason serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline)
+enum weft__reason weft__pool_serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline)
 {
     struct weft__wheel *wheel = &pool->workers[0].wheel;
     struct served_wait wait = {.waiter = waiter};
@@ -108,7 +108,7 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
         (void)atomic_load_explicit(&pool->idle.word, memory_order_seq_cst);
         weft__pool_look_drained(pool);
 
-        enum weft__reason reason = as_worker ? serve(pool, &waiter, deadline)
+        enum weft__reason reason = as_worker ? weft__pool_serve(pool, &waiter, deadline)
                                              : weft__waiter_park(&waiter, deadline, &stop_kind, 0);
         if (reason != WEFT__REASON_DONE) {
             unlink_stopper(pool, &node);
@@ -128,7 +128,8 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
 static bool comes_back(const struct weft__task *task, const weft_pool *pool)
 {
     enum weft__task_state state = weft__task_state(task);
-    if (state == WEFT__TASK_CREATED || state == WEFT__TASK_FRESH || state == WEFT__TASK_DONE) {
+    if (weft__task_is_body(task) || state == WEFT__TASK_CREATED || state == WEFT__TASK_FRESH ||
+        state == WEFT__TASK_DONE) {
         return false; /* no stack */
     }
     return weft__hop_returns_to(weft__task_rare(task), pool);

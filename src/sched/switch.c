@@ -4,10 +4,12 @@
 #include <weft/fiber.h>
 
 #include "base/assert.h"
+#include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/local.h"
 #include "sched/parent.h"
 #include "sched/pool.h"
+#include "sched/rounds.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -94,6 +96,9 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
                                                                   bool yielded)
 {
     struct weft__task *task;
+    if (__builtin_expect(w->rounds != NULL, 0)) {
+        return weft__rounds_pick(w->rounds);
+    }
     weft__worker_look_up(w);
     int left = weft__turns(&w->turns_left) - 1;
     weft__turns_set(&w->turns_left, left);
@@ -179,11 +184,23 @@ struct weft__task *weft__worker_pick(struct weft__worker *w)
 
 /* --- after a switch ---------------------------------------------------------- */
 
-HOT void requeue(struct weft__worker *w, struct weft__task *task)
+static __attribute__((noinline)) void requeue_bound(struct weft__worker *w, struct weft__task *task,
+                                                    bool yielded)
 {
-    if (task->pin >= 0) {
+    if (!(task->flags & WEFT__TASK_GROUPED)) {
         weft__chain_push(&w->pinned, &task->link);
         weft__worker_look_up(w);
+    } else if (yielded) {
+        weft__rounds_yield(w->rounds, task);
+    } else {
+        weft__rounds_wake(w->rounds, task, false);
+    }
+}
+
+HOT void requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
+{
+    if (task->pin >= 0) {
+        requeue_bound(w, task, yielded);
         return;
     }
     if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
@@ -198,6 +215,11 @@ HOT void requeue(struct weft__worker *w, struct weft__task *task)
     }
 }
 
+void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
+{
+    requeue(w, task, yielded);
+}
+
 /* Does for the context that was left what could not be done on its stack. */
 HOT void after_switch(struct weft__worker *w)
 {
@@ -205,10 +227,10 @@ HOT void after_switch(struct weft__worker *w)
     enum weft__post post = (enum weft__post)w->post;
     if (post == WEFT__POST_YIELD) {
         weft__task_requeue(task);
-        requeue(w, task);
+        requeue(w, task, true);
     } else if (post == WEFT__POST_PARK) {
         if (__builtin_expect(!weft__waiter_settle(task), 0)) {
-            requeue(w, task);
+            requeue(w, task, false);
         }
     } else if (post == WEFT__POST_END) {
         weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
@@ -254,9 +276,13 @@ static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft
 }
 
 /* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs one
- * that only the base context may fetch. */
+ * that only the base context may fetch, or is a body, which runs there. */
 HOT bool start(struct weft__worker *w, struct weft__task *task, struct weft__stack *spare)
 {
+    if (__builtin_expect(weft__task_is_body(task), 0)) {
+        w->handoff = task;
+        return false;
+    }
     if (weft__task_is_fresh(task)) {
         struct weft__stack *stack =
             spare ? spare : weft__stack_cache_get(&w->stacks, task->stack_class);
@@ -286,9 +312,9 @@ RARE void switch_fp(const struct weft__task *from, const struct weft__task *to)
 
 void weft__worker_check_fp(const struct weft__task *task)
 {
-    WEFT__REQUIRE((task->flags & WEFT__TASK_FP_ENV) ||
-                      weft__fp_get().words == weft__fp_default().words,
-                  "fiber %s changed the floating-point control words without fp_env", task->name);
+    WEFT__REQUIRE(
+        (task->flags & WEFT__TASK_FP_ENV) || weft__fp_get().words == weft__fp_default().words,
+        "fiber %s changed the floating-point control words without fp_env", weft__task_name(task));
 }
 
 HOT void check_fp(const struct weft__task *task)
@@ -370,6 +396,10 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)
 {
     struct weft__stack *spare = NULL;
+    if (weft__task_is_body(task)) {
+        weft__body_run(w, task);
+        return;
+    }
     if (weft__task_is_fresh(task) && !w->stacks.free[task->stack_class]) {
         weft__stack_cache_fill(&w->stacks, task->stack_class);
         if (!w->stacks.free[task->stack_class]) {
@@ -425,7 +455,8 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
     struct weft__stack *spare = NULL;
     weft__show_settle(w->show);
     w->dead_san = weft__san_take(SAN_OF(stack));
-    if (next && weft__task_is_fresh(next) && next->stack_class == stack_class) {
+    if (next && weft__task_is_fresh(next) && !weft__task_is_body(next) &&
+        next->stack_class == stack_class) {
         /* A fiber that never ran takes over this very stack, warm as it is. */
         spare = stack;
         w->post = WEFT__POST_NONE;

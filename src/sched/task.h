@@ -51,6 +51,8 @@ struct weft_pool;
 struct weft__stack;
 struct weft__node;
 struct weft__held;
+struct weft__body_kind;
+struct weft__deadline;
 
 enum weft__task_state {
     WEFT__TASK_FREE,
@@ -84,22 +86,40 @@ enum weft__wait {
     WEFT__WAIT_OUTSIDE = 8,  /* or-ed to it: no fiber holds what is waited for */
 };
 
-/* Flags; but for the last they never change after creation. */
+/* Flags; but for HOOKS_OFF they never change after creation. */
 enum {
     WEFT__TASK_FP_ENV = 1,
     WEFT__TASK_CHILD = 2,     /* `joiners` is its struct weft__parent until it starts */
     WEFT__TASK_HOOKED = 4,    /* bound to a worker when it is submitted */
     WEFT__TASK_HOOKS_OFF = 8, /* the task's own */
+    WEFT__TASK_BODY = 16,     /* it has no stack: sched/body.h */
+    WEFT__TASK_GROUPED = 32,  /* a dispatcher's, bound to its only worker: sched/rounds.h */
+    WEFT__TASK_DAEMON = 64,   /* does not keep its group from finishing */
+};
+
+/* What the nodes of a body point to, for as long as it waits: the beginning of a struct weft__waiter. */
+struct __attribute__((may_alias)) weft__claim {
+    struct weft__task *task;
+    uint64_t ticket;
 };
 
 struct weft__task {
     /* The queue that holds the task, then the worker that runs it. */
     struct weft__link link; /* first: a link is a task */
     _Atomic(uint64_t) state;
-    struct weft__context ctx;
-    struct weft_pool *home;    /* changed by the task itself, under its ident lock */
-    struct weft__stack *stack; /* attached at the first run */
-    int16_t pin;               /* bound to this worker, or -1; changed like home */
+    union {
+        struct weft__context ctx;
+        struct { /* of a body */
+            void *own;
+            struct weft__claim claim;
+        };
+    };
+    struct weft_pool *home; /* changed by the task itself, under its ident lock */
+    union {
+        struct weft__stack *stack;       /* attached at the first run */
+        struct weft__deadline *deadline; /* of a body that waits, or NULL */
+    };
+    int16_t pin; /* bound to this worker, or -1; changed like home */
     uint8_t stack_class;
     uint8_t flags;
     _Atomic(int16_t) ran_on; /* for dumps: the last worker, -1 at first */
@@ -107,15 +127,26 @@ struct weft__task {
 
     /* Identity and ending. */
     _Atomic(uint64_t) ident; /* sched/ident.h */
-    void *(*fn)(void *);
+    union {
+        void *(*fn)(void *);
+        const struct weft__body_kind *body;
+    };
     union {
         void *value;             /* the argument, and in the end the result */
         struct weft__held *held; /* its own, in between: locks it holds, innermost first */
     };
     struct weft__node *joiners; /* under the ident lock */
     int64_t born;
-    char name[16]; /* under the ident lock once running */
+    union {
+        char name[16];     /* under the ident lock once running */
+        struct {           /* of a grouped one */
+            uint64_t turn; /* sched/rounds.h */
+            char *label;   /* its own copy of the name, or NULL; changed under the ident lock */
+        };
+    };
     uint32_t slot;
+    uint16_t group;   /* of a grouped one: which of its dispatcher's, */
+    uint16_t signals; /* and how often it may be woken in a round */
 };
 
 #ifndef WEFT_EXPLORE
@@ -146,6 +177,20 @@ static inline uint64_t weft__word_fired(uint64_t word, enum weft__task_state sta
 {
     return word >> WEFT__TICKET_SHIFT << WEFT__TICKET_SHIFT | (uint64_t)reason << WEFT__STATE_BITS |
            state;
+}
+
+static inline bool weft__task_is_body(const struct weft__task *task)
+{
+    return (task->flags & WEFT__TASK_BODY) != 0;
+}
+
+/* Under the ident lock, or the task's own. Of a body without a name, nothing. */
+static inline const char *weft__task_name(const struct weft__task *task)
+{
+    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
+        return task->label ? task->label : "";
+    }
+    return task->name;
 }
 
 /* A look from outside; true of its own moment. */

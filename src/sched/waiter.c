@@ -23,6 +23,16 @@ static void deadline_expire(struct weft__timer *timer, void *arg)
     }
 }
 
+void weft__deadline_begin(struct weft__deadline *node, struct weft__wheel *wheel,
+                          struct weft__task *task, uint64_t ticket, int64_t deadline)
+{
+    node->task = task;
+    node->ticket = ticket;
+    node->wheel = wheel;
+    weft__timer_init(&node->timer, deadline_expire);
+    weft__wheel_add(wheel, &node->timer, deadline);
+}
+
 void weft__waiter_arm_thread(struct weft__waiter *waiter)
 {
     waiter->task = NULL;
@@ -113,7 +123,8 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
     while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {
         const struct weft__worker *w = weft__worker_self();
         WEFT__REQUIRE(!w || weft__current(w) || deadline <= weft__clock_ns(),
-                      "a callback on a worker waits");
+                      weft__running(w) ? "a frame waits in the middle of a step"
+                                       : "a callback on a worker waits");
         if (weft__futex_wait(&waiter->word, 0, deadline) == -ETIMEDOUT) {
             uint32_t waiting = 0;
             if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting,
@@ -175,8 +186,7 @@ bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t fla
                         flags) == WEFT__FIRE_ENQUEUE;
 }
 
-/* Before the switch, to spare it: settle looks again. */
-static void look_at_flags(struct weft__task *task)
+void weft__waiter_look(struct weft__task *task)
 {
     uint64_t ticket;
     unsigned kind;
@@ -195,10 +205,7 @@ static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
     struct weft__wheel *wheel = &waiter->worker->wheel;
     struct weft__deadline here, *taken = weft__deadline_take(&waiter->worker->deadlines);
     struct weft__deadline *node = taken ? taken : &here;
-    node->task = waiter->task;
-    node->ticket = waiter->ticket;
-    weft__timer_init(&node->timer, deadline_expire);
-    weft__wheel_add(wheel, &node->timer, deadline);
+    weft__deadline_begin(node, wheel, waiter->task, waiter->ticket, deadline);
     weft__worker_suspend(waiter->worker, WEFT__POST_PARK);
     if (weft__task_reason(waiter->task) != WEFT__REASON_TIMEOUT) {
         weft__wheel_cancel(wheel, &node->timer);
@@ -222,7 +229,7 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     if (!task) {
         return park_thread(waiter, deadline);
     }
-    look_at_flags(task);
+    weft__waiter_look(task);
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }

@@ -204,6 +204,8 @@ static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, i
                                          kind, on);
 }
 
+/* Of a wait that is armed: ends it if a cancel or an interrupt is there, to spare the switch. Settle looks again. */
+void weft__waiter_look(struct weft__task *task);
 /* For a wait that has settled, armed as this: ends it if the flags say so. True: the caller queues the task. */
 bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags);
 

@@ -12,6 +12,7 @@
 #include "sched/fault.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
+#include "sched/rounds.h"
 #include "sched/timer.h"
 
 #define GLOBAL_BATCH 16u       /* taken at a tick */
@@ -47,6 +48,7 @@
 int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
 {
     w->pool = pool;
+    w->owner = pool;
     w->index = (int16_t)index;
     w->cpu = -1;
     w->tick_turns = WEFT__TICK_TURNS;
@@ -93,6 +95,7 @@ void weft__worker_deinit(struct weft__worker *w)
     weft__deadlines_leave(&w->deadlines, UINT32_MAX);
     weft__spawner_flush(&w->spawner);
     weft__home_close(w->bufs);
+    weft__small_flush(&w->small);
     weft__ring_deinit(&w->ring);
     weft__fresh_deinit(&w->fresh);
 }
@@ -222,7 +225,7 @@ static void prefetch_stacks(const struct weft__chain *ready)
     const struct weft__link *link = ready->head;
     for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
         const struct weft__task *task = (const struct weft__task *)(const void *)link;
-        const char *sp = task->ctx.sp;
+        const char *sp = task->ctx.sp; /* of a body what it has of its own: as good */
         __builtin_prefetch(task->stack, 1);
         for (unsigned line = 0; line < FRAME_LINES; line++) {
             __builtin_prefetch(sp + (size_t)line * WEFT__CACHE_LINE, 1);
@@ -231,7 +234,9 @@ static void prefetch_stacks(const struct weft__chain *ready)
     link = ready->head;
     for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
         const struct weft__task *task = (const struct weft__task *)(const void *)link;
-        __builtin_prefetch(weft__task_rare(task), 1);
+        if (!weft__task_is_body(task)) {
+            __builtin_prefetch(weft__task_rare(task), 1);
+        }
     }
 }
 
@@ -249,7 +254,7 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
         firing.run.alarm = NULL;
         left -= weft__wheel_advance(wheel, w->now, left, &firing);
         prefetch_stacks(&firing.ready);
-        weft__place_chain(&firing.ready);
+        weft__place_many(&firing.ready);
         if (!firing.run.alarm) {
             break;
         }
@@ -388,9 +393,34 @@ static struct weft__task *tick(struct weft__worker *w)
     return now;
 }
 
+void weft__worker_begin_round(struct weft__worker *w)
+{
+    w->now = weft__clock_ns();
+    look_perf(w);
+    weft__worker_look_cancelling(w);
+    weft__deadlines_balance(&w->deadlines);
+    fire_timers(w, &w->wheel);
+    if (poll_due(w)) {
+        weft__worker_poll(w);
+    }
+    weft__home_tick(w->bufs);
+    if (__builtin_expect(weft__gauge_due(&w->gauge, w->now), 0)) {
+        weft__gauge_tell(w);
+    }
+}
+
+bool weft__worker_told_to_leave(const struct weft__worker *w)
+{
+    return told_to_leave(w, w->until);
+}
+
 /* Everything within reach without looking at other workers. */
 static struct weft__task *find_here(struct weft__worker *w)
 {
+    if (__builtin_expect(w->rounds != NULL, 0)) {
+        weft__rounds_work(w->rounds);
+        return NULL;
+    }
     struct weft__task *task = w->handoff;
     if (task) {
         w->handoff = NULL;
@@ -555,6 +585,9 @@ bool weft__worker_anything_left(const struct weft__worker *w)
     if (weft__wheel_next(&w->wheel) <= w->now) {
         return true; /* the rest of a slice */
     }
+    if (w->rounds && weft__rounds_busy(w->rounds)) {
+        return true;
+    }
     if (!weft__inbox_empty(&w->inbox) || weft__global_length(&pool->global) > 0) {
         return true;
     }
@@ -696,6 +729,9 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             continue;
         }
         int64_t rested = warm ? idle_since + REST_NS : INT64_MAX;
+        if (w->rounds && w->rounds->max_poll_ns && w->now + w->rounds->max_poll_ns < rested) {
+            rested = w->now + w->rounds->max_poll_ns;
+        }
         searching = weft__perf_mask() | w->gauge.seen ? sleep_measured(w, searching, until, rested)
                                                       : sleep_once(w, searching, until, rested);
     }

@@ -28,6 +28,7 @@
 #include "base/atomic.h"
 #include "base/link.h"
 #include "base/rand.h"
+#include "base/small.h"
 #include "buf/home.h"
 #include "fiber/context.h"
 #include "fiber/sanitizer.h"
@@ -84,6 +85,8 @@ static inline void weft__count(_Atomic(uint64_t) *counter, uint64_t n)
                           memory_order_relaxed);
 }
 
+struct weft__rounds;
+
 struct weft__worker {
     /* Owner only, but for the atomics: what every switch touches, in two cache lines. */
     _Atomic(struct weft__task *) current; /* written by the owner; NULL on the base context */
@@ -104,6 +107,10 @@ struct weft__worker {
     struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
     weft_pool *pool;
     struct weft__show *show; /* NULL: none was needed yet */
+    const void *
+        owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
+    _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */
+    struct weft__rounds *rounds;       /* a dispatcher's; else NULL */
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;
@@ -136,6 +143,7 @@ struct weft__worker {
     struct weft__spawner spawner;
     struct weft__stack_cache stacks;
     struct weft__home *bufs; /* its small buffers */
+    struct weft__small small;
     struct weft__gauge gauge;
     struct weft__deadlines deadlines;
     _Atomic(struct weft__driver *) driver; /* NULL: no I/O yet; others only look */
@@ -182,6 +190,13 @@ static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
 static inline struct weft__task *weft__current(const struct weft__worker *w)
 {
     return atomic_load_explicit(&w->current, memory_order_relaxed);
+}
+
+/* The same, or the body whose step runs. */
+static inline struct weft__task *weft__running(const struct weft__worker *w)
+{
+    struct weft__task *task = weft__current(w);
+    return task ? task : atomic_load_explicit(&w->body, memory_order_relaxed);
 }
 
 struct weft__wait_kind;
@@ -233,8 +248,12 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post);
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
     __attribute__((noreturn));
 
-/* From the base context: runs the task, and whatever it switches to, until somebody comes back here. */
+/* From the base context: runs the task, and whatever it switches to, until somebody comes back here. A body's step, if
+ * it is one. */
 void weft__worker_run(struct weft__worker *w, struct weft__task *task);
+/* Queues a task that was running here behind the others. `yielded`: of its own will, and not because its wait was over
+ * before it began. */
+void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool yielded);
 
 /* Something was put into the next slot, the fresh queue or the bound FIFO: the next pick goes by the rules. */
 static inline void weft__worker_look_up(struct weft__worker *w)
@@ -257,18 +276,21 @@ static inline void weft__worker_count_turns(struct weft__worker *w)
 
 /* --- where a ready task goes ------------------------------------------------ */
 
-/* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any thread. */
+/* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any thread. In a dispatcher it goes
+ * behind what is ready; `front`: before it. */
 void weft__place(struct weft__task *task);
+void weft__place_front(struct weft__task *task);
 void weft__place_many(struct weft__chain *tasks);
-/* What a source has fired, mostly nobody or one; empties the chain. */
+void weft__place_many_front(struct weft__chain *tasks);
+/* What a source has fired, mostly nobody or one; empties the chain. In a dispatcher, to the front. */
 static inline void weft__place_chain(struct weft__chain *tasks)
 {
     struct weft__link *first = tasks->head;
     if (first && !first->next) {
         weft__chain_init(tasks);
-        weft__place((struct weft__task *)(void *)first);
+        weft__place_front((struct weft__task *)(void *)first);
     } else if (first) {
-        weft__place_many(tasks);
+        weft__place_many_front(tasks);
     }
 }
 /* Queues a FRESH task: from a fiber of its home pool, with that fiber's worker; else w is NULL. */
@@ -318,6 +340,9 @@ void weft__worker_hand_over(struct weft__worker *w);
  * has them in its deadline (weft__worker_nearest_timer), so one that wakes up and parks again is
  * enough. */
 void weft__worker_offer_timers(struct weft__worker *w);
+/* What a round of a dispatcher begins with: the clock, timers, I/O if it is time to look. */
+void weft__worker_begin_round(struct weft__worker *w);
+bool weft__worker_told_to_leave(const struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
 uint64_t weft__worker_drain(struct weft__worker *w);
 

@@ -35,8 +35,9 @@ int weft_chan_create(weft_chan **out, size_t item_bytes, const struct weft_chan_
         weft__free(c);
         return -ENOMEM;
     }
-    weft__source_init(&c->source,
-                      &(struct weft_sync_opts){.name = opts->name, .owner = opts->owner});
+    weft__source_init(
+        &c->source,
+        &(struct weft_sync_opts){.name = opts->name, .owner = opts->owner, .group = opts->group});
     c->item_bytes = item_bytes;
     c->ahead = item_bytes ? ((size_t)2 * WEFT__CACHE_LINE + item_bytes - 1) / item_bytes : 0;
     c->mask = count - 1;

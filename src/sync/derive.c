@@ -164,8 +164,10 @@ static int derive(weft_future *const *futures, size_t n, weft_future **out, enum
 {
     struct weft__work work = {0};
     check_owners(futures, n);
-    const struct weft_sync_opts opts = {.owner = n ? futures[0]->source.owner : NULL};
-    weft_future *to = weft__future_new(&opts, kind == ALL ? n : 0);
+    weft_future *to = weft__future_new(NULL, kind == ALL ? n : 0);
+    if (to && n) {
+        to->source.owner = futures[0]->source.owner;
+    }
     struct weft__group *group = to ? weft__alloc(sizeof *group + n * sizeof *group->members) : NULL;
     if (!group) {
         weft_future_unref(to);

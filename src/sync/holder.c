@@ -23,9 +23,9 @@ struct weft__holder_text weft__holder_text(uint64_t holder)
     holder &= ~(uint64_t)WEFT__HOLDER_FLAGS;
     if (task) {
         uint64_t fiber = weft__task_handle(task);
+        const char *name = weft__task_name(task);
         snprintf(out.text, sizeof out.text, "fiber #%u.%u%s%.15s%s", (unsigned)(uint32_t)fiber,
-                 (unsigned)(fiber >> 32), task->name[0] ? " (" : "", task->name,
-                 task->name[0] ? ")" : "");
+                 (unsigned)(fiber >> 32), name[0] ? " (" : "", name, name[0] ? ")" : "");
     } else if (holder == WEFT__HOLDER_GONE) {
         snprintf(out.text, sizeof out.text, "a fiber that has ended");
     } else if (holder) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sched/pool.h"
+#include "sched/rounds.h"
 
 void weft__source_init(struct weft__source *source, const struct weft_sync_opts *opts)
 {
@@ -13,7 +14,12 @@ void weft__source_init(struct weft__source *source, const struct weft_sync_opts 
                       "%s: the owner, pool %s, has more than one worker",
                       opts->name ? opts->name : "an object", opts->owner->name);
         source->name = opts->name;
-        source->owner = opts->owner;
+        WEFT__REQUIRE(!opts->owner || !opts->owner->rounds,
+                      "%s: a dispatcher's objects belong to one of its groups",
+                      opts->name ? opts->name : "an object");
+        source->owner =
+            opts->group ? weft__ranks_owner((const struct weft__ranks *)(const void *)opts->group)
+                        : opts->owner;
         source->rank = opts->rank;
     }
 }
@@ -27,12 +33,21 @@ void weft__source_deinit(struct weft__source *source, const char *what)
                   source->name ? source->name : "without a name");
 }
 
+static void name_owner(const void *owner, const char **kind, const char **name)
+{
+    const struct weft__ranks *ranks = weft__owner_ranks(owner);
+    *kind = ranks ? "group " : owner ? "pool " : "a plain thread";
+    *name = ranks ? ranks->name : owner ? ((const weft_pool *)owner)->name : "";
+}
+
 void weft__source_foreign(const struct weft__source *source)
 {
     const struct weft__worker *w = weft__worker_self();
-    weft__panic(__FILE__, __LINE__, "%s belongs to pool %s and was used from %s%s",
-                source->name ? source->name : "an object", source->owner->name,
-                w ? "pool " : "a plain thread", w ? w->pool->name : "");
+    const char *kinds[2], *names[2];
+    name_owner(source->owner, &kinds[0], &names[0]);
+    name_owner(w ? w->owner : NULL, &kinds[1], &names[1]);
+    weft__panic(__FILE__, __LINE__, "%s belongs to %s%s and was used from %s%s",
+                source->name ? source->name : "an object", kinds[0], names[0], kinds[1], names[1]);
 }
 
 int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist *list,

@@ -1,8 +1,8 @@
 /* A source: what every object that one can wait on begins with. A lock, the nodes of those who wait, and for whom
  * the object is.
  *
- * An object that has an owner (a pool with one worker) is used on one thread only, where fibers do not
- * preempt one another: its lock is no lock, and using it elsewhere stops the program.
+ * An object that has an owner (a pool with one worker, or a dispatcher's group) is used on one thread only, where fibers do
+ * not preempt one another: its lock is no lock, and using it elsewhere stops the program.
  *
  * The public structs are storage; each module has its own struct over it, which begins with a source and is
  * static-asserted to fit. may_alias, because the storage was declared as something else.
@@ -22,7 +22,7 @@
 struct WEFT__OVERLAY weft__source {
     struct weft__lock lock;
     uint32_t rank;
-    weft_pool *owner;              /* immutable */
+    const void *owner;             /* immutable: as weft__worker.owner, or NULL */
     struct weft__waitlist waiters; /* under the lock */
     const char *name;              /* immutable */
 };
@@ -41,7 +41,7 @@ void weft__source_foreign(const struct weft__source *source) __attribute__((cold
 static inline void weft__source_check_owner(const struct weft__source *source)
 {
     const struct weft__worker *w = weft__worker_self();
-    if (__builtin_expect(!w || w->pool != source->owner, 0)) {
+    if (__builtin_expect(!w || w->owner != source->owner, 0)) {
         weft__source_foreign(source);
     }
 }

@@ -46,7 +46,7 @@ static void mix(uint64_t *sum, const void *bytes, size_t len)
 
 static ssize_t next(struct machine *m, const void *data, size_t len, uint64_t *sum)
 {
-    struct weft_frame frame = {NULL, 0};
+    struct weft_framed frame = {NULL, 0};
     struct weft_resp_item item = {.bytes = NULL};
     ssize_t n = m->kind == 0   ? weft_line_next(&m->line, data, len, &frame)
                 : m->kind == 1 ? weft_length_next(&m->length, data, len, &frame)
@@ -96,7 +96,7 @@ static uint64_t run(uint8_t how, const uint8_t *data, size_t len, size_t piece)
 static void write_and_read(uint8_t how, const uint8_t *body, size_t len)
 {
     struct machine m;
-    struct weft_frame out;
+    struct weft_framed out;
     uint8_t *frame = calloc(1, len + 64);
     init(&m, how);
     ssize_t before = weft_length_write(&m.length, frame, len);

@@ -43,7 +43,7 @@ struct machine {
 static ssize_t next(struct machine *m, const unsigned char *data, size_t len, struct text *text,
                     size_t *need)
 {
-    struct weft_frame frame = {0};
+    struct weft_framed frame = {0};
     struct weft_resp_item item = {0};
     ssize_t n;
     if (m->kind == RESP) {
@@ -150,7 +150,7 @@ TEST(lines_are_limited_to_the_byte)
     static char text[8300];
     memset(text, 'a', sizeof text);
     weft_line m;
-    struct weft_frame frame;
+    struct weft_framed frame;
     for (int over = -1; over <= 1; over++) {
         weft_line_init(&m, NULL);
         text[8192 + over] = '\n';
@@ -229,7 +229,7 @@ TEST(what_is_written_can_be_read)
         for (size_t len = 0; len < 300; len += 51) {
             unsigned char frame[400] = {0};
             weft_length m;
-            struct weft_frame out;
+            struct weft_framed out;
             CHECK_EQ(weft_length_init(&m, &all[i]), 0);
             ssize_t before = weft_length_write(&m, frame, len);
             if (all[i].bytes == 1 && len > 255) {

@@ -1,0 +1,64 @@
+/* Small blocks that come and go by the million on one thread: lists of free ones by size, in front of the allocator. One
+ * per worker, used by its thread alone; a block may be given back on another thread than it was taken on. */
+#ifndef WEFT_BASE_SMALL_H
+#define WEFT_BASE_SMALL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/link.h"
+
+#define WEFT__SMALL_STEP 64u
+#define WEFT__SMALL_CLASSES 8u /* 64 .. 512 bytes */
+#define WEFT__SMALL_KEPT 1024u /* of each class; more go back to the allocator */
+
+struct weft__small {
+    struct weft__link *free[WEFT__SMALL_CLASSES];
+    uint32_t count[WEFT__SMALL_CLASSES];
+};
+
+/* WEFT__SMALL_CLASSES: it is not small. */
+static inline unsigned weft__small_class(size_t bytes)
+{
+    size_t class = bytes ? (bytes - 1) / WEFT__SMALL_STEP : 0;
+    return class < WEFT__SMALL_CLASSES ? (unsigned)class : WEFT__SMALL_CLASSES;
+}
+
+/* With whatever was there before. `small` NULL: no worker's thread. NULL: no memory. */
+static inline void *weft__small_get(struct weft__small *small, unsigned class, size_t bytes)
+{
+    if (small && class < WEFT__SMALL_CLASSES && small->free[class]) {
+        struct weft__link *block = small->free[class];
+        small->free[class] = block->next;
+        small->count[class]--;
+        return block;
+    }
+    return weft__alloc_dirty(class < WEFT__SMALL_CLASSES ? (class + 1) * WEFT__SMALL_STEP : bytes);
+}
+
+static inline void weft__small_put(struct weft__small *small, unsigned class, void *block)
+{
+    if (small && class < WEFT__SMALL_CLASSES && small->count[class] < WEFT__SMALL_KEPT) {
+        struct weft__link *link = block;
+        link->next = small->free[class];
+        small->free[class] = link;
+        small->count[class]++;
+        return;
+    }
+    weft__free(block);
+}
+
+static inline void weft__small_flush(struct weft__small *small)
+{
+    for (unsigned class = 0; class < WEFT__SMALL_CLASSES; class ++) {
+        struct weft__link *block;
+        while ((block = small->free[class])) {
+            small->free[class] = block->next;
+            weft__free(block);
+        }
+        small->count[class] = 0;
+    }
+}
+
+#endif

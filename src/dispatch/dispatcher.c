@@ -1,0 +1,236 @@
+#include "dispatch/dispatcher.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "sched/pool.h"
+#include "sync/event.h"
+
+#define LEAST_PATIENCE_NS 1000000000
+#define DUMPED_FIBERS 100
+
+/* --- life ---------------------------------------------------------------------------- */
+
+static struct weft_pool_opts pool_opts(const struct weft_dispatcher_opts *opts)
+{
+    return (struct weft_pool_opts){
+        .name = opts->name ? opts->name : "dispatch",
+        .workers = 1,
+        .caller = opts->caller,
+        .driver = opts->driver,
+        .cpus = opts->cpu,
+        .cpu_count = opts->cpu ? 1 : 0,
+        .stack_bytes = opts->stack_bytes,
+        .ring_slots = 4, /* its fibers are in their groups' queues */
+        .fresh_slots = 2,
+        .max_fibers = opts->max_fibers,
+        .spin_ns = -1,
+        .timer_tick_ns = opts->timer_tick_ns,
+        .hog_ns = opts->hog_ns,
+        .deadlock_off = opts->deadlock_off,
+    };
+}
+
+int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_opts *options)
+{
+    static const struct weft_dispatcher_opts defaults;
+    const struct weft_dispatcher_opts *opts = options ? options : &defaults;
+    if (opts->max_poll_ns < 0 ||
+        (opts->on_overdue != WEFT_OVERDUE_WARN && opts->on_overdue != WEFT_OVERDUE_CANCEL)) {
+        return -EINVAL;
+    }
+    weft_dispatcher *d = weft__alloc(sizeof *d);
+    struct weft__ranks **ranks = weft__map(WEFT__GROUPS * sizeof *ranks);
+    struct weft_pool_opts inner = pool_opts(opts);
+    int err = d && ranks ? weft_pool_create(&d->pool, &inner) : -ENOMEM;
+    if (err) {
+        weft__unmap(ranks, ranks ? WEFT__GROUPS * sizeof *ranks : 0);
+        weft__free(d);
+        return err;
+    }
+    weft__rounds_init(&d->rounds, &d->pool->workers[0]);
+    d->rounds.ranks = ranks;
+    d->rounds.settle = weft__group_settle;
+    d->rounds.max_poll_ns = opts->max_poll_ns;
+    d->rounds.spins = opts->spin_rounds > 0 ? (unsigned)opts->spin_rounds : !opts->spin_rounds;
+    d->caller = opts->caller;
+    d->on_overdue = opts->on_overdue;
+    weft_event_init(&d->empty, &(struct weft_sync_opts){.name = "the dispatcher's groups"});
+    weft_event_set(&d->empty);
+    d->pool->rounds = &d->rounds;
+    *out = d;
+    return 0;
+}
+
+int weft_dispatcher_start(weft_dispatcher *d)
+{
+    return weft_pool_start(d->pool);
+}
+
+void weft_dispatcher_destroy(weft_dispatcher *d)
+{
+    if (!d) {
+        return;
+    }
+    WEFT__REQUIRE(d->unfinished == 0, "dispatcher %s is destroyed before its groups have finished",
+                  d->pool->name);
+    while (d->groups) {
+        weft_group_destroy(d->groups);
+    }
+    weft_event_deinit(&d->empty);
+    weft_pool_destroy(d->pool);
+    weft__unmap(d->rounds.ranks, WEFT__GROUPS * sizeof(struct weft__ranks *));
+    weft__free(d);
+}
+
+void weft__dispatcher_lost(weft_dispatcher *d)
+{
+    weft__lock(&d->lock);
+    bool last = --d->unfinished == 0;
+    weft__unlock(&d->lock);
+    if (last) {
+        weft_event_set(&d->empty); /* before stop has joined this thread: it is still there */
+    }
+}
+
+/* --- the caller's thread ------------------------------------------------------------------ */
+
+static bool is_callers(const weft_dispatcher *d)
+{
+    return d->caller && pthread_equal(d->pool->caller_thread, pthread_self());
+}
+
+/* The caller is the worker until no group is left: 0, -ETIMEDOUT, -EDEADLK. */
+static int serve_until_empty(weft_dispatcher *d, int64_t deadline)
+{
+    weft_pool *pool = d->pool;
+    struct weft__event *empty = weft__event_of(&d->empty);
+    struct weft__waiter waiter;
+    struct weft__node node;
+    weft__pool_caller_enters(pool);
+    weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
+    weft__node_init(&node, &waiter, 0);
+    int err = 0;
+    if (weft__event_arm(empty, &node)) {
+        enum weft__reason reason = weft__pool_serve(pool, &waiter, deadline);
+        weft__event_finish(empty, &node);
+        err = reason == WEFT__REASON_CANCEL ? -EDEADLK : weft__reason_errno(reason);
+    }
+    weft__pool_caller_leaves(pool);
+    return err;
+}
+
+int weft_dispatcher_run(weft_dispatcher *d)
+{
+    if (!is_callers(d)) {
+        return -EINVAL;
+    }
+    if (weft__worker_self()) {
+        return -EBUSY;
+    }
+    int err = weft_pool_start(d->pool);
+    return err ? err : serve_until_empty(d, WEFT_FOREVER);
+}
+
+int weft_dispatcher_poll(weft_dispatcher *d)
+{
+    int err = is_callers(d) ? weft_pool_start(d->pool) : -EINVAL;
+    return err ? err : weft_pool_poll(d->pool);
+}
+
+int weft_dispatcher_fd(weft_dispatcher *d)
+{
+    return weft_pool_fd(d->pool);
+}
+
+int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
+{
+    return weft_pool_next_deadline(d->pool);
+}
+
+/* --- stop ------------------------------------------------------------------------------------ */
+
+void weft_dispatcher_request_stop(weft_dispatcher *d)
+{
+    weft__lock(&d->lock);
+    atomic_store_explicit(&d->stopping, true, memory_order_relaxed);
+    for (weft_group *group = d->groups; group; group = group->next) {
+        weft_group_stop(group);
+    }
+    weft__unlock(&d->lock);
+}
+
+static int wait_empty(weft_dispatcher *d, int64_t deadline)
+{
+    return is_callers(d) ? serve_until_empty(d, deadline) : weft_event_wait(&d->empty, deadline);
+}
+
+/* Who has not finished by now. */
+static int note_late(weft_dispatcher *d, const char **late, size_t max)
+{
+    size_t n = 0;
+    weft__lock(&d->lock);
+    for (weft_group *group = d->groups; group; group = group->next) {
+        if (atomic_load_explicit(&group->phase, memory_order_acquire) != WEFT__GROUP_FINISHED) {
+            fprintf(stderr, "weft: dispatcher %s: group %s has not finished\n", d->pool->name,
+                    group->name);
+            if (late && n < max) {
+                late[n] = group->name;
+            }
+            n++;
+        }
+    }
+    weft__unlock(&d->lock);
+    return (int)n;
+}
+
+/* After the deadline. 0, -EBUSY, or an error of the wait. */
+static int wait_on(weft_dispatcher *d, int64_t began, int64_t deadline)
+{
+    weft_pool_dump(d->pool, stderr, DUMPED_FIBERS);
+    if (d->on_overdue == WEFT_OVERDUE_WARN) {
+        return wait_empty(d, WEFT_FOREVER);
+    }
+    int64_t patience = deadline > began ? deadline - began : 0;
+    weft__pool_cancel_all(d->pool, WEFT__IDENT_CANCEL);
+    int err =
+        wait_empty(d, weft_after(patience > LEAST_PATIENCE_NS ? patience : LEAST_PATIENCE_NS));
+    return err == -ETIMEDOUT ? -EBUSY : err;
+}
+
+int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late, size_t max)
+{
+    int64_t began = weft_now();
+    int overdue = 0;
+    weft_dispatcher_request_stop(d);
+    if (weft_dispatcher_self() == d) {
+        return -EINPROGRESS;
+    }
+    int err =
+        weft_pool_start(d->pool); /* what it was given before it was started has to end, too */
+    err = err && err != -EBUSY ? err : wait_empty(d, deadline);
+    if (err == -ETIMEDOUT) {
+        overdue = note_late(d, late, max);
+        err = wait_on(d, began, deadline);
+    }
+    err = err ? err : weft_pool_stop(d->pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    return err ? err : overdue;
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+weft_dispatcher *weft_dispatcher_self(void)
+{
+    const struct weft__worker *w = weft__worker_self();
+    if (!w || !w->rounds) {
+        return NULL;
+    }
+    return (weft_dispatcher *)(void *)((char *)w->rounds - offsetof(weft_dispatcher, rounds));
+}
+
+const char *weft_dispatcher_name(const weft_dispatcher *d)
+{
+    return weft_pool_name(d->pool);
+}

@@ -1,0 +1,90 @@
+/* A dispatcher's own structure, and a group's. The public contract is <weft/dispatcher.h>.
+ *
+ * A dispatcher is a pool with one worker, which goes in rounds (sched/rounds.h). A group is its queues there, and its life:
+ *
+ *   running ----stop----> stopping ----nothing left but daemons----> finishing ----they have ended----> finished
+ *
+ * `gate` counts what other threads have sent: functions and fresh fibers, from before they are in the inbox until they have
+ * been called or have become the group's. Its lowest bit says that the group has finished. A group finishes by a CAS from
+ * "nothing is on its way" to that bit, so what passed the gate is served, and what comes later is refused: nobody is
+ * accepted and forgotten. It is looked at (weft__group_settle) after every turn in which a fiber ended or a function was
+ * called; the last of them is one of those.
+ */
+#ifndef WEFT_DISPATCH_DISPATCHER_H
+#define WEFT_DISPATCH_DISPATCHER_H
+
+#include <weft/dispatcher.h>
+#include <weft/event.h>
+
+#include "base/lock.h"
+#include "sched/rounds.h"
+#include "sched/spawn.h"
+
+#define WEFT__GROUPS 65536u /* by number; 0 is none */
+
+struct weft_dispatcher {
+    weft_pool *pool;
+    struct weft__rounds rounds; /* its worker's thread's */
+    /* immutable */
+    bool caller;
+    enum weft_overdue on_overdue;
+    /* any thread */
+    weft_event empty;       /* no group is left that has not finished */
+    _Atomic(bool) stopping; /* written under the lock */
+    struct weft__lock lock;
+    /* under it */
+    weft_group *groups; /* all that are not destroyed */
+    unsigned unfinished;
+    unsigned last_number; /* that was given out */
+};
+
+/* What weft_group_stats shows: written by the group's thread, read by any. An odd `version` is one that is being
+ * written. */
+struct weft__group_shot {
+    _Atomic(uint64_t) version;
+    _Atomic(uint64_t) turns, executed, fibers, daemons, ready;
+};
+
+enum weft__group_phase {
+    WEFT__GROUP_RUNNING,
+    WEFT__GROUP_STOPPING,
+    WEFT__GROUP_FINISHING, /* its daemons have been cancelled */
+    WEFT__GROUP_FINISHED,
+};
+
+struct weft_group {
+    struct weft__ranks ranks; /* first: sync/source.c knows that */
+    weft_dispatcher *dispatcher;
+    char name[32];
+    enum weft_on_fatal on_fatal;
+    weft_group *next; /* under the dispatcher's lock */
+    weft_future *finished;
+    weft_event stop;              /* the group's own */
+    _Atomic(int) phase;           /* enum weft__group_phase; written by the group's thread */
+    _Atomic(uint32_t) stop_asked; /* the command is on its way, or was run */
+    struct weft__command ask;     /* weft_group_stop from elsewhere */
+    int error;                    /* the group's own: what it fails with */
+    uint64_t daemons_told;        /* the group's own: of those ever started, who were cancelled */
+    struct weft__group_shot shot;
+};
+
+/* From any thread. False: it has finished. */
+bool weft__group_enter(weft_group *group);
+/* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. Undone if there is none in the end. */
+int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
+                      struct weft__member *member);
+void weft__group_unadmit(weft_group *group);
+
+static inline weft_group *weft__group_of(struct weft__ranks *ranks)
+{
+    return (weft_group *)(void *)ranks;
+}
+
+/* rounds.settle */
+void weft__group_settle(struct weft__ranks *ranks);
+/* In the group. */
+void weft__group_stop_here(weft_group *group);
+/* A group has finished, and may be destroyed as soon as this has returned. */
+void weft__dispatcher_lost(weft_dispatcher *dispatcher);
+
+#endif

@@ -1,0 +1,438 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "dispatch/dispatcher.h"
+#include "sched/cancel.h"
+#include "sched/ident.h"
+#include "sched/pool.h"
+#include "sched/slab.h"
+#include "sched/spawn.h"
+
+#define DEFAULT_SLICE 1024u
+
+static enum weft__group_phase phase_of(const weft_group *group)
+{
+    return (enum weft__group_phase)atomic_load_explicit(&group->phase, memory_order_acquire);
+}
+
+static void set_phase(weft_group *group, enum weft__group_phase phase)
+{
+    atomic_store_explicit(&group->phase, phase, memory_order_release);
+}
+
+/* Is this the group's thread, in the group? */
+static bool is_inside(const weft_group *group)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return w && w->rounds && w->rounds->running == &group->ranks;
+}
+
+static bool is_here(const weft_group *group)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return w && w->rounds == group->ranks.rounds;
+}
+
+/* --- life ---------------------------------------------------------------------------- */
+
+/* Under the dispatcher's lock: a number that nobody has. 0: there is none. */
+static unsigned number_locked(weft_dispatcher *d)
+{
+    for (unsigned i = 0; i < WEFT__GROUPS - 1; i++) {
+        unsigned number = d->last_number % (WEFT__GROUPS - 1) + 1;
+        d->last_number = number;
+        if (!d->rounds.ranks[number]) {
+            return number;
+        }
+    }
+    return 0;
+}
+
+static int enroll(weft_group *group)
+{
+    weft_dispatcher *d = group->dispatcher;
+    weft__lock(&d->lock);
+    bool stopping = atomic_load_explicit(&d->stopping, memory_order_relaxed);
+    unsigned number = stopping ? 0 : number_locked(d);
+    if (number) {
+        group->ranks.index = (uint16_t)number;
+        d->rounds.ranks[number] = &group->ranks;
+        group->next = d->groups;
+        d->groups = group;
+        d->unfinished++;
+        weft_event_reset(&d->empty);
+    }
+    weft__unlock(&d->lock);
+    return stopping ? -ESHUTDOWN : number ? 0 : -EAGAIN;
+}
+
+int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_group_opts *options)
+{
+    static const struct weft_group_opts defaults;
+    const struct weft_group_opts *opts = options ? options : &defaults;
+    if (opts->on_fatal > WEFT_FATAL_ABORTS) {
+        return -EINVAL;
+    }
+    weft_group *group = weft__alloc(sizeof *group);
+    weft_future *finished = NULL;
+    int err = group ? weft_future_create(&finished,
+                                         &(struct weft_sync_opts){.name = "the end of a group"})
+                    : -ENOMEM;
+    if (err) {
+        weft__free(group);
+        return err;
+    }
+    snprintf(group->name, sizeof group->name, "%s", opts->name ? opts->name : "group");
+    weft__ranks_init(&group->ranks, &d->rounds);
+    group->ranks.name = group->name;
+    group->ranks.slice = opts->slice ? opts->slice : DEFAULT_SLICE;
+    group->dispatcher = d;
+    group->on_fatal = opts->on_fatal;
+    group->finished = finished;
+    weft_event_init(&group->stop, &(struct weft_sync_opts){.name = "stop", .group = group});
+    err = enroll(group);
+    if (err) {
+        weft_future_unref(finished);
+        weft__free(group);
+        return err;
+    }
+    *out = group;
+    return 0;
+}
+
+void weft_group_destroy(weft_group *group)
+{
+    weft_dispatcher *d = group->dispatcher;
+    WEFT__REQUIRE(phase_of(group) == WEFT__GROUP_FINISHED,
+                  "group %s is destroyed before it has finished", group->name);
+    weft__lock(&d->lock);
+    weft_group **at = &d->groups;
+    while (*at != group) {
+        at = &(*at)->next;
+    }
+    *at = group->next;
+    d->rounds.ranks[group->ranks.index] = NULL;
+    weft__unlock(&d->lock);
+    weft_future_unref(group->finished);
+    weft__free(group);
+}
+
+/* --- what comes in -------------------------------------------------------------------------- */
+
+bool weft__group_enter(weft_group *group)
+{
+    uint64_t gate = atomic_load_explicit(&group->ranks.gate, memory_order_relaxed);
+    do {
+        if (gate & WEFT__GATE_FINISHED) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&group->ranks.gate, &gate,
+                                                    gate + WEFT__GATE_ONE, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+/* On the group's thread nothing is on its way: a fiber is there at once. */
+int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
+                      struct weft__member *member)
+{
+    if (opts->signals_per_round > UINT16_MAX) {
+        return -EINVAL;
+    }
+    *member = (struct weft__member){
+        .group = group->ranks.index,
+        .signals = (uint16_t)opts->signals_per_round,
+        .daemon = opts->daemon,
+    };
+    bool open = is_here(group) ? phase_of(group) != WEFT__GROUP_FINISHED : weft__group_enter(group);
+    return open ? 0 : -ESHUTDOWN;
+}
+
+void weft__group_unadmit(weft_group *group)
+{
+    if (!is_here(group)) {
+        atomic_fetch_sub_explicit(&group->ranks.gate, WEFT__GATE_ONE, memory_order_release);
+    }
+}
+
+int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
+                     const struct weft_member_opts *opts)
+{
+    static const struct weft_member_opts defaults;
+    opts = opts ? opts : &defaults;
+    struct weft__member member;
+    struct weft_fiber_opts inner = {
+        .name = opts->name,
+        .stack_bytes = opts->stack_bytes,
+        .detached = opts->detached,
+        .fp_env = opts->fp_env,
+    };
+    int err = weft__group_admit(group, opts, &member);
+    if (err) {
+        return err;
+    }
+    err = weft__spawn_member(group->dispatcher->pool, out, fn, arg, &inner, &member);
+    if (err) {
+        weft__group_unadmit(group);
+    }
+    return err;
+}
+
+/* --- functions -------------------------------------------------------------------------------- */
+
+struct post {
+    struct weft__command command; /* first */
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void run_post(struct weft__command *command)
+{
+    struct post *post = (struct post *)(void *)command;
+    void (*fn)(void *) = post->fn;
+    void *arg = post->arg;
+    weft__free(post);
+    fn(arg);
+}
+
+int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg)
+{
+    if (is_inside(group)) {
+        fn(arg);
+        return 0;
+    }
+    struct post *post = weft__alloc(sizeof *post);
+    if (!post) {
+        return -ENOMEM;
+    }
+    post->command = (struct weft__command){.run = run_post, .ranks = &group->ranks};
+    post->fn = fn;
+    post->arg = arg;
+    if (!weft__group_enter(group)) {
+        weft__free(post);
+        return -ESHUTDOWN;
+    }
+    weft__rounds_post(group->ranks.rounds, &post->command);
+    return 0;
+}
+
+_Static_assert(sizeof(struct weft__command) == sizeof(((struct weft_post *)0)->weft_private),
+               "the public storage");
+
+static void run_submitted(struct weft__command *command)
+{
+    struct weft_post *post =
+        (struct weft_post *)(void *)((char *)command - offsetof(struct weft_post, weft_private));
+    post->fn(post);
+}
+
+int weft_group_submit(weft_group *group, struct weft_post *post)
+{
+    struct weft__command *command = (struct weft__command *)(void *)post->weft_private;
+    if (is_inside(group)) {
+        post->fn(post);
+        return 0;
+    }
+    if (!weft__group_enter(group)) {
+        return -ESHUTDOWN;
+    }
+    command->run = run_submitted;
+    command->ranks = &group->ranks;
+    weft__rounds_post(group->ranks.rounds, command);
+    return 0;
+}
+
+/* --- stopping ----------------------------------------------------------------------------------- */
+
+void weft__group_stop_here(weft_group *group)
+{
+    if (phase_of(group) == WEFT__GROUP_RUNNING) {
+        set_phase(group, WEFT__GROUP_STOPPING);
+        weft_event_set(&group->stop);
+    }
+}
+
+static void run_stop(struct weft__command *command)
+{
+    weft__group_stop_here(weft__group_of(command->ranks));
+}
+
+void weft_group_stop(weft_group *group)
+{
+    if (atomic_exchange_explicit(&group->stop_asked, 1, memory_order_relaxed)) {
+        return;
+    }
+    group->ask = (struct weft__command){.run = run_stop, .ranks = &group->ranks};
+    if (weft__group_enter(group)) {
+        weft__rounds_post(group->ranks.rounds, &group->ask);
+    }
+}
+
+bool weft_group_is_stopping(const weft_group *group)
+{
+    return atomic_load_explicit(&group->stop_asked, memory_order_relaxed) != 0 ||
+           phase_of(group) != WEFT__GROUP_RUNNING;
+}
+
+int weft_group_sleep(int64_t deadline)
+{
+    weft_group *group = weft_group_self();
+    WEFT__REQUIRE(group, "weft_group_sleep was called outside of a group");
+    if (weft_event_is_set(&group->stop)) {
+        weft_yield();
+        return 0;
+    }
+    return weft_event_wait(&group->stop, deadline);
+}
+
+void weft_group_fail(int err)
+{
+    weft_group *group = weft_group_self();
+    WEFT__REQUIRE(group && err < 0, "weft_group_fail: %d, %s", err,
+                  group ? "which is no error" : "outside of a group");
+    if (group->on_fatal == WEFT_FATAL_ABORTS) {
+        weft__panic(__FILE__, __LINE__, "group %s failed: %s", group->name, strerror(-err));
+    }
+    group->error = group->error ? group->error : err;
+    weft_group_stop(group);
+    if (group->on_fatal == WEFT_FATAL_STOPS_DISPATCHER) {
+        weft_dispatcher_request_stop(group->dispatcher);
+    }
+}
+
+/* Under its ident lock: a daemon of this group that has not ended? */
+static bool is_daemon_of(const struct weft__task *task, const weft_group *group)
+{
+    return task->home == group->dispatcher->pool && (task->flags & WEFT__TASK_DAEMON) &&
+           task->group == group->ranks.index;
+}
+
+static void cancel_daemons(weft_group *group)
+{
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        struct weft__task *task = weft__slab_find(slot);
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+        if (!(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) ||
+            !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
+            continue;
+        }
+        bool ours = is_daemon_of(task, group);
+        weft_fiber fiber = weft__task_handle(task);
+        weft__ident_unlock(task, ident);
+        if (ours) {
+            weft__cancel(fiber, WEFT__IDENT_CANCEL, NULL);
+        }
+    }
+}
+
+static void show(weft_group *group)
+{
+    struct weft__ranks *r = &group->ranks;
+    struct weft__group_shot *s = &group->shot;
+    uint64_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    atomic_store_explicit(&s->version, version + 1, memory_order_relaxed);
+    /* Release, each: who sees one of them sees that the version was odd. pairs: weft_group_stats */
+    atomic_store_explicit(&s->turns, r->turns, memory_order_release);
+    atomic_store_explicit(&s->executed, r->executed, memory_order_release);
+    atomic_store_explicit(&s->fibers, r->live, memory_order_release);
+    atomic_store_explicit(&s->daemons, r->daemons, memory_order_release);
+    atomic_store_explicit(&s->ready, r->ready.count + r->next1.count + r->next2.count,
+                          memory_order_release);
+    atomic_store_explicit(&s->version, version + 2, memory_order_release);
+}
+
+/* All have ended, and nothing is on its way. */
+static bool shut_gate(weft_group *group)
+{
+    uint64_t nothing = 0;
+    return atomic_compare_exchange_strong_explicit(
+        &group->ranks.gate, &nothing, WEFT__GATE_FINISHED, memory_order_acquire,
+        memory_order_relaxed); /* acquire: what those wrote who have passed */
+}
+
+void weft__group_settle(struct weft__ranks *ranks)
+{
+    weft_group *group = weft__group_of(ranks);
+    weft_dispatcher *d = group->dispatcher;
+    enum weft__group_phase phase = phase_of(group);
+    show(group);
+    if (phase == WEFT__GROUP_RUNNING || phase == WEFT__GROUP_FINISHED || ranks->live > 0 ||
+        atomic_load_explicit(&ranks->gate, memory_order_relaxed) != 0) {
+        return;
+    }
+    if (ranks->daemons > 0) {
+        set_phase(group, WEFT__GROUP_FINISHING);
+        if (group->daemons_told != ranks->daemons_ever) {
+            group->daemons_told = ranks->daemons_ever;
+            cancel_daemons(group); /* their ends lead here again */
+        }
+        return;
+    }
+    if (!shut_gate(group)) {
+        return; /* what is on its way leads here again */
+    }
+    weft_future *finished = weft_future_ref(group->finished);
+    int error = group->error;
+    set_phase(group, WEFT__GROUP_FINISHED);
+    if (error) {
+        weft_future_fail(finished, error);
+    } else {
+        weft_future_complete(finished, NULL);
+    }
+    weft_future_unref(finished);
+    weft__dispatcher_lost(d);
+}
+
+/* --- asking ---------------------------------------------------------------------------------------- */
+
+weft_future *weft_group_finished(weft_group *group)
+{
+    return group->finished;
+}
+
+weft_group *weft_group_self(void)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return w && w->rounds && w->rounds->running ? weft__group_of(w->rounds->running) : NULL;
+}
+
+weft_dispatcher *weft_group_dispatcher(const weft_group *group)
+{
+    return group->dispatcher;
+}
+
+const char *weft_group_name(const weft_group *group)
+{
+    return group->name;
+}
+
+static enum weft_group_state state_of(const weft_group *group)
+{
+    enum weft__group_phase phase = phase_of(group);
+    if (phase == WEFT__GROUP_FINISHED) {
+        return WEFT_GROUP_FINISHED;
+    }
+    return weft_group_is_stopping(group) ? WEFT_GROUP_STOPPING : WEFT_GROUP_RUNNING;
+}
+
+void weft_group_stats(const weft_group *group, struct weft_group_stats *out)
+{
+    const struct weft__group_shot *s = &group->shot;
+    uint64_t version, again;
+    do {
+        version = atomic_load_explicit(&s->version, memory_order_acquire);
+        *out = (struct weft_group_stats){
+            .turns = atomic_load_explicit(&s->turns, memory_order_acquire),
+            .executed = atomic_load_explicit(&s->executed, memory_order_acquire),
+            .fibers = atomic_load_explicit(&s->fibers, memory_order_acquire),
+            .daemons = atomic_load_explicit(&s->daemons, memory_order_acquire),
+            .ready = atomic_load_explicit(&s->ready, memory_order_acquire),
+        };
+        again = atomic_load_explicit(&s->version, memory_order_relaxed);
+    } while (version != again || (version & 1));
+    out->state = state_of(group);
+}

@@ -1,0 +1,416 @@
+/* The engine: runs the steps of a fiber's top frame until it waits or ends. */
+#include <errno.h>
+
+#include "frame/frame.h"
+#include "sched/ident.h"
+
+/* What the next step of a frame is given: a value, or an error. */
+struct outcome {
+    struct weft_got got;
+    weft_error *error;
+};
+
+static struct outcome value(int status, void *value)
+{
+    return (struct outcome){.got = {.status = status, .value = value}};
+}
+
+static struct outcome failure(weft_error *error)
+{
+    return (struct outcome){.error = error};
+}
+
+/* --- misuse ------------------------------------------------------------------------------ */
+
+/* A caller's bug that would leave the fiber in no state at all. In a group it is an error that ends the group, after
+ * all frames of the fiber have handled it. */
+static weft_error *fatal(const weft_frame *frame, const char *what)
+{
+    WEFT__REQUIRE(weft_group_self(), "frame %s %s", frame->kind->name, what);
+    weft_group_fail(-ENOTRECOVERABLE);
+    return weft__error_new(frame, -ENOTRECOVERABLE, "frame %s %s", frame->kind->name, what);
+}
+
+/* What a step that did this has to return. */
+static enum weft_step step_of(const weft_frame *frame)
+{
+    switch ((enum weft__frame_act)frame->act) {
+    case WEFT__ACT_CALL:
+    case WEFT__ACT_TRY:
+    case WEFT__ACT_GO:
+        return WEFT_CALL;
+    case WEFT__ACT_YIELD:
+    case WEFT__ACT_SLEEP:
+    case WEFT__ACT_PARK:
+    case WEFT__ACT_WAIT:
+        return frame->over ? WEFT_CALL : WEFT_SUSPEND;
+    case WEFT__ACT_NONE:
+    case WEFT__ACT_RETURN:
+    case WEFT__ACT_DONE:
+    case WEFT__ACT_THROW:
+    case WEFT__ACT_RETHROW:
+        break;
+    }
+    return WEFT_RETURN;
+}
+
+/* --- waits ------------------------------------------------------------------------------------ */
+
+static struct weft__await *waits_of(const weft_frame *frame)
+{
+    return frame->wait;
+}
+
+/* Ends the wait that the frame's last step began, whether it was parked or not. */
+static enum weft__reason end_wait(struct weft__worker *w, struct weft__task *task,
+                                  const weft_frame *frame)
+{
+    enum weft__reason reason = weft__body_waited(w, task);
+    for (unsigned i = 0; i < frame->waits; i++) {
+        struct weft__await *wait = &waits_of(frame)[i];
+        wait->kind->finish(wait);
+    }
+    return reason;
+}
+
+static bool is_wait(enum weft__frame_act act)
+{
+    return act == WEFT__ACT_WAIT || act == WEFT__ACT_SLEEP || act == WEFT__ACT_PARK;
+}
+
+static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reason)
+{
+    struct outcome out = value(0, NULL);
+    const struct weft__await *wait = waits_of(frame);
+    int err = weft__reason_errno(reason);
+    if (weft__reason_done(reason)) {
+        if (frame->waits == 0) {
+            return out; /* an unpark */
+        }
+        wait += weft__reason_index(reason);
+        err = wait->kind->outcome(wait, &out.got);
+    } else if (reason == WEFT__REASON_NONE) {
+        err = -ENOMEM;
+    } else if (err == -ETIMEDOUT && !(frame->waits && wait->kind->throws_timeout)) {
+        return value(frame->act == WEFT__ACT_SLEEP ? 0 : -ETIMEDOUT, NULL);
+    }
+    if (err) {
+        out.error = weft__error_new(frame, err, "%s", frame->waits ? wait->kind->shown.name : "");
+    }
+    return out;
+}
+
+/* What the fiber is given now that it runs again. */
+static struct outcome resume(struct weft__worker *w, struct weft__task *task, weft_frame *frame)
+{
+    frame->fiber = task->slot;
+    if (!is_wait((enum weft__frame_act)frame->act)) {
+        return value(0, NULL); /* its first step, or it had yielded */
+    }
+    return outcome_of(frame, end_wait(w, task, frame));
+}
+
+/* --- frames come and go ------------------------------------------------------------------------- */
+
+/* The frame that was called. An error: it cannot be. */
+static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame *frame)
+{
+    if (frame->fiber) {
+        return fatal(frame, frame->fiber == task->slot ? "is called while it is in use"
+                                                       : "is used by two fibers");
+    }
+    frame->caller = caller;
+    frame->fiber = task->slot;
+    frame->phase = WEFT__FRAME_BODY;
+    frame->act = WEFT__ACT_NONE;
+    frame->next = NULL;
+    task->own = frame;
+    return NULL;
+}
+
+/* The frame has what it will leave with: it is out, unless finally is still to come, which then keeps it. */
+static bool is_out(struct weft__task *task, weft_frame *frame, const struct outcome *out)
+{
+    if (frame->phase == WEFT__FRAME_FINALLY) {
+        task->shields--;
+        return true;
+    }
+    if (frame->phase == WEFT__FRAME_HANDLING && frame->kept != out->error) {
+        weft__error_free(frame->kept);
+    }
+    if (!frame->kind->finally) {
+        return true;
+    }
+    frame->phase = WEFT__FRAME_FINALLY;
+    frame->failed = out->error != NULL;
+    frame->kept = out->error ? out->error : out->got.value;
+    frame->next = NULL;
+    task->shields++;
+    return false;
+}
+
+/* In finally, something else than what was kept: an error keeps the earlier one. */
+static void replace(const weft_frame *frame, const struct outcome *out)
+{
+    if (frame->phase != WEFT__FRAME_FINALLY || !frame->failed || frame->kept == out->error) {
+        return;
+    }
+    if (out->error) {
+        weft__error_suppress(out->error, frame->kept);
+    } else {
+        weft__error_free(frame->kept);
+    }
+}
+
+/* Back in the caller. NULL: that was the bottom. */
+static weft_frame *leave(struct weft__task *task, weft_frame *frame, struct outcome *out)
+{
+    weft_frame *caller = frame->caller;
+    weft__frame_release(frame);
+    task->own = caller;
+    if (caller && caller->tries) {
+        caller->tries = false;
+        if (out->error) {
+            caller->caught = true;
+            caller->wait = out->error;
+            *out = value(weft_error_code(out->error), NULL);
+        }
+    }
+    return caller;
+}
+
+/* --- one step ---------------------------------------------------------------------------------------- */
+
+/* The fiber's top frame has this: the error, once and if it can, is for handle. */
+static bool handles(weft_frame *frame, const struct outcome *out)
+{
+    if (!out->error || frame->phase != WEFT__FRAME_BODY || !frame->kind->handle) {
+        return false;
+    }
+    frame->phase = WEFT__FRAME_HANDLING;
+    frame->kept = out->error;
+    return true;
+}
+
+static enum weft_step call_next(weft_frame *frame, struct weft_got got)
+{
+    weft_error *caught = frame->caught ? frame->wait : NULL;
+    enum weft_step step = (frame->next ? frame->next->fn : frame->kind->start)(frame, got);
+    if (__builtin_expect(caught != NULL, 0)) {
+        frame->caught = false;
+        weft__error_free(caught);
+    }
+    return step;
+}
+
+/* Did it one thing, and said so? */
+static bool is_sound(const weft_frame *frame, enum weft_step step)
+{
+    return frame->act != WEFT__ACT_NONE && step == step_of(frame) && !frame->misused;
+}
+
+/* What it began comes to nothing. */
+static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft_frame *frame)
+{
+    enum weft__frame_act act = (enum weft__frame_act)frame->act;
+    const char *what = frame->misused          ? "did two things in one step"
+                       : act == WEFT__ACT_NONE ? "has neither called, nor waited, nor returned"
+                                               : "returned something else than what it did";
+    if (is_wait(act)) {
+        end_wait(w, task, frame);
+    } else if (act == WEFT__ACT_THROW) {
+        weft__error_free(frame->wait);
+    }
+    frame->misused = false;
+    return fatal(frame, what);
+}
+
+enum turn {
+    GOES_ON, /* with the outcome, in the frame that is on top now */
+    IS_OUT,  /* the frame has left, with the outcome */
+    RESTS,   /* it waits, or yields */
+};
+
+/* What the step did. */
+static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                        struct outcome *out)
+{
+    weft_error *error;
+    switch ((enum weft__frame_act)frame->act) {
+    case WEFT__ACT_TRY:
+        frame->tries = true; /* fall through */
+    case WEFT__ACT_CALL:
+        error = enter(task, frame, frame->wait);
+        *out = error ? failure(error) : value(0, NULL);
+        return GOES_ON;
+    case WEFT__ACT_GO:
+        *out = value(-(int)frame->waits, frame->wait);
+        return GOES_ON;
+    case WEFT__ACT_SLEEP:
+    case WEFT__ACT_PARK:
+    case WEFT__ACT_WAIT:
+        if (frame->over) {
+            *out = outcome_of(frame, end_wait(w, task, frame));
+            return GOES_ON;
+        }
+        return RESTS;
+    case WEFT__ACT_YIELD:
+        return RESTS;
+    case WEFT__ACT_RETURN:
+        *out = value(0, frame->wait);
+        replace(frame, out);
+        return IS_OUT;
+    case WEFT__ACT_DONE:
+        if (frame->phase != WEFT__FRAME_FINALLY) {
+            *out = value(0, NULL);
+        } else {
+            *out = frame->failed ? failure(frame->kept) : value(0, frame->kept);
+        }
+        return IS_OUT;
+    case WEFT__ACT_RETHROW:
+        if (frame->phase != WEFT__FRAME_HANDLING) {
+            *out = failure(fatal(frame, "has no error to throw again"));
+            return GOES_ON;
+        }
+        *out = failure(frame->kept);
+        return GOES_ON;
+    case WEFT__ACT_THROW:
+    case WEFT__ACT_NONE:
+        break;
+    }
+    *out = failure(frame->wait);
+    return GOES_ON;
+}
+
+/* The bottom frame has left. */
+static void end(struct weft__worker *w, struct weft__task *task, const struct outcome *out)
+{
+    int status = out->error ? weft_error_code(out->error) : 0;
+    if (out->error && !(status == -ECANCELED && (weft__ident_flags(task) & WEFT__IDENT_CANCEL))) {
+        weft__error_report(weft__task_handle(task), weft__task_name(task), out->error);
+    }
+    weft__error_free(out->error);
+    weft__body_end(w, task, out->got.value, status);
+}
+
+static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
+{
+    weft_frame *frame = task->own;
+    struct outcome out = resume(w, task, frame);
+    enum turn turn = GOES_ON;
+    for (;;) {
+        if (turn == IS_OUT && is_out(task, frame, &out)) {
+            frame = leave(task, frame, &out);
+            if (!frame) {
+                end(w, task, &out);
+                return WEFT__BODY_END;
+            }
+            turn = GOES_ON;
+        }
+        bool handled = turn == GOES_ON && handles(frame, &out);
+        if (out.error && turn == GOES_ON && !handled) {
+            replace(frame, &out);
+            turn = IS_OUT;
+            continue;
+        }
+        frame->act = WEFT__ACT_NONE;
+        frame->waits = 0;
+        frame->over = false;
+        enum weft_step step = handled          ? frame->kind->handle(frame, out.error)
+                              : turn == IS_OUT ? frame->kind->finally(frame)
+                                               : call_next(frame, out.got);
+        if (__builtin_expect(!is_sound(frame, step), 0)) {
+            out = failure(unsound(w, task, frame));
+            turn = GOES_ON;
+            continue;
+        }
+        turn = act_on(w, task, frame, &out);
+        if (turn == RESTS) {
+            return frame->act == WEFT__ACT_YIELD ? WEFT__BODY_YIELD : WEFT__BODY_WAIT;
+        }
+        frame = task->own;
+    }
+}
+
+/* --- for those who look from outside ---------------------------------------------------------------------- */
+
+static const char *name(const struct weft__task *task)
+{
+    const weft_frame *frame = task->own;
+    return frame->kind->name;
+}
+
+static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
+static const struct weft__wait_kind park_kind = {.name = "park"};
+
+static struct weft__body_wait waits(const struct weft__task *task)
+{
+    const weft_frame *frame = task->own;
+    if (frame->waits) {
+        const struct weft__await *wait = frame->wait;
+        return (struct weft__body_wait){.kind = &wait->kind->shown, .on = wait->on};
+    }
+    return (struct weft__body_wait){.kind =
+                                        frame->act == WEFT__ACT_SLEEP ? &sleep_kind : &park_kind};
+}
+
+const struct weft__body_kind weft__frame_body = {
+    .what = "frame fiber",
+    .step = run,
+    .name = name,
+    .waits = waits,
+};
+
+/* --- steps ------------------------------------------------------------------------------------------------ */
+
+static enum weft_step call(weft_frame *frame, weft_frame *sub, const struct weft_point *then,
+                           enum weft__frame_act act)
+{
+    if (weft__frame_does(frame, act)) {
+        frame->next = then;
+        frame->wait = sub;
+    }
+    return WEFT_CALL;
+}
+
+enum weft_step weft_frame_call(weft_frame *frame, weft_frame *sub, const struct weft_point *then)
+{
+    return call(frame, sub, then, WEFT__ACT_CALL);
+}
+
+enum weft_step weft_frame_try(weft_frame *frame, weft_frame *sub, const struct weft_point *then)
+{
+    return call(frame, sub, then, WEFT__ACT_TRY);
+}
+
+const weft_error *weft_frame_caught(const weft_frame *frame)
+{
+    return frame->caught ? frame->wait : NULL;
+}
+
+enum weft_step weft_frame_go(weft_frame *frame, void *passed, const struct weft_point *then)
+{
+    return weft__frame_go(frame, 0, passed, then);
+}
+
+enum weft_step weft_frame_return(weft_frame *frame, void *result)
+{
+    if (weft__frame_does(frame, WEFT__ACT_RETURN)) {
+        frame->wait = result;
+    }
+    return WEFT_RETURN;
+}
+
+enum weft_step weft_frame_done(weft_frame *frame)
+{
+    weft__frame_does(frame, WEFT__ACT_DONE);
+    return WEFT_RETURN;
+}
+
+enum weft_step weft_frame_yield(weft_frame *frame, const struct weft_point *then)
+{
+    if (weft__frame_does(frame, WEFT__ACT_YIELD)) {
+        frame->next = then;
+    }
+    return WEFT_SUSPEND;
+}

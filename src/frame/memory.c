@@ -1,0 +1,46 @@
+/* Frames that come from a pool. */
+#include <string.h>
+
+#include "frame/frame.h"
+
+static struct weft__small *small_here(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? &w->small : NULL;
+}
+
+void weft_frame_init(weft_frame *frame, const struct weft_frame_kind *kind)
+{
+    WEFT__REQUIRE(kind && kind->start, "a frame's kind has no start");
+    *frame = (weft_frame){.kind = kind};
+}
+
+weft_frame *weft_frame_new(const struct weft_frame_kind *kind, size_t bytes)
+{
+    WEFT__REQUIRE(bytes >= sizeof(weft_frame), "a frame of %zu bytes", bytes);
+    unsigned class = weft__small_class(bytes);
+    weft_frame *frame = weft__small_get(small_here(), class, bytes);
+    if (frame) {
+        memset(frame + 1, 0, bytes - sizeof *frame);
+        weft_frame_init(frame, kind);
+        frame->pooled = true;
+        frame->size = class & 15;
+    }
+    return frame;
+}
+
+void weft_frame_free(weft_frame *frame)
+{
+    if (frame) {
+        WEFT__REQUIRE(frame->fiber == 0, "frame %s is freed while it is in use", frame->kind->name);
+        weft__frame_release(frame);
+    }
+}
+
+void weft__frame_release(weft_frame *frame)
+{
+    frame->fiber = 0;
+    if (frame->pooled) {
+        weft__small_put(small_here(), frame->size, frame);
+    }
+}

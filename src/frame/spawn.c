@@ -1,0 +1,58 @@
+/* Fibers whose bottom is a frame. */
+#include <errno.h>
+
+#include "dispatch/dispatcher.h"
+#include "frame/frame.h"
+#include "sched/pool.h"
+
+/* The frame is its fiber's from now on; which one, nobody knows yet. */
+static bool claim(weft_frame *frame)
+{
+    WEFT__REQUIRE(frame->fiber == 0, "frame %s is used by two fibers", frame->kind->name);
+    frame->fiber = UINT32_MAX;
+    frame->caller = NULL;
+    frame->next = NULL;
+    frame->phase = WEFT__FRAME_BODY;
+    frame->act = WEFT__ACT_NONE;
+    return true;
+}
+
+static int spawn(weft_pool *pool, weft_fiber *out, weft_frame *frame,
+                 const struct weft__body_opts *opts)
+{
+    claim(frame);
+    int err = weft__body_spawn(pool, out, &weft__frame_body, frame, opts);
+    if (err) {
+        frame->fiber = 0;
+    }
+    return err;
+}
+
+int weft_pool_spawn_frame(weft_pool *pool, weft_fiber *out, weft_frame *frame,
+                          const struct weft_fiber_opts *options)
+{
+    static const struct weft_fiber_opts defaults;
+    const struct weft_fiber_opts *opts = options ? options : &defaults;
+    if (pool->rounds) {
+        return -EINVAL; /* a group has to be named */
+    }
+    return spawn(pool, out, frame,
+                 &(struct weft__body_opts){.name = opts->name, .detached = opts->detached});
+}
+
+int weft_group_spawn_frame(weft_group *group, weft_fiber *out, weft_frame *frame,
+                           const struct weft_member_opts *options)
+{
+    static const struct weft_member_opts defaults;
+    const struct weft_member_opts *opts = options ? options : &defaults;
+    struct weft__body_opts body = {.name = opts->name, .detached = opts->detached};
+    int err = weft__group_admit(group, opts, &body.member);
+    if (err) {
+        return err;
+    }
+    err = spawn(group->dispatcher->pool, out, frame, &body);
+    if (err) {
+        weft__group_unadmit(group);
+    }
+    return err;
+}

@@ -1,0 +1,92 @@
+/* A body: a task without a stack. A frame fiber is one, and so is an actor.
+ *
+ * It runs by being called, on its worker's base context, and goes on by returning. While a step runs the worker has a
+ * body and no current fiber: calls that wait cannot be made there, which they say themselves. It waits as a fiber does, by
+ * arm, settle and fire of the state word; the step arms, links its nodes, and returns WAIT. What a fiber has on its stack a
+ * body has in memory of its own; the control block has room for one pointer to it, and for the claim that its nodes
+ * point to.
+ */
+#ifndef WEFT_SCHED_BODY_H
+#define WEFT_SCHED_BODY_H
+
+#include "sched/spawn.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+/* How a step ended. */
+enum weft__body_step {
+    WEFT__BODY_YIELD, /* it goes on behind the others */
+    WEFT__BODY_WAIT,  /* it has armed a wait */
+    WEFT__BODY_END,   /* it has given itself up: weft__body_end */
+};
+
+/* What a body waits for, for those who look from outside. */
+struct weft__body_wait {
+    const struct weft__wait_kind *kind; /* NULL: it does not say */
+    uint64_t on;
+    int64_t since; /* 0: nobody knows */
+};
+
+/* One static record for all bodies of a kind. */
+struct weft__body_kind {
+    const char *what; /* "frame fiber" */
+    enum weft__body_step (*step)(struct weft__worker *w, struct weft__task *task);
+    /* Both are called while the body is held where it waits; must not block. */
+    const char *(*name)(const struct weft__task *task);
+    struct weft__body_wait (*waits)(const struct weft__task *task);
+};
+
+struct weft__body_opts {
+    const char *name;
+    bool detached;
+    struct weft__member member; /* in a dispatcher's pool */
+};
+
+/* Spawns a body in the pool; `own` is its own. *out may be NULL: then nobody can join it. 0, or what weft_pool_spawn
+ * answers. */
+int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
+                     void *own, const struct weft__body_opts *opts);
+
+/* From its step, which then returns END: joiners get the value, or the status if it is not 0. */
+void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status);
+
+/* Runs one step. On the base context. */
+void weft__body_run(struct weft__worker *w, struct weft__task *task);
+
+/* What a task waits for, body or not; while it is held, or to guess. */
+static inline struct weft__body_wait weft__task_waits(const struct weft__task *task)
+{
+    if (weft__task_is_body(task)) {
+        return task->body->waits(task);
+    }
+    const struct weft__rare *rare = weft__task_rare(task);
+    return (struct weft__body_wait){
+        .kind = atomic_load_explicit(&rare->waits, memory_order_relaxed),
+        .on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed),
+        .since = atomic_load_explicit(&rare->waits_since, memory_order_relaxed),
+    };
+}
+
+/* --- a body's wait -------------------------------------------------------------------- */
+
+/* The waiter for its nodes. Only what a task's waiter needs is there: the claim. */
+static inline struct weft__waiter *weft__body_waiter(struct weft__task *task)
+{
+    return (struct weft__waiter *)(void *)&task->claim;
+}
+
+/* Begins a wait; `kind`: enum weft__wait. */
+static inline void weft__body_arm(struct weft__task *task, unsigned kind)
+{
+    task->claim.task = task;
+    task->claim.ticket =
+        weft__task_arm(task, task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind);
+}
+
+/* After its nodes are linked: the deadline, and a cancel or an interrupt that is there already. False: the wait is over, and
+ * weft__body_waited says why. -ENOMEM is a wait that is over by WEFT__REASON_NONE. */
+bool weft__body_park(struct weft__worker *w, struct weft__task *task, int64_t deadline);
+/* When the step is called again, or park was refused: why the wait has ended. The nodes are still to be unlinked. */
+enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task);
+
+#endif

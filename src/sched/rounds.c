@@ -1,0 +1,289 @@
+#include "sched/rounds.h"
+
+#include "sched/body.h"
+#include "sched/pool.h"
+#include "sched/worker.h"
+
+#define LEFT_BITS 16
+
+static struct weft__task *as_task(struct weft__link *link)
+{
+    return (struct weft__task *)(void *)link;
+}
+
+static struct weft__ranks *ranks_of(const struct weft__rounds *r, const struct weft__task *task)
+{
+    return r->ranks[task->group];
+}
+
+void weft__rounds_init(struct weft__rounds *r, struct weft__worker *w)
+{
+    r->worker = w;
+    r->round = 1;
+    r->last = &r->first;
+    weft__inbox_init(&r->commands);
+    w->rounds = r;
+    weft__turns_set(
+        &w->turns_left,
+        -1); /* as if a tick were due: a yield that finds nobody goes to the base context */
+}
+
+void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *r)
+{
+    ranks->rounds = r;
+    weft__chain_init(&ranks->ready);
+    weft__chain_init(&ranks->next1);
+    weft__chain_init(&ranks->next2);
+    atomic_init(&ranks->gate, 0);
+}
+
+/* --- queues ------------------------------------------------------------------------- */
+
+static void push_front(struct weft__chain *chain, struct weft__link *item)
+{
+    item->next = chain->head;
+    if (!chain->head) {
+        chain->tail = &item->next;
+    }
+    chain->head = item;
+    chain->count++;
+}
+
+/* For the next round. Whose turn it is is asked at its end. */
+static void list(struct weft__rounds *r, struct weft__ranks *ranks)
+{
+    if (!ranks->listed && ranks != r->running) {
+        ranks->listed = true;
+        ranks->next = NULL;
+        *r->last = ranks;
+        r->last = &ranks->next;
+    }
+}
+
+/* May it be woken once more in this round? */
+static bool charge(const struct weft__rounds *r, struct weft__task *task)
+{
+    uint64_t turn = task->turn;
+    if (turn >> LEFT_BITS != (r->round & (UINT64_MAX >> LEFT_BITS))) {
+        turn = r->round << LEFT_BITS | task->signals;
+    }
+    bool left = (uint16_t)turn != 0;
+    task->turn = turn - left;
+    return left;
+}
+
+void weft__rounds_wake(struct weft__rounds *r, struct weft__task *task, bool front)
+{
+    struct weft__ranks *ranks = ranks_of(r, task);
+    if (!charge(r, task)) {
+        weft__chain_push(front ? &ranks->next1 : &ranks->next2, &task->link);
+    } else if (front) {
+        push_front(&ranks->ready, &task->link);
+    } else {
+        weft__chain_push(&ranks->ready, &task->link);
+    }
+    list(r, ranks);
+}
+
+void weft__rounds_wake_all(struct weft__rounds *r, struct weft__chain *tasks)
+{
+    struct weft__link *link = tasks->head, *reversed = NULL;
+    while (link) {
+        struct weft__link *next = link->next;
+        link->next = reversed;
+        reversed = link;
+        link = next;
+    }
+    while (reversed) {
+        struct weft__link *next = reversed->next;
+        weft__rounds_wake(r, as_task(reversed), true);
+        reversed = next;
+    }
+    weft__chain_init(tasks);
+}
+
+void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
+{
+    struct weft__ranks *ranks = ranks_of(r, task);
+    weft__chain_push(&ranks->next2, &task->link);
+    list(r, ranks);
+}
+
+void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
+{
+    struct weft__ranks *ranks = ranks_of(r, task);
+    if (task->flags & WEFT__TASK_DAEMON) {
+        ranks->daemons++;
+        ranks->daemons_ever++;
+    } else {
+        ranks->live++;
+    }
+    weft__rounds_wake(r, task, false);
+}
+
+void weft__rounds_end(struct weft__rounds *r, const struct weft__task *task)
+{
+    struct weft__ranks *ranks = ranks_of(r, task);
+    *(task->flags & WEFT__TASK_DAEMON ? &ranks->daemons : &ranks->live) -= 1;
+}
+
+/* As front insertion would have ordered them; and behind. */
+static void promote(struct weft__ranks *ranks)
+{
+    struct weft__link *link;
+    while ((link = weft__chain_pop(&ranks->next1))) {
+        push_front(&ranks->ready, link);
+    }
+    if (ranks->next2.head) {
+        *ranks->ready.tail = ranks->next2.head;
+        ranks->ready.tail = ranks->next2.tail;
+        ranks->ready.count += ranks->next2.count;
+        weft__chain_init(&ranks->next2);
+    }
+}
+
+/* --- a turn ------------------------------------------------------------------------------ */
+
+#define HASH_PRIME 1099511628211u /* FNV-1a, of slots as they are */
+
+static struct weft__task *take(struct weft__rounds *r)
+{
+    struct weft__link *link = r->left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
+    if (!link) {
+        return NULL;
+    }
+    r->left--;
+    r->running->executed++;
+    weft__count(&r->worker->counters.executed, 1);
+    if (__builtin_expect(r->hashing, 0)) {
+        r->hash = (r->hash ^ as_task(link)->slot) * HASH_PRIME;
+    }
+    __builtin_prefetch(r->running->ready.head);
+    return as_task(link);
+}
+
+struct weft__task *weft__rounds_pick(struct weft__rounds *r)
+{
+    struct weft__link *head = r->running ? r->running->ready.head : NULL;
+    return head && !weft__task_is_body(as_task(head)) ? take(r) : NULL;
+}
+
+static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
+{
+    r->running = ranks;
+    r->worker->owner = ranks ? weft__ranks_owner(ranks) : r->worker->pool;
+}
+
+static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
+{
+    struct weft__worker *w = r->worker;
+    struct weft__task *task;
+    ranks->turns++;
+    promote(ranks);
+    enter(r, ranks);
+    r->left = ranks->slice;
+    while ((task = take(r))) {
+        if (weft__task_is_body(task)) {
+            weft__body_run(w, task);
+        } else {
+            weft__worker_run(w, task);
+            while ((task = w->handoff)) { /* a fiber that needs a stack from here */
+                w->handoff = NULL;
+                weft__worker_run(w, task);
+            }
+        }
+    }
+    enter(r, NULL);
+}
+
+/* --- a round ------------------------------------------------------------------------------- */
+
+static void take_in(struct weft__rounds *r, struct weft__link *items)
+{
+    while (items) {
+        struct weft__link *next = items->next;
+        struct weft__task *task = as_task(items);
+        if (weft__task_is_fresh(task)) {
+            struct weft__ranks *ranks = ranks_of(r, task);
+            weft__rounds_start(r, task);
+            atomic_fetch_sub_explicit(&ranks->gate, WEFT__GATE_ONE, memory_order_release);
+        } else {
+            weft__rounds_wake(r, task, false);
+        }
+        items = next;
+    }
+}
+
+static void run_commands(struct weft__rounds *r)
+{
+    struct weft__link *items = weft__inbox_drain_local(&r->commands);
+    while (items) {
+        struct weft__command *command = (struct weft__command *)(void *)items;
+        struct weft__ranks *ranks = command->ranks;
+        items = items->next;
+        enter(r, ranks);
+        command->run(command); /* and it is gone */
+        enter(r, NULL);
+        if (ranks) {
+            list(r, ranks); /* to be settled after its turn, be it an empty one */
+            atomic_fetch_sub_explicit(&ranks->gate, WEFT__GATE_ONE, memory_order_release);
+        }
+    }
+}
+
+void weft__rounds_post(struct weft__rounds *r, struct weft__command *command)
+{
+    weft_pool *pool = r->worker->pool;
+    weft__pool_visit(pool);
+    if (weft__inbox_push_remote(&r->commands, &command->link)) {
+        weft__parker_wake(&r->worker->sleeper.parker);
+    }
+    weft__pool_visit_end(pool);
+}
+
+/* Groups that become ready meanwhile wait for the next round: behind a mark, which is where the list ends now. */
+static void run_groups(struct weft__rounds *r)
+{
+    struct weft__ranks *ranks = r->first;
+    r->first = NULL;
+    r->last = &r->first;
+    while (ranks) {
+        struct weft__ranks *next = ranks->next;
+        ranks->listed = false;
+        turn(r, ranks);
+        if (ranks->ready.head || ranks->next1.head || ranks->next2.head) {
+            list(r, ranks);
+        }
+        r->settle(ranks); /* it may be gone */
+        ranks = next;
+    }
+}
+
+static void go_round(struct weft__rounds *r)
+{
+    struct weft__worker *w = r->worker;
+    struct weft__link *woken = weft__inbox_drain_local(&w->inbox);
+    r->round++;
+    weft__worker_begin_round(w);
+    take_in(r, woken);
+    run_commands(r);
+    run_groups(r);
+}
+
+bool weft__rounds_busy(const struct weft__rounds *r)
+{
+    return r->first || !weft__inbox_empty(&r->commands) || !weft__inbox_empty(&r->worker->inbox);
+}
+
+void weft__rounds_work(struct weft__rounds *r)
+{
+    unsigned idle = 0;
+    while (!weft__worker_told_to_leave(r->worker)) {
+        go_round(r);
+        if (weft__rounds_busy(r)) {
+            idle = 0;
+        } else if (++idle > r->spins) {
+            break;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+/* Rounds: how a dispatcher's only worker chooses what runs next, in the place of the order of sched/worker.h.
+ *
+ * Its fibers belong to groups. A round:
+ *   1. what came from other threads is taken in;
+ *   2. timers that are due fire, and the driver is looked at if it is due;
+ *   3. functions that were posted are called;
+ *   4. each group that is ready now has its turn, in the order in which they became ready; one that is still ready
+ *      after it waits for the next round.
+ *
+ * A group has three queues. A wake puts a fiber at the front or the back of `ready`, and costs one of its budget for this
+ * round. With the budget used up it waits for the group's next turn: in `next1` if it was to go to the front, in
+ * `next2` if to the back. A yield always goes to `next2`. A turn begins by promoting both: `next1` to the front, one
+ * after another, as the wakes would have put them there, and `next2` to the back. It ends when `ready` is empty, or after
+ * `slice` fibers have run. So what runs, in this order: next1, last first; what was woken since; next2, first first.
+ *
+ *   signals = 1:  wake-front A, wake-front B      runs B, A
+ *                 signal-all with waiters A, B, C runs A, B, C: the chain goes to the front as a whole
+ *
+ * The budget is what bounds a turn: two fibers that wake one another go on in the next round, after all others. The round
+ * is counted in 48 bits of a task's `turn`, the rest of the budget in 16. Slices are counted in fibers, not in time:
+ * the same inputs give the same order.
+ *
+ * Everything here is the worker's own thread's, but for the two inboxes.
+ */
+#ifndef WEFT_SCHED_ROUNDS_H
+#define WEFT_SCHED_ROUNDS_H
+
+#include "base/link.h"
+#include "queue/inbox.h"
+#include "sched/task.h"
+
+struct weft__rounds;
+
+#define WEFT__GATE_FINISHED 1u /* nothing comes through any more */
+#define WEFT__GATE_ONE 2u
+
+/* The queues of one group. */
+struct weft__ranks {
+    const char *name; /* first: what a foreign use of an object is told. Immutable */
+    struct weft__rounds *rounds;
+    struct weft__ranks *next; /* among those that are ready */
+    bool listed;              /* is it? */
+    uint16_t index;
+    uint32_t slice; /* fibers that may run in a turn */
+    struct weft__chain ready, next1, next2;
+    uint64_t turns, executed;
+    uint64_t live, daemons; /* fibers that have been started and have not ended */
+    uint64_t daemons_ever;  /* have been started */
+    _Atomic(uint64_t) gate; /* times GATE_ONE: what others have sent and is not taken in yet */
+};
+
+/* What the objects of a group have as their owner: see weft__worker.owner. Pools are even. */
+static inline const void *weft__ranks_owner(const struct weft__ranks *ranks)
+{
+    return (const char *)ranks + 1;
+}
+
+/* The other way round. NULL: a pool, or nobody. */
+static inline const struct weft__ranks *weft__owner_ranks(const void *owner)
+{
+    const char *odd = owner;
+    return (uintptr_t)owner & 1 ? (const struct weft__ranks *)(const void *)(odd - 1) : NULL;
+}
+
+/* A function to be called in a group. */
+struct weft__command {
+    struct weft__link link; /* first */
+    void (*run)(struct weft__command *command);
+    struct weft__ranks *ranks;
+};
+
+struct weft__rounds {
+    struct weft__worker *worker;
+    uint64_t round;
+    struct weft__ranks *first, **last; /* groups that are ready */
+    struct weft__ranks *running;       /* whose turn it is */
+    uint32_t left;                     /* of its slice */
+    struct weft__ranks **ranks;        /* by index; under no lock: changed on the worker's thread */
+    unsigned spins;                    /* rounds without waiting before it sleeps */
+    int64_t max_poll_ns;               /* 0: no limit */
+    struct weft__inbox commands;       /* any thread */
+    uint64_t hash;                     /* of what ran, in which order: for tests */
+    bool hashing;
+    /* After every turn. */
+    void (*settle)(struct weft__ranks *ranks);
+};
+
+void weft__rounds_init(struct weft__rounds *rounds, struct weft__worker *w);
+void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *rounds);
+
+/* A fiber of a group has become ready, on the worker's thread. */
+void weft__rounds_wake(struct weft__rounds *rounds, struct weft__task *task, bool front);
+/* The same for all of a chain, to the front in their order. */
+void weft__rounds_wake_all(struct weft__rounds *rounds, struct weft__chain *tasks);
+/* The running fiber goes behind all others. */
+void weft__rounds_yield(struct weft__rounds *rounds, struct weft__task *task);
+/* A fiber that never ran, made on the worker's thread or taken in from outside. */
+void weft__rounds_start(struct weft__rounds *rounds, struct weft__task *task);
+/* It has ended. */
+void weft__rounds_end(struct weft__rounds *rounds, const struct weft__task *task);
+/* On a fiber's stack: the next of the group whose turn it is, if it has a stack. NULL: to the base context. */
+struct weft__task *weft__rounds_pick(struct weft__rounds *rounds);
+
+/* Any thread: calls the function in a coming round. The command is the worker's until then. */
+void weft__rounds_post(struct weft__rounds *rounds, struct weft__command *command);
+
+/* Rounds until nothing is ready, or the worker is told to leave; on the base context. Never waits. */
+void weft__rounds_work(struct weft__rounds *rounds);
+/* Is there anything to do without waiting? */
+bool weft__rounds_busy(const struct weft__rounds *rounds);
+
+#endif
