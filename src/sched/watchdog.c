@@ -100,7 +100,7 @@ void weft__watchdog_stop(void)
 static bool stands_still(struct weft__worker *w, int64_t now)
 {
     struct weft__vigil *vigil = &w->vigil;
-    const struct weft__task *task = weft__current(w);
+    const struct weft__task *task = weft__running(w);
     uint64_t executed = relaxed(&w->counters.executed);
     int turns = weft__turns(&w->turns_left) + weft__turns(&w->plain);
     bool parked = atomic_load_explicit(&w->state, memory_order_relaxed) == WEFT_WORKER_PARKED ||
@@ -185,7 +185,7 @@ static bool is_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
         .bound = relaxed(&w->bound),
     };
     memcpy(out->pool, pool->name, sizeof out->pool);
-    if (weft__current(w) != vigil->task) { /* the block may be another fiber's by now */
+    if (weft__running(w) != vigil->task) { /* the block may be another fiber's by now */
         return false;
     }
     weft__count(&vigil->hogs, 1);

@@ -1,5 +1,7 @@
 /* Fibers that wait in functions with names of their own, and one that runs: what test/obs/gdb looks at with a
  * debugger, stopped in `look_now`. */
+#include <weft/frame.h>
+
 #include "fiber/stack.h"
 #include "sched/fixture.h"
 
@@ -26,6 +28,38 @@ static void *friend_of_guest(void *arg)
     return arg;
 }
 
+/* Without a stack: a frame that was called by another. */
+struct sketch {
+    weft_frame frame;
+    struct weft_wait wait;
+};
+
+static struct sketch outer, inner;
+
+static enum weft_step drawn(weft_frame *f, struct weft_got got)
+{
+    CHECK_EQ(got.status, 0);
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step draw(weft_frame *f, struct weft_got got)
+{
+    (void)got;
+    return weft_frame_await_event(f, &((struct sketch *)f)->wait, &gate, WEFT_FOREVER,
+                                  WEFT_THEN(drawn));
+}
+
+static const struct weft_frame_kind drawing = {.name = "drawing", .start = draw};
+
+static enum weft_step plan(weft_frame *f, struct weft_got got)
+{
+    (void)got;
+    weft_frame_init(&inner.frame, &drawing);
+    return weft_frame_call(f, &inner.frame, WEFT_THEN(drawn));
+}
+
+static const struct weft_frame_kind planning = {.name = "planning", .start = plan};
+
 __attribute__((noinline)) static void look_now(void)
 {
     __asm__ volatile("" ::: "memory");
@@ -33,15 +67,21 @@ __attribute__((noinline)) static void look_now(void)
 
 static void *host(void *arg)
 {
-    weft_fiber second;
+    weft_fiber second, third;
     CHECK_EQ(weft_spawn(&first, guest, NULL, &(struct weft_fiber_opts){.name = "guest"}), 0);
     CHECK_EQ(
         weft_spawn(&second, friend_of_guest, NULL, &(struct weft_fiber_opts){.name = "friend"}), 0);
+    weft_frame_init(&outer.frame, &planning);
+    CHECK_EQ(weft_pool_spawn_frame(weft_pool_self(), &third, &outer.frame,
+                                   &(struct weft_fiber_opts){.name = "sketch"}),
+             0);
     await_state(first, WEFT_FIBER_WAITING);
     await_state(second, WEFT_FIBER_WAITING);
+    await_state(third, WEFT_FIBER_WAITING);
     look_now();
     weft_event_set(&gate);
     CHECK_EQ(weft_join(second, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(third, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 

@@ -2,7 +2,8 @@
 
     (gdb) source weft-gdb.py
     weft fibers [STATE]   every fiber: id, state, name, pool, worker, what it waits on
-    weft bt ID            the backtrace of a fiber; ID as in "weft fibers" or in a dump: 17.3, #17.3, 17, or a name
+    weft bt ID            the backtrace of a fiber; ID as in "weft fibers" or in a dump: 17.3, #17.3, 17, or a name;
+                          of a fiber without a stack its frames, and where each goes on
     weft fiber ID         goes to a fiber: bt, up, frame, info locals are its own from now on
     weft fiber off        back to the thread; so does letting the program run
 
@@ -21,6 +22,7 @@ STATES = {
 }
 FRESH, DONE = 2, 8
 LIVE = 2  # of the ident word
+BODY, GROUPED = 16, 32  # of a task's flags
 TICKET_SHIFT, STATE_MASK = 16, 15
 
 
@@ -50,7 +52,13 @@ class Fiber:
         self.id = "#%d.%d" % (self.slot, ident >> 32)
         self.code = number(task["state"]) & STATE_MASK
         self.state = STATES.get(self.code, "?")
-        self.name = task["name"].string(errors="replace") or "-"
+        self.flags = int(task["flags"])
+        self.body = bool(self.flags & BODY)
+        if self.flags & GROUPED:
+            label = int(task["label"])
+            self.name = text(label, 15) if label else "-"
+        else:
+            self.name = task["name"].string(errors="replace") or "-"
         self.worker = int(task["ran_on"].cast(gdb.lookup_type("short"))) if self.code != FRESH else -1
 
     @property
@@ -72,6 +80,8 @@ class Fiber:
     def waits(self):
         if self.state != "waiting":
             return ""
+        if self.body:
+            return self.frames()[0] if self.is_frames() else ""
         kind = gdb.lookup_type("struct weft__rare")
         rare = at(int(self.task["stack"].dereference()["top"]) - kind.sizeof, "struct weft__rare")
         what = number(rare["waits"])
@@ -81,6 +91,22 @@ class Fiber:
         if bool(what["fiber"]):
             return "%s #%d.%d" % (text(int(what["name"])), on & 0xFFFFFFFF, on >> 32)
         return text(int(what["name"])) + (" 0x%x" % on if on else "")
+
+    def is_frames(self):
+        return text(int(at(int(self.task["body"]), "struct weft__body_kind")["what"])) == "frame fiber"
+
+    def frames(self):
+        """Of a fiber without a stack, innermost first."""
+        lines, address = [], int(self.task["own"])
+        while address:
+            frame = at(address, "struct weft_frame")
+            line = "in %s" % text(int(at(int(frame["kind"]), "struct weft_frame_kind")["name"]))
+            if int(frame["next"]):
+                point = at(int(frame["next"]), "struct weft_point")
+                line += ", then %s at %s:%d" % (text(int(point["name"])), text(int(point["file"]), 200), int(point["line"]))
+            lines.append(line)
+            address = int(frame["caller"])
+        return lines or ["in no frame"]
 
     def context(self):
         ctx = self.task["ctx"]
@@ -150,6 +176,8 @@ gdb.events.cont.connect(unwinder.leave)
 def go_to(fiber):
     """Makes the fiber's frames visible; the number of the first."""
     unwinder.leave()
+    if fiber.body and fiber.state != "running":
+        raise gdb.GdbError("Fiber %s has no stack: weft bt %s" % (fiber.id, fiber.id))
     if fiber.state == "running":
         thread = fiber.thread()
         if thread is None:
@@ -196,6 +224,10 @@ class Backtrace(gdb.Command):
 
     def invoke(self, argument, from_tty):
         fiber, before = find(argument), gdb.selected_thread()
+        if fiber.body and fiber.state != "running":
+            for index, line in enumerate(fiber.frames() if fiber.is_frames() else []):
+                print("#%-2d %s" % (index, line))
+            return
         first = go_to(fiber)
         try:
             lines = gdb.execute("bt", to_string=True).splitlines()
