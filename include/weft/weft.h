@@ -11,6 +11,7 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include <weft/actor.h>
 #include <weft/addr.h>
 #include <weft/barrier.h>
 #include <weft/blocking.h>

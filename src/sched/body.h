@@ -47,6 +47,13 @@ struct weft__body_opts {
 int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
                      void *own, const struct weft__body_opts *opts);
 
+/* The same in two steps, on one thread and without a wait in between: until start nobody sees it, and it can be taken
+ * back. NULL: *err says why. */
+struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
+                                   const struct weft__body_opts *opts, int *err);
+void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable);
+void weft__body_unmake(struct weft__task *task);
+
 /* From its step, which then returns END: joiners get the value, or the status if it is not 0. */
 void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status);
 

@@ -596,22 +596,18 @@ void weft_exit(void *result)
 
 /* --- bodies ----------------------------------------------------------------------- */
 
-int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
-                     void *own, const struct weft__body_opts *opts)
+struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
+                                   const struct weft__body_opts *opts, int *err)
 {
     struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
     struct weft__spawner *spawner = spawner_of(w);
-    if (!spawner) {
-        return -ENOMEM;
-    }
-    int err = admit(pool, inside, 1);
-    if (err) {
-        return err;
+    *err = spawner ? admit(pool, inside, 1) : -ENOMEM;
+    if (*err) {
+        return NULL;
     }
     struct weft__task *task = weft__slab_get(&spawner->blocks);
     if (!task) {
-        unadmit(pool, inside, 1);
-        return -ENOMEM;
+        goto unadmit;
     }
     task->own = own;
     task->deadline = NULL;
@@ -628,11 +624,30 @@ int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_k
         settle_in(task, pool, -1);
     } else if (!join_group(task, pool, &opts->member, opts->name)) {
         weft__slab_put(&spawner->blocks, task);
-        unadmit(pool, inside, 1);
-        return -ENOMEM;
+        goto unadmit;
     }
     weft__task_create_fresh(task);
-    make_live(task, out && !opts->detached ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
+    return task;
+
+unadmit:
+    unadmit(pool, inside, 1);
+    *err = -ENOMEM;
+    return NULL;
+}
+
+void weft__body_unmake(struct weft__task *task)
+{
+    weft_pool *pool = task->home;
+    struct weft__worker *w = weft__worker_self();
+    unmake(spawner_of(w), task);
+    unadmit(pool, inside_of(pool, w), 1);
+}
+
+void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
+{
+    weft_pool *pool = task->home;
+    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    make_live(task, joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
     weft_fiber fiber = weft__task_handle(task);
     if (out) {
         *out = fiber; /* before it can run and end */
@@ -645,7 +660,17 @@ int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_k
     if (__builtin_expect(born_cancelled(pool), 0)) {
         cancel_newborn(fiber, pool);
     }
-    return 0;
+}
+
+int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
+                     void *own, const struct weft__body_opts *opts)
+{
+    int err;
+    struct weft__task *task = weft__body_make(pool, kind, own, opts, &err);
+    if (task) {
+        weft__body_start(task, out, out && !opts->detached);
+    }
+    return err;
 }
 
 void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status)

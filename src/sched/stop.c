@@ -229,7 +229,7 @@ int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
         return err;
     }
     struct weft__worker *w = weft__worker_self();
-    if (w && weft__current(w) && w->pool == pool) {
+    if (w && weft__running(w) && w->pool == pool) {
         if (mode != WEFT_STOP_DRAIN) {
             weft__pool_cancel_all(pool, flags_of(mode));
         }

@@ -1,0 +1,206 @@
+/* Actors: state machines that share nothing and talk by messages.
+ *
+ * An actor is run in steps. A step is given what has come since the last one, does something with its own state, and says by
+ * its output what it does next:
+ *
+ *     static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+ *     {
+ *         int *total = weft_actor_state(self);
+ *         for (size_t i = 0; i < n; i++)
+ *             *total += (int)events[i].tag;
+ *         if (*total < 100)
+ *             weft_out_idle(out);
+ *         else
+ *             weft_out_done(out, NULL);
+ *         return 0;
+ *     }
+ *     static const struct weft_actor_kind counter = {.name = "counter", .state_bytes = sizeof(int), .step = count};
+ *
+ * Actors live in a host, on its pool; one at a time has a thread, for one step, and then others do. A step must not wait: what
+ * takes time is a command (weft_out_command), whose completion comes as an event with its tag, in any order.
+ *
+ *   output                without commands                        with commands, which are handed out first
+ *   weft_out_continue     stepped again, after others             the same; completions come when they come
+ *   weft_out_idle         until a message or another event        until a message or a completion
+ *   weft_out_wait         as weft_out_idle                        until a completion; messages are kept
+ *   weft_out_done         ends, with a result                     the same; nobody hears of the completions
+ *   none of these         as weft_out_idle                        as weft_out_wait
+ *
+ * A step that returns an error ends the actor by it. `close` is called once, whatever its end was.
+ */
+#ifndef WEFT_ACTOR_H
+#define WEFT_ACTOR_H
+
+#include <weft/buf.h>
+#include <weft/pool.h>
+
+WEFT_BEGIN_DECLS
+
+typedef struct weft_host weft_host;
+typedef struct weft_actor weft_actor;
+typedef struct weft_out weft_out;
+
+/* Who an actor is. Never another's, also not after its end. */
+typedef struct weft_pid {
+    uint32_t node, host;
+    uint64_t id;
+} weft_pid;
+
+static inline bool weft_pid_equal(weft_pid a, weft_pid b)
+{
+    return a.id == b.id && a.host == b.host && a.node == b.node;
+}
+static inline bool weft_pid_is_none(weft_pid pid)
+{
+    return pid.id == 0;
+}
+
+/* "<0.1.17.3>": node, host, slot, generation. As snprintf. */
+WEFT_API int weft_pid_text(weft_pid pid, char *buf, size_t size);
+/* -EINVAL. */
+WEFT_API int weft_pid_parse(weft_pid *out, const char *text);
+
+/* --- hosts ----------------------------------------------------------------------------- */
+
+struct weft_host_opts {
+    const char *name;    /* at most 10 bytes; default "actors" */
+    unsigned workers;    /* default: the CPUs this process may use */
+    uint64_t max_actors; /* exact; default: as memory allows */
+    unsigned
+        mailbox; /* messages that wait for one actor, unless its kind says otherwise; default 65,536 */
+    unsigned batch; /* events for one step at most; default 64 */
+};
+
+/* Creates it and starts its pool. -EINVAL, -EAGAIN, -ENOMEM. -EMFILE: there are 65,535. */
+WEFT_API int weft_host_create(weft_host **out, const struct weft_host_opts *opts);
+/* Refuses new actors, sends every one a cancel event, and waits until all have ended; at the deadline those that are left
+ * are ended. 0, or how many these were. -EINPROGRESS: called by one of its actors. */
+WEFT_API int weft_host_stop(weft_host *host, const char *reason, int64_t deadline);
+/* One that is stopped. NULL is fine. */
+WEFT_API void weft_host_destroy(weft_host *host);
+WEFT_API const char *weft_host_name(const weft_host *host);
+
+/* --- actors ----------------------------------------------------------------------------- */
+
+enum weft_actor_event_kind {
+    WEFT_EVENT_MESSAGE,  /* `topic`, `tag` and `buf` as they were sent, `from` */
+    WEFT_EVENT_COMPLETE, /* of the command with this `tag`: `error`, or `buf` */
+    WEFT_EVENT_CANCEL,   /* it is asked to end; `buf`, if any, says why */
+};
+
+struct weft_actor_event {
+    enum weft_actor_event_kind kind;
+    int error; /* 0 or a negative errno */
+    uint64_t tag;
+    weft_pid from; /* of a message that a plain thread or fiber has sent, none */
+    const char *topic;
+    weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
+};
+
+/* What becomes of a message to an actor that has as many as it may. */
+enum weft_mailbox_policy {
+    WEFT_MAILBOX_REFUSE, /* the sender is told: -ENOBUFS */
+    WEFT_MAILBOX_DROP,   /* the oldest is dropped, as a dead letter */
+    WEFT_MAILBOX_WAIT,   /* a sender that is a fiber waits for room; others are told */
+};
+
+struct weft_actor_kind {
+    const char *name;
+    size_t state_bytes; /* zeroed; weft_actor_state */
+    /* The entry points it has, ended by NULL; NULL: any, and the method is init's affair. */
+    const char *const *methods;
+    /* Before anybody can know the actor, on the thread that spawns it. An error: there never was one, and close is not
+     * called. `input` is borrowed. NULL: nothing to do. */
+    int (*init)(weft_actor *self, const char *method, const weft_buf *input);
+    int (*step)(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out);
+    /* Exactly once. NULL: nothing to do. */
+    void (*close)(weft_actor *self);
+    unsigned mailbox; /* 0: the host's */
+    enum weft_mailbox_policy policy;
+};
+
+/* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered. -EAGAIN: max_actors.
+ * -ESHUTDOWN, -ENOMEM. */
+WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
+                              const char *method, const weft_buf *input);
+
+/* Sends, and does not wait for it to arrive. Messages from one sender to one actor arrive in order. `topic` is borrowed for ever (a literal);
+ * `buf` is taken, also on an error. -ESRCH: there is no such actor, any more. -ENOBUFS: its mailbox is full. -ENOMEM. */
+WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf);
+
+/* Waits for its end, in a fiber or a plain thread: 0 and its result, which is taken from the first who asks (the others get
+ * none), or the error it ended by. -ESRCH: it has ended before. -ETIMEDOUT, -ECANCELED, -EINTR. */
+WEFT_API int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline);
+
+/* Ends it before its next step, by -ECANCELED; asks it to end. -ESRCH. */
+WEFT_API int weft_actor_kill(weft_pid pid);
+WEFT_API int weft_actor_cancel(weft_pid pid, const char *reason);
+
+/* --- in a step ------------------------------------------------------------------------------ */
+
+WEFT_API void *weft_actor_state(weft_actor *self);
+WEFT_API weft_pid weft_actor_pid(const weft_actor *self);
+/* The event's buf is the caller's from now on. */
+WEFT_API weft_buf *weft_actor_take(const struct weft_actor_event *event);
+
+WEFT_API void weft_out_continue(weft_out *out);
+WEFT_API void weft_out_idle(weft_out *out);
+WEFT_API void weft_out_wait(weft_out *out);
+/* Takes `result`, or NULL. */
+WEFT_API void weft_out_done(weft_out *out, weft_buf *result);
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+/* What an actor asks for without waiting. Each has a number, for which the host has a handler. */
+struct weft_command {
+    unsigned id;
+    uint64_t tag; /* the actor's own */
+    weft_pid actor;
+    weft_host *host;
+    weft_buf *arg; /* the handler's to free */
+};
+
+/* Called on the actor's worker, after the step; must not wait. It sees to it that weft_complete is called once, now or later, from any
+ * thread, and returns 0. An error completes the command by it. */
+typedef int (*weft_command_fn)(const struct weft_command *command, void *arg);
+
+/* Before the host's first actor. `id` is 1 .. 65535. -EEXIST: it has a handler. -EBUSY: too late. -EINVAL, -ENOMEM. */
+WEFT_API int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg);
+
+/* The command of this actor with this tag is complete: by an error, or with `buf`, which is taken. Any thread. -ESRCH: the
+ * actor has ended, which is nobody's fault. -ENOMEM: it was not told, try again; `buf` is gone. */
+WEFT_API int weft_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf);
+
+/* Asks for it when the step has returned, in the order of these calls. Takes `arg`, also on an error. One without a handler
+ * completes by -ENOSYS. -ENOMEM. */
+WEFT_API int weft_out_command(weft_out *out, unsigned id, uint64_t tag, weft_buf *arg);
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+enum weft_actor_state {
+    WEFT_ACTOR_READY,
+    WEFT_ACTOR_RUNNING,
+    WEFT_ACTOR_BLOCKED,
+    WEFT_ACTOR_IDLE,
+    WEFT_ACTOR_COMPLETE,
+};
+WEFT_API const char *weft_actor_state_name(enum weft_actor_state state);
+
+struct weft_actor_info {
+    weft_pid pid, parent;
+    const char *kind;
+    enum weft_actor_state state;
+    unsigned mailbox; /* messages that wait */
+    uint64_t steps;
+    int64_t age_ns;
+};
+/* -ESRCH. */
+WEFT_API int weft_actor_look(weft_pid pid, struct weft_actor_info *out);
+
+struct weft_host_stats {
+    uint64_t live, spawned, ended, dead_letters;
+};
+WEFT_API void weft_host_stats(weft_host *host, struct weft_host_stats *out);
+
+WEFT_END_DECLS
+#endif

@@ -1,0 +1,148 @@
+/* Commands: what actors ask for, and who handles it. */
+#include <errno.h>
+#include <string.h>
+
+#include "actor/actor.h"
+#include "base/alloc.h"
+
+#define MOST_ID 65535u
+
+/* --- the registry ---------------------------------------------------------------------- */
+
+/* Where it is, or would be. */
+static size_t place_of(const struct weft__handlers *handlers, unsigned id)
+{
+    size_t low = 0, high = handlers->sparse_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (handlers->sparse[middle].id < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static const struct weft__handler *find(const struct weft__handlers *handlers, unsigned id)
+{
+    if (id < WEFT__COMMANDS_DENSE) {
+        return handlers->dense[id].fn ? &handlers->dense[id] : NULL;
+    }
+    size_t at = place_of(handlers, id);
+    return at < handlers->sparse_count && handlers->sparse[at].id == id ? &handlers->sparse[at]
+                                                                        : NULL;
+}
+
+static int add_sparse(struct weft__handlers *handlers, const struct weft__handler *handler)
+{
+    size_t at = place_of(handlers, handler->id), count = handlers->sparse_count;
+    struct weft__handler *more = weft__alloc((count + 1) * sizeof *more);
+    if (!more) {
+        return -ENOMEM;
+    }
+    if (count) {
+        memcpy(more, handlers->sparse, at * sizeof *more);
+        memcpy(more + at + 1, handlers->sparse + at, (count - at) * sizeof *more);
+    }
+    more[at] = *handler;
+    weft__free(handlers->sparse);
+    handlers->sparse = more;
+    handlers->sparse_count = count + 1;
+    return 0;
+}
+
+static int add_locked(weft_host *host, const struct weft__handler *handler)
+{
+    if (atomic_load_explicit(&host->frozen, memory_order_relaxed)) {
+        return -EBUSY;
+    }
+    if (find(&host->handlers, handler->id)) {
+        return -EEXIST;
+    }
+    if (handler->id >= WEFT__COMMANDS_DENSE) {
+        return add_sparse(&host->handlers, handler);
+    }
+    host->handlers.dense[handler->id] = *handler;
+    return 0;
+}
+
+int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg)
+{
+    if (id == 0 || id > MOST_ID || !fn) {
+        return -EINVAL;
+    }
+    weft__lock(&host->lock);
+    int err = add_locked(host, &(struct weft__handler){.id = id, .fn = fn, .arg = arg});
+    weft__unlock(&host->lock);
+    return err;
+}
+
+void weft__handlers_free(struct weft__handlers *handlers)
+{
+    weft__free(handlers->sparse);
+    *handlers = (struct weft__handlers){0};
+}
+
+/* --- what a step has asked for ------------------------------------------------------------ */
+
+static struct weft__asked *asked(weft_out *out)
+{
+    return out->many ? out->many : out->few;
+}
+
+static bool grow(weft_out *out)
+{
+    unsigned room = out->room ? 2 * out->room : 4 * WEFT__COMMANDS_INLINE;
+    struct weft__asked *more = weft__alloc_dirty(room * sizeof *more);
+    if (!more) {
+        return false;
+    }
+    memcpy(more, asked(out), out->count * sizeof *more);
+    weft__free(out->many);
+    out->many = more;
+    out->room = room;
+    return true;
+}
+
+int weft_out_command(weft_out *out, unsigned id, uint64_t tag, weft_buf *arg)
+{
+    unsigned room = out->many ? out->room : WEFT__COMMANDS_INLINE;
+    if (out->count == room && !grow(out)) {
+        weft_buf_free(arg);
+        return -ENOMEM;
+    }
+    asked(out)[out->count++] = (struct weft__asked){.id = id, .tag = tag, .arg = arg};
+    return 0;
+}
+
+unsigned weft__out_dispatch(weft_out *out, weft_actor *actor)
+{
+    weft_host *host = actor->host;
+    weft_pid self = weft_actor_pid(actor);
+    for (unsigned i = 0; i < out->count; i++) {
+        const struct weft__asked *one = &asked(out)[i];
+        const struct weft__handler *handler = find(&host->handlers, one->id);
+        struct weft_command command = {
+            .id = one->id, .tag = one->tag, .actor = self, .host = host, .arg = one->arg};
+        int err = handler ? handler->fn(&command, handler->arg) : -ENOSYS;
+        if (!handler) {
+            weft_buf_free(one->arg);
+        }
+        if (err) {
+            weft_complete(self, one->tag, err, NULL);
+        }
+    }
+    weft__free(out->many);
+    out->many = NULL;
+    return out->count;
+}
+
+void weft__out_drop(weft_out *out)
+{
+    for (unsigned i = 0; i < out->count; i++) {
+        weft_buf_free(asked(out)[i].arg);
+    }
+    weft__free(out->many);
+    weft_buf_free(out->result);
+}

@@ -1,0 +1,128 @@
+/* Hosts: actors, their pool, their limits. The structs are never freed but used again: a letter that comes too late may
+ * still be counted there. */
+#include <errno.h>
+#include <limits.h>
+
+#include "actor/actor.h"
+#include "base/alloc.h"
+#include "sched/handle.h"
+#include "sched/pool.h"
+
+#define DEFAULT_MAILBOX 65536u
+#define DEFAULT_BATCH 64u
+#define MOST_HOSTS 65535u
+
+static struct weft__lock lock;
+/* under it */
+static weft_host *spare;
+static uint32_t hosts;
+
+static weft_host *take(void)
+{
+    weft__lock(&lock);
+    weft_host *host = spare;
+    if (host) {
+        spare = host->next;
+    } else if (hosts < MOST_HOSTS && (host = weft__alloc(sizeof *host))) {
+        host->number = ++hosts;
+    }
+    weft__unlock(&lock);
+    return host;
+}
+
+static void give(weft_host *host)
+{
+    weft__lock(&lock);
+    host->next = spare;
+    spare = host;
+    weft__unlock(&lock);
+}
+
+int weft_host_create(weft_host **out, const struct weft_host_opts *options)
+{
+    static const struct weft_host_opts defaults;
+    const struct weft_host_opts *opts = options ? options : &defaults;
+    if (opts->batch > DEFAULT_BATCH) {
+        return -EINVAL;
+    }
+    weft_host *host = take();
+    if (!host) {
+        return -ENOMEM;
+    }
+    int err = weft_pool_create(&host->pool,
+                               &(struct weft_pool_opts){.name = opts->name ? opts->name : "actors",
+                                                        .workers = opts->workers,
+                                                        .max_fibers = opts->max_actors});
+    if (err) {
+        give(host);
+        return err;
+    }
+    host->mailbox = opts->mailbox ? opts->mailbox : DEFAULT_MAILBOX;
+    host->batch = opts->batch ? opts->batch : DEFAULT_BATCH;
+    atomic_store_explicit(&host->spawned, 0, memory_order_relaxed);
+    atomic_store_explicit(&host->ended, 0, memory_order_relaxed);
+    atomic_store_explicit(&host->dead, 0, memory_order_relaxed);
+    atomic_store_explicit(&host->forced, 0, memory_order_relaxed);
+    err = weft_pool_start(host->pool);
+    if (err) {
+        weft_pool_destroy(host->pool);
+        give(host);
+        return err;
+    }
+    *out = host;
+    return 0;
+}
+
+/* Under its ident lock it does not end. */
+static void cancel_each(weft_host *host, const char *reason)
+{
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        struct weft__task *task = weft__slab_find(slot);
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+        if (!(ident & WEFT__IDENT_LIVE) ||
+            !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
+            continue;
+        }
+        bool ours = task->home == host->pool;
+        weft_pid pid = {.host = host->number, .id = weft__task_handle(task)};
+        weft__ident_unlock(task, ident);
+        if (ours) {
+            weft_actor_cancel(pid, reason);
+        }
+    }
+}
+
+int weft_host_stop(weft_host *host, const char *reason, int64_t deadline)
+{
+    cancel_each(host, reason);
+    int err = weft_pool_stop(host->pool, WEFT_STOP_DRAIN, deadline);
+    uint64_t forced = atomic_load_explicit(&host->forced, memory_order_relaxed);
+    return err ? err : forced < INT_MAX ? (int)forced : INT_MAX;
+}
+
+void weft_host_destroy(weft_host *host)
+{
+    if (host) {
+        weft_pool_destroy(host->pool);
+        host->pool = NULL;
+        weft__handlers_free(&host->handlers);
+        atomic_store_explicit(&host->frozen, false, memory_order_relaxed);
+        give(host);
+    }
+}
+
+const char *weft_host_name(const weft_host *host)
+{
+    return weft_pool_name(host->pool);
+}
+
+void weft_host_stats(weft_host *host, struct weft_host_stats *out)
+{
+    *out = (struct weft_host_stats){
+        .ended = atomic_load_explicit(&host->ended, memory_order_relaxed),
+        .spawned = atomic_load_explicit(&host->spawned, memory_order_relaxed),
+        .dead_letters = atomic_load_explicit(&host->dead, memory_order_relaxed),
+    };
+    out->live = out->spawned - out->ended;
+}

@@ -1,0 +1,140 @@
+/* Letters: making, delivering, and what becomes of those that nobody reads. */
+#include <errno.h>
+#include <string.h>
+
+#include "actor/actor.h"
+#include "sched/slab.h"
+
+static struct weft__small *small_here(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? &w->small : NULL;
+}
+
+struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf)
+{
+    struct weft__letter *letter = weft__small_get(small_here(), 0, sizeof *letter);
+    if (letter) {
+        *letter = (struct weft__letter){.kind = (uint8_t)kind, .tag = tag, .buf = buf};
+    }
+    return letter;
+}
+
+void weft__letter_free(struct weft__letter *letter)
+{
+    weft_buf_free(letter->buf);
+    weft__small_put(small_here(), 0, letter);
+}
+
+/* Ends the wait that the actor is in, if this may end it. */
+static void wake(weft_actor *actor, uint32_t slot, bool system)
+{
+    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: dozes */
+    if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {
+        return;
+    }
+    asleep = atomic_exchange_explicit(&actor->asleep, 0, memory_order_acq_rel);
+    if (asleep) {
+        struct weft__task *task = weft__slab_find(slot);
+        if (weft__task_fire(task, asleep >> WEFT__ASLEEP_SHIFT, WEFT__REASON_DONE) ==
+            WEFT__FIRE_ENQUEUE) {
+            weft__place(task);
+        }
+    }
+}
+
+void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter)
+{
+    bool system = letter->kind != WEFT_EVENT_MESSAGE;
+    letter->generation = weft__pid_generation(to);
+    weft__inbox_push_remote(system ? &actor->system : &actor->user, &letter->link);
+    wake(actor, (uint32_t)to.id, system);
+}
+
+/* A place at the gate of this very actor: 0, -ESRCH, -ENOBUFS. */
+static int enter(weft_actor *actor, weft_pid to)
+{
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_relaxed) : 0;
+    do {
+        if (weft__gate_generation(gate) != weft__pid_generation(to)) {
+            return -ESRCH;
+        }
+        if ((uint32_t)gate >= atomic_load_explicit(&actor->limit, memory_order_relaxed)) {
+            return -ENOBUFS;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&actor->gate, &gate, gate + 1,
+                                                    memory_order_acquire, memory_order_relaxed));
+    return 0;
+}
+
+/* Who sends: the actor whose step runs here, or nobody. */
+static void sign(struct weft__letter *letter)
+{
+    const struct weft__worker *w = weft__worker_self();
+    const struct weft__task *task = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
+    if (task && task->body == &weft__actor_body) {
+        weft_pid self = weft_actor_pid(task->own);
+        letter->from_id = self.id;
+        letter->from_host = self.host;
+        letter->from_node = self.node;
+    }
+}
+
+int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_MESSAGE, tag, buf);
+    if (!letter) {
+        weft_buf_free(buf);
+        return -ENOMEM;
+    }
+    int err = enter(actor, to);
+    if (err) {
+        weft__letter_free(letter);
+        return err;
+    }
+    letter->topic = topic;
+    sign(letter);
+    weft__actor_deliver(actor, to, letter);
+    return 0;
+}
+
+/* --- what is not a message ------------------------------------------------------------------ */
+
+int weft_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf)
+{
+    weft_actor *to = weft__actor_of(actor);
+    struct weft__letter *letter = to ? weft__letter_new(WEFT_EVENT_COMPLETE, tag, buf) : NULL;
+    if (!letter) {
+        weft_buf_free(buf);
+        return to ? -ENOMEM : -ESRCH;
+    }
+    letter->error = error;
+    weft__actor_deliver(to, actor, letter);
+    return 0;
+}
+
+static int tell(weft_pid to, unsigned kind, weft_buf *buf)
+{
+    weft_actor *actor = weft__actor_of(to);
+    struct weft__letter *letter =
+        actor ? weft__letter_new((enum weft_actor_event_kind)kind, 0, buf) : NULL;
+    if (!letter) {
+        weft_buf_free(buf);
+        return actor ? -ENOMEM : -ESRCH;
+    }
+    sign(letter);
+    weft__actor_deliver(actor, to, letter);
+    return 0;
+}
+
+int weft_actor_cancel(weft_pid pid, const char *reason)
+{
+    weft_buf *buf = reason ? weft_buf_copy(reason, strlen(reason) + 1) : NULL;
+    return reason && !buf ? -ENOMEM : tell(pid, WEFT_EVENT_CANCEL, buf);
+}
+
+int weft_actor_kill(weft_pid pid)
+{
+    return tell(pid, WEFT__LETTER_KILL, NULL);
+}
