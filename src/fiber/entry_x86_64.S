@@ -17,6 +17,22 @@ weft__context_entry:
         .cfi_endproc
         .size   weft__context_entry, . - weft__context_entry
 
+/* Returns what it was given; see fiber/context.h. notrack: a return address carries no endbr64. */
+        .globl  weft__context_return
+        .hidden weft__context_return
+        .type   weft__context_return, @function
+        .p2align 4
+weft__context_return:
+        .cfi_startproc
+        endbr64
+        movl    %edi, %eax
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        .cfi_register rip, rcx
+        notrack jmpq *%rcx
+        .cfi_endproc
+        .size   weft__context_return, . - weft__context_return
+
         .section .note.GNU-stack, "", @progbits
 
 /* IBT yes, SHSTK no: the shadow stack is not switched. */

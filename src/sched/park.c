@@ -24,7 +24,11 @@ int weft_park(int64_t deadline)
         weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
         /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
         if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
-            return weft__reason_errno(weft__waiter_park(&waiter, deadline, &park_kind, 0));
+            bool known;
+            enum weft__reason reason =
+                weft__waiter_park_last(&waiter, deadline, &park_kind, 0, &known);
+            int status = weft__reason_done(reason) ? 0 : weft__reason_errno(reason);
+            return known ? status : weft__context_return(status);
         }
         enum weft__reason reason = weft__task_disarm(self);
         if (reason != WEFT__REASON_NONE) {

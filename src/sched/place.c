@@ -60,8 +60,8 @@ static void place_from_outside(struct weft__task *task)
 }
 
 /* Not the plain case: outside its pool, bound, or something was in the next slot. */
-static __attribute__((noinline)) void place_elsewhere(struct weft__worker *w,
-                                                      struct weft__task *task, bool front)
+static __attribute__((noinline)) int place_elsewhere(struct weft__worker *w,
+                                                     struct weft__task *task, bool front)
 {
     weft_pool *home = task->home;
     if (!w || w->pool != home) {
@@ -72,23 +72,21 @@ static __attribute__((noinline)) void place_elsewhere(struct weft__worker *w,
         weft__place_local(w, task, memory_order_seq_cst);
         weft__idle_notify(&home->idle);
     }
+    return 0;
 }
 
-static inline __attribute__((always_inline)) void place(struct weft__task *task, bool front)
+static inline __attribute__((always_inline)) int place(struct weft__task *task, bool front)
 {
     struct weft__worker *w = weft__worker_self();
     if (w) {
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
     if (!w || w->pool != task->home || task->pin >= 0) {
-        place_elsewhere(w, task, front);
-        return;
+        return place_elsewhere(w, task, front);
     }
     struct weft__task *before = weft__worker_swap_next(w, task);
     weft__worker_look_up(w);
-    if (before) {
-        place_elsewhere(w, before, front);
-    }
+    return __builtin_expect(before != NULL, 0) ? place_elsewhere(w, before, front) : 0;
 }
 
 void weft__place(struct weft__task *task)
@@ -96,9 +94,9 @@ void weft__place(struct weft__task *task)
     place(task, false);
 }
 
-void weft__place_front(struct weft__task *task)
+int weft__place_front(struct weft__task *task)
 {
-    place(task, true);
+    return place(task, true);
 }
 
 void weft__place_many(struct weft__chain *tasks)

@@ -325,7 +325,8 @@ HOT void check_fp(const struct weft__task *task)
 }
 
 /* `next` NULL: to the base context. */
-HOT void leave(struct weft__worker *w, struct weft__task *next, enum weft__post post)
+HOT struct weft__worker *leave(struct weft__worker *w, struct weft__task *next,
+                               enum weft__post post)
 {
     struct weft__task *self = weft__current(w);
     int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
@@ -353,6 +354,7 @@ HOT void leave(struct weft__worker *w, struct weft__task *next, enum weft__post 
     after_switch(w);
     *w->errno_at = error;
     (void)to_san;
+    return w;
 }
 
 void weft_yield(void)
@@ -370,27 +372,28 @@ void weft_yield(void)
 }
 
 /* Somebody listens, to what happens or to how long waits are. */
-RARE void suspend_traced(struct weft__worker *w, unsigned tracing, enum weft__post post)
+RARE struct weft__worker *suspend_traced(struct weft__worker *w, unsigned tracing,
+                                         enum weft__post post)
 {
     bool measured = (tracing & WEFT__TRACING_WAITS) && post == WEFT__POST_PARK;
     int64_t began = measured ? weft__clock_ns() : 0;
     weft__trace_event(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
                       weft__task_handle(weft__current(w)));
-    leave(w, pick(w, false), post);
+    w = leave(w, pick(w, false), post);
     if (began) {
         weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
+    return w;
 }
 
-void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
+struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     unsigned tracing = atomic_load_explicit(&w->tracing, memory_order_relaxed);
     if (__builtin_expect(tracing, 0)) {
-        suspend_traced(w, tracing, post);
-        return;
+        return suspend_traced(w, tracing, post);
     }
     struct weft__task *next = pick_woken(w);
-    leave(w, next ? next : pick(w, false), post);
+    return leave(w, next ? next : pick(w, false), post);
 }
 
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)

@@ -14,6 +14,7 @@
  * finished its switch goes on by itself. (Two sources may write, each its own node; the reason tells the winner.)
  * A source that may not write before it has won, as when the place is the same for several nodes, writes after
  * it under its lock, and then the finish of the winning node takes that lock as well.
+ * (Or it wins by weft__task_fire_waiting, and writes and unlinks before it places the task, which cannot run until then.)
  *
  * A call that can be done at once is no wait: it succeeds in a cancelled fiber too.
  */
@@ -99,11 +100,19 @@ static inline void weft__waitlist_remove(struct weft__waitlist *list, struct wef
     node->linked = false;
 }
 
+/* The same for one that is known to be the first. */
+static inline void weft__waitlist_remove_first(struct weft__waitlist *list, struct weft__node *node)
+{
+    list->first = node->next;
+    *(node->next ? &node->next->prev : &list->last) = NULL;
+    node->linked = false;
+}
+
 static inline struct weft__node *weft__waitlist_pop(struct weft__waitlist *list)
 {
     struct weft__node *node = list->first;
     if (node) {
-        weft__waitlist_remove(list, node);
+        weft__waitlist_remove_first(list, node);
     }
     return node;
 }
@@ -169,39 +178,73 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
 void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
                              uint64_t on);
 
+/* Without a deadline and, as far as is known, without a cancel. The flags: to spare the switch. What comes later is
+ * found when the switch is over: weft__waiter_settle */
+static inline bool weft__waiter_is_plain(const struct weft__task *task, int64_t deadline)
+{
+    return deadline == WEFT_FOREVER &&
+           __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
+}
+
+/* *w: where it runs, before and after. */
+static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
+                                                        struct weft__worker **w,
+                                                        const struct weft__wait_kind *kind,
+                                                        uint64_t on)
+{
+    struct weft__rare *rare = weft__task_rare(task);
+    atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
+    atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
+    atomic_store_explicit(&rare->waits_since, (*w)->now, memory_order_relaxed);
+    *w = weft__worker_suspend(*w, WEFT__POST_PARK);
+    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
+    enum weft__reason reason = weft__task_reason(task);
+    if (__builtin_expect(reason < WEFT__REASON_DONE, 0) &&
+        (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT)) {
+        weft__waiter_note_ended(task, kind, on);
+    }
+    return reason;
+}
+
 /* For a fiber that has armed its task itself: parks until the wait ends; says why. */
 static inline enum weft__reason weft__waiter_park_armed(struct weft__task *task, uint64_t ticket,
                                                         struct weft__worker *w, int64_t deadline,
                                                         const struct weft__wait_kind *kind,
                                                         uint64_t on)
 {
-    /* The flags: to spare the switch. What comes later is found when the switch is over: weft__waiter_settle */
-    if (deadline != WEFT_FOREVER ||
-        __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
+    if (!weft__waiter_is_plain(task, deadline)) {
         struct weft__waiter waiter = {.task = task, .ticket = ticket, .worker = w};
         return weft__waiter_park_any(&waiter, deadline, kind, on);
     }
-    struct weft__rare *rare = weft__task_rare(task);
-    atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits_since, w->now, memory_order_relaxed);
-    weft__worker_suspend(w, WEFT__POST_PARK);
-    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
-    enum weft__reason reason = weft__task_reason(task);
-    if (__builtin_expect(reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT, 0)) {
-        weft__waiter_note_ended(task, kind, on);
-    }
-    return reason;
+    return weft__waiter_park_plain(task, &w, kind, on);
 }
 
 /* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
 static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
                                                   const struct weft__wait_kind *kind, uint64_t on)
 {
-    return __builtin_expect(!waiter->task, 0)
+    struct weft__task *task = waiter->task;
+    return __builtin_expect(!task, 0) || !weft__waiter_is_plain(task, deadline)
                ? weft__waiter_park_any(waiter, deadline, kind, on)
-               : weft__waiter_park_armed(waiter->task, waiter->ticket, waiter->worker, deadline,
-                                         kind, on);
+               : weft__waiter_park_plain(task, &waiter->worker, kind, on);
+}
+
+/* The same, for a function that has nothing to do after the wait but to return: *known, whether its way back is that of the
+ * fiber that was left for this one. If not, it ends with weft__context_return. */
+static inline __attribute__((always_inline)) enum weft__reason
+weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
+                       const struct weft__wait_kind *kind, uint64_t on, bool *known)
+{
+    struct weft__task *task = waiter->task;
+    *known = true;
+    if (__builtin_expect(!task, 0) || !weft__waiter_is_plain(task, deadline)) {
+        return weft__waiter_park_any(waiter, deadline, kind, on);
+    }
+    struct weft__worker *w = waiter->worker;
+    w->way_back = __builtin_return_address(0);
+    enum weft__reason reason = weft__waiter_park_plain(task, &w, kind, on);
+    *known = w->way_back == __builtin_return_address(0);
+    return reason;
 }
 
 /* Of a wait that is armed: ends it if a cancel or an interrupt is there, to spare the switch. Settle looks again. */

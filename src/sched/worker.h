@@ -104,6 +104,7 @@ struct weft__worker {
     _Atomic(uint8_t) tracing; /* flags of sched/trace.h; written by any thread */
     uint8_t post_class;
     struct weft__stack *post_stack; /* with POST_END: the stack, and its class */
+    const void *way_back; /* of the fiber that waited last: see weft__context_return. A hint */
     struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
     weft_pool *pool;
     struct weft__show *show; /* NULL: none was needed yet */
@@ -241,8 +242,8 @@ void weft__worker_set_self(struct weft__worker *worker);
 struct weft__task *weft__worker_pick(struct weft__worker *w);
 
 /* Suspends the running fiber, which has armed a wait or published its new home, and goes on with another.
- * Returns when it is resumed, maybe on another thread: nothing of the old worker may be used after. */
-void weft__worker_suspend(struct weft__worker *w, enum weft__post post);
+ * Returns when it is resumed, maybe on another thread: nothing of the old worker may be used after. The new one. */
+struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post);
 
 /* Ends the running fiber, whose control block is given up already; never returns. */
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
@@ -258,8 +259,11 @@ void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool 
 /* Something was put into the next slot, the fresh queue or the bound FIFO: the next pick goes by the rules. */
 static inline void weft__worker_look_up(struct weft__worker *w)
 {
-    weft__turns_set(&w->turns_left, weft__turns(&w->turns_left) + weft__turns(&w->plain));
-    weft__turns_set(&w->plain, 0);
+    int plain = weft__turns(&w->plain);
+    if (plain) {
+        weft__turns_set(&w->turns_left, weft__turns(&w->turns_left) + plain);
+        weft__turns_set(&w->plain, 0);
+    }
 }
 
 /* A fiber that did not ask for fp_env has left the floating-point control words as they were; else a
@@ -277,9 +281,9 @@ static inline void weft__worker_count_turns(struct weft__worker *w)
 /* --- where a ready task goes ------------------------------------------------ */
 
 /* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any thread. In a dispatcher it goes
- * behind what is ready; `front`: before it. */
+ * behind what is ready; `front`: before it, and 0, so that a call that ends with it can jump there. */
 void weft__place(struct weft__task *task);
-void weft__place_front(struct weft__task *task);
+int weft__place_front(struct weft__task *task);
 void weft__place_many(struct weft__chain *tasks);
 void weft__place_many_front(struct weft__chain *tasks);
 /* What a source has fired, mostly nobody or one; empties the chain. In a dispatcher, to the front. */

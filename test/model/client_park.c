@@ -43,7 +43,7 @@ struct weft__task *weft__slab_find(uint32_t slot)
     return slot == SLOT ? &task : NULL;
 }
 
-void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
+struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     X_ASSERT(w == &worker && post == WEFT__POST_PARK);
     if (weft__waiter_settle(&task)) {
@@ -53,6 +53,7 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
         atomic_store_explicit(&placed, 0, memory_order_relaxed);
     }
     X_ASSERT(!weft__task_run(&task));
+    return w;
 }
 
 void weft__place(struct weft__task *which)

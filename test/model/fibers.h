@@ -49,7 +49,7 @@ struct weft__task *weft__slab_find(uint32_t slot)
     return slot >= 1 && slot <= FIBERS ? &tasks[slot - 1] : NULL;
 }
 
-void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
+struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
     int i = x_thread();
     X_ASSERT(w == &workers[i] && post == WEFT__POST_PARK);
@@ -61,6 +61,7 @@ void weft__worker_suspend(struct weft__worker *w, enum weft__post post)
         atomic_store_explicit(&placed[i], 0, memory_order_relaxed);
     }
     X_ASSERT(!weft__task_run(&tasks[i]));
+    return w;
 }
 
 void weft__place(struct weft__task *which)
@@ -71,12 +72,23 @@ void weft__place(struct weft__task *which)
     weft__futex_wake(&placed[i], 1);
 }
 
+int weft__place_front(struct weft__task *which)
+{
+    weft__place(which);
+    return 0;
+}
+
 void weft__place_many(struct weft__chain *ready)
 {
     struct weft__link *link;
     while ((link = weft__chain_pop(ready))) {
         weft__place((struct weft__task *)(void *)link);
     }
+}
+
+void weft__place_many_front(struct weft__chain *ready)
+{
+    weft__place_many(ready);
 }
 
 __attribute__((unused)) static void fibers_setup(void)
