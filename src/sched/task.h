@@ -26,7 +26,7 @@
  *   ARMED     WAITING   W    settle    CAS: the switch is complete. seq_cst: then W looks for a cancel or an
  *                                      interrupt, which A sets first, to look at the word second
  *   FIRED     READY     W    settle    ... and it was fired meanwhile: W queues it
- *   WAITING   READY     A    fire      CAS: the winner queues it
+ *   WAITING   READY     A    fire      CAS: the winner queues it (also fire_waiting)
  *   WAITING   HELD      A    hold      CAS: a viewer keeps it where it waits while it reads its stack
  *   HELD      WAITING   A    unhold    CAS: the viewer lets it go
  *   HELD      WOKEN     A    fire      CAS: fired while it was held; the viewer queues it, not the winner
@@ -334,6 +334,18 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
         }
     }
     return WEFT__FIRE_LOST;
+}
+
+/* The same, only if the task waits and nobody is in the way. True: it is READY, and the caller's alone, with its frame,
+ * until the caller queues it: what it is to find may still be written. False: nothing was done. */
+static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t ticket,
+                                           enum weft__reason reason)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    return word >> WEFT__TICKET_SHIFT == ticket && weft__word_state(word) == WEFT__TASK_WAITING &&
+           atomic_compare_exchange_strong_explicit(
+               &task->state, &word, weft__word_fired(word, WEFT__TASK_READY, reason),
+               memory_order_acquire, memory_order_relaxed); /* the frame. pairs: settle */
 }
 
 /* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the caller queues it.

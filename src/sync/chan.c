@@ -131,43 +131,62 @@ void weft__chan_refill(weft_chan *c, struct weft__chain *ready)
 /* --- send and receive ------------------------------------------------------------------ */
 
 /* Both latches on entry, none on return. */
-HOT int wait_locked(weft_chan *c, struct weft__node *node, int64_t deadline, bool to_send,
-                    bool buffered)
+HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bool buffered)
 {
     if (deadline <= 0) {
         unlock_both(c, buffered);
         return -ETIMEDOUT;
     }
     struct weft__waiter waiter;
+    struct weft__node node;
+    weft__node_init(&node, &waiter, 0);
+    node.item = item;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-    node->waiter = &waiter;
-    weft__waitlist_push(to_send ? &c->senders : &c->source.waiters, node);
+    weft__waitlist_push(to_send ? &c->senders : &c->source.waiters, &node);
+    if (to_send) {
+        atomic_store_explicit(&c->offered, true, memory_order_relaxed);
+    }
     unlock_both(c, buffered);
-    enum weft__reason reason = weft__waiter_park(
-        &waiter, deadline, to_send ? &send_kind : &recv_kind, (uint64_t)(uintptr_t)&c->source);
+    bool known;
+    enum weft__reason reason =
+        weft__waiter_park_last(&waiter, deadline, to_send ? &send_kind : &recv_kind,
+                               (uint64_t)(uintptr_t)&c->source, &known);
     if (__builtin_expect(weft__reason_done(reason), 1)) {
-        return node->status;
+        return known ? node.status : weft__context_return(node.status);
     }
     if (to_send) {
-        weft__chan_finish_send(c, node);
+        weft__chan_finish_send(c, &node);
     } else {
-        weft__chan_finish_recv(c, node);
+        weft__chan_finish_recv(c, &node);
     }
     return weft__reason_errno(reason);
+}
+
+/* Without a buffer, with the latch, while nobody waits on the other side. One function for both sides, so that fibers
+ * that wait for one another come back to it the same way. */
+static __attribute__((noinline)) int wait_unbuffered(weft_chan *c, void *item, int64_t deadline,
+                                                     bool to_send)
+{
+    if (__builtin_expect(is_closed(c), 0)) {
+        unlock_senders(c);
+        return -EPIPE;
+    }
+    return wait_locked(c, item, deadline, to_send, false);
+}
+
+HOT int wait_either(weft_chan *c, void *item, int64_t deadline, bool to_send, bool buffered)
+{
+    return buffered ? wait_locked(c, item, deadline, to_send, true)
+                    : wait_unbuffered(c, item, deadline, to_send);
 }
 
 HOT int send_or_wait(weft_chan *c, const void *item, int64_t deadline, bool buffered)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
-    lock_both(c, buffered);
     int status = send_locked_both(c, item, &ready, buffered);
-    if (status == -EAGAIN) {
-        struct weft__node node;
-        weft__node_init(&node, NULL, 0);
-        node.item = (void *)(uintptr_t)item; /* only read */
-        atomic_store_explicit(&c->offered, true, memory_order_relaxed);
-        return wait_locked(c, &node, deadline, true, buffered);
+    if (status == -EAGAIN) { /* the item is only read */
+        return wait_either(c, (void *)(uintptr_t)item, deadline, true, buffered);
     }
     unlock_both(c, buffered);
     weft__place_chain(&ready);
@@ -178,13 +197,9 @@ HOT int recv_or_wait(weft_chan *c, void *item, int64_t deadline, bool buffered)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
-    lock_both(c, buffered);
     int status = recv_locked_both(c, item, &ready, buffered);
     if (status == -EAGAIN) {
-        struct weft__node node;
-        weft__node_init(&node, NULL, 0);
-        node.item = item;
-        return wait_locked(c, &node, deadline, false, buffered);
+        return wait_either(c, item, deadline, false, buffered);
     }
     unlock_both(c, buffered);
     weft__place_chain(&ready);
@@ -194,11 +209,13 @@ HOT int recv_or_wait(weft_chan *c, void *item, int64_t deadline, bool buffered)
 static __attribute__((noinline)) int send_when_full(weft_chan *c, const void *item,
                                                     int64_t deadline)
 {
+    lock_both(c, true);
     return send_or_wait(c, item, deadline, true);
 }
 
 static __attribute__((noinline)) int recv_when_empty(weft_chan *c, void *item, int64_t deadline)
 {
+    lock_both(c, true);
     return recv_or_wait(c, item, deadline, true);
 }
 
@@ -221,12 +238,6 @@ static __attribute__((noinline)) int send_after_lock(weft_chan *c, const void *i
     return send_locked_once(c, item, deadline);
 }
 
-static __attribute__((noinline)) int send_unbuffered(weft_chan *c, const void *item,
-                                                     int64_t deadline)
-{
-    return send_or_wait(c, item, deadline, false);
-}
-
 static __attribute__((noinline)) int recv_locked_once(weft_chan *c, void *item, int64_t deadline)
 {
     if (c->senders.first || !has_item(c)) {
@@ -244,10 +255,86 @@ static __attribute__((noinline)) int recv_after_lock(weft_chan *c, void *item, i
     return recv_locked_once(c, item, deadline);
 }
 
-static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, int64_t deadline)
+/* --- without a buffer ------------------------------------------------------------------ */
+
+/* With the latch: whatever it takes. */
+static __attribute__((noinline)) int send_any(weft_chan *c, const void *item, int64_t deadline)
+{
+    return send_or_wait(c, item, deadline, false);
+}
+
+static __attribute__((noinline)) int recv_any(weft_chan *c, void *item, int64_t deadline)
 {
     return recv_or_wait(c, item, deadline, false);
 }
+
+static __attribute__((noinline)) int send_any_after_lock(weft_chan *c, const void *item,
+                                                         int64_t deadline)
+{
+    lock_senders(c);
+    return send_any(c, item, deadline);
+}
+
+static __attribute__((noinline)) int recv_any_after_lock(weft_chan *c, void *item, int64_t deadline)
+{
+    lock_senders(c);
+    return recv_any(c, item, deadline);
+}
+
+/* With the latch: ends the wait of the node's fiber, if that can be done in one step and the item is a word. Nobody runs the
+ * fiber until it is placed, so its node and its item are still there. NULL: not so simple, and nothing was done. */
+HOT struct weft__task *win(const weft_chan *c, const struct weft__node *node)
+{
+    const struct weft__waiter *waiter = node->waiter;
+    struct weft__task *task = waiter->task;
+    return c->item_bytes == WORD && task &&
+                   weft__task_fire_waiting(task, waiter->ticket,
+                                           (enum weft__reason)(WEFT__REASON_DONE + node->index))
+               ? task
+               : NULL;
+}
+
+static __attribute__((noinline)) int send_unbuffered(weft_chan *c, const void *item,
+                                                     int64_t deadline)
+{
+    if (__builtin_expect(c->source.owner || !weft__latch_try(&c->send_latch), 0)) {
+        return send_any_after_lock(c, item, deadline);
+    }
+    struct weft__node *node = c->source.waiters.first;
+    if (!node) {
+        return wait_unbuffered(c, (void *)(uintptr_t)item, deadline, true); /* only read */
+    }
+    struct weft__task *task = win(c, node);
+    if (__builtin_expect(!task, 0)) {
+        return send_any(c, item, deadline);
+    }
+    memcpy(node->item, item, WORD);
+    weft__waitlist_remove_first(&c->source.waiters, node);
+    weft__latch_drop(&c->send_latch);
+    return weft__place_front(task);
+}
+
+static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, int64_t deadline)
+{
+    if (__builtin_expect(c->source.owner || !weft__latch_try(&c->send_latch), 0)) {
+        return recv_any_after_lock(c, item, deadline);
+    }
+    struct weft__node *node = c->senders.first;
+    if (!node) {
+        return wait_unbuffered(c, item, deadline, false);
+    }
+    struct weft__task *task = win(c, node);
+    if (__builtin_expect(!task, 0)) {
+        return recv_any(c, item, deadline);
+    }
+    memcpy(item, node->item, WORD);
+    weft__waitlist_remove_first(&c->senders, node);
+    atomic_store_explicit(&c->offered, c->senders.first != NULL, memory_order_relaxed);
+    weft__latch_drop(&c->send_latch);
+    return weft__place_front(task);
+}
+
+/* --- the calls --------------------------------------------------------------------------- */
 
 /* A word through a buffer, with nobody in the way, needs no frame; everything else is a jump to where it has one.
  * Whoever waits comes back through every call it is in, and the processor has forgotten the way: as few as can be. */

@@ -24,6 +24,11 @@
  * fired, because after that its memory is its own again; if the fire fails, the copy is dropped.
  *
  * A node with `shared` set (a select) is written only after it was won, see sched/waiter.h.
+ *
+ * The short way, for a word without a buffer: if the other is a fiber that has settled in its wait, the wait is ended
+ * first, in one step (weft__task_fire_waiting). It is ready then, but in no queue, so its frame with node and
+ * item holds still until it is placed: the item is copied and the node unlinked in between, under the latch. Whatever else it may be
+ * (a thread, a wait that is just beginning or ending, one that is held) goes the long way, and nothing was changed.
  */
 #ifndef WEFT_SYNC_CHAN_H
 #define WEFT_SYNC_CHAN_H

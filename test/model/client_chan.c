@@ -115,6 +115,19 @@ static void close_against_send(int i)
     }
 }
 
+/* Nobody receives: the first has room, unless it comes too late. */
+static void close_against_sends_slot(int i)
+{
+    if (i == 0) {
+        send_item(0, 1, WEFT_FOREVER);
+        X_ASSERT(results[0] == 0 || results[0] == -EPIPE);
+        send_item(0, 2, WEFT_FOREVER);
+        X_ASSERT(results[0] == -EPIPE);
+    } else if (i == 1) {
+        weft_chan_close(chan);
+    }
+}
+
 /* --- three threads ------------------------------------------------------------------- */
 
 /* Two wait, one item: one gets it, and the close ends the other's wait. */
@@ -232,6 +245,7 @@ static const struct x_client clients[] = {
     X_CLIENT("send_against_recv_slot", 2, setup_one_slot, send_against_recv, rest),
     X_CLIENT("close_against_recv", 2, setup, close_against_recv, rest),
     X_CLIENT("close_against_send", 2, setup, close_against_send, rest),
+    X_CLIENT("close_against_sends_slot", 2, setup_one_slot, close_against_sends_slot, rest),
     X_CLIENT("recv_deadline_against_send", 3, setup, recv_deadline_against_send, both_agree,
              .preemptions = 2, .stale = 1),
     X_CLIENT("send_deadline_against_recv", 3, setup, send_deadline_against_recv, both_agree,

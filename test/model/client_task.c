@@ -96,6 +96,18 @@ static enum weft__fire fire(uint64_t ticket, enum weft__reason why)
     return outcome;
 }
 
+/* The same in one step if that can be; what it waited for is then written after the win. */
+static void fire_at_once(uint64_t ticket, enum weft__reason why)
+{
+    if (!weft__task_fire_waiting(&task, ticket, why)) {
+        fire(ticket, why);
+        return;
+    }
+    x_count(WON);
+    message[0] = why == WEFT__REASON_DONE ? 1 : message[0];
+    resume();
+}
+
 /* It waits still, or was resumed once by the one winner. */
 static void resumed_if_won(void)
 {
@@ -127,6 +139,24 @@ static void firers(int i)
         switch_away();
     } else if (handed_ticket(&ticket)) {
         fire(ticket, why[i]);
+    }
+}
+
+/* The same, the source in one step. */
+static void firers_at_once(int i)
+{
+    static const enum weft__reason why[] = {WEFT__REASON_NONE, WEFT__REASON_DONE,
+                                            WEFT__REASON_TIMEOUT};
+    uint64_t ticket;
+    if (i == 0) {
+        arm_and_hand_over(WEFT__WAIT_OBJECT);
+        switch_away();
+    } else if (handed_ticket(&ticket)) {
+        if (i == 1) {
+            fire_at_once(ticket, why[i]);
+        } else {
+            fire(ticket, why[i]);
+        }
     }
 }
 
@@ -173,6 +203,16 @@ static void late_for_the_first(int i)
         X_ASSERT(weft__task_settle(&task)); /* nobody has the second ticket */
     } else if (handed_ticket(&ticket)) {
         fire(ticket, WEFT__REASON_TIMEOUT);
+    }
+}
+
+static void late_at_once(int i)
+{
+    uint64_t ticket;
+    if (i == 0) {
+        late_for_the_first(0);
+    } else if (handed_ticket(&ticket)) {
+        fire_at_once(ticket, WEFT__REASON_TIMEOUT);
     }
 }
 
@@ -366,9 +406,11 @@ static const struct x_client clients[] = {
     X_CLIENT("wake_against_suspend_wrap", 2, setup_wrap, wake_against_suspend, resumed_if_won),
     X_CLIENT("two_firers", 3, setup, firers, resumed_if_won, .spurious = 1),
     X_CLIENT("three_firers", 4, setup, firers, resumed_if_won),
+    X_CLIENT("firers_at_once", 3, setup, firers_at_once, resumed_if_won),
     X_CLIENT("disarm_against_wake", 2, setup, disarm_against_wake, fired_as_seen, .spurious = 1),
     X_CLIENT("late_for_the_first", 2, setup, late_for_the_first, waits_for_the_second),
     X_CLIENT("late_for_the_first_wrap", 2, setup_wrap, late_for_the_first, waits_for_the_second),
+    X_CLIENT("late_at_once", 2, setup, late_at_once, waits_for_the_second),
     X_CLIENT("two_waits", 2, setup, two_waits, running_or_waiting),
     X_CLIENT("flag_against_arm", 2, setup, flag_against_arm, cancelled, .spurious = 1),
     X_CLIENT("viewer", 2, setup_fresh, viewer, NULL),

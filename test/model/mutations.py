@@ -288,6 +288,18 @@ _of("task", "src/sched/task.h",
     "                                                  memory_order_release,",
     "fire does not acquire the frame")
 _of("task", "src/sched/task.h",
+    "memory_order_acquire, memory_order_relaxed); /* the frame. pairs: settle */",
+    "memory_order_relaxed, memory_order_relaxed);",
+    "fire in one step does not acquire the frame")
+_of("task", "src/sched/task.h",
+    "    return word >> WEFT__TICKET_SHIFT == ticket && weft__word_state(word) == WEFT__TASK_WAITING &&",
+    "    return word >> WEFT__TICKET_SHIFT >= ticket && weft__word_state(word) == WEFT__TASK_WAITING &&",
+    "a late fire in one step ends another wait")
+_of("task", "src/sched/task.h",
+    "    return word >> WEFT__TICKET_SHIFT == ticket && weft__word_state(word) == WEFT__TASK_WAITING &&",
+    "    return word >> WEFT__TICKET_SHIFT == ticket && (weft__word_state(word) == WEFT__TASK_WAITING || weft__word_state(word) == WEFT__TASK_ARMED) &&",
+    "fire in one step: a task is queued while its stack is in use")
+_of("task", "src/sched/task.h",
     "memory_order_seq_cst, /* pairs: fire, ticket */",
     "memory_order_relaxed,",
     "settle does not release the frame")

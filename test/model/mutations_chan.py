@@ -74,3 +74,23 @@ _of("chan", "src/base/latch.h",
     "memory_order_acquire) == 0; /* pairs: drop */",
     "memory_order_relaxed) == 0;",
     "a latch is taken without acquire")
+_of("chan", "src/sync/chan.c",
+    "    memcpy(node->item, item, WORD);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_drop(&c->send_latch);\n    return weft__place_front(task);\n",
+    "    void *to = node->item;\n    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_drop(&c->send_latch);\n    weft__place_front(task);\n    memcpy(to, item, WORD);\n    return 0;\n",
+    "a receiver is queued before its item is written")
+_of("chan", "src/sync/chan.c",
+    "    memcpy(item, node->item, WORD);\n    weft__waitlist_remove_first(&c->senders, node);\n",
+    "    void *from = node->item;\n    weft__waitlist_remove_first(&c->senders, node);\n    weft__latch_drop(&c->send_latch);\n    weft__place_front(task);\n    memcpy(item, from, WORD);\n    return 0;\n",
+    "a sender is queued before its item is read")
+_of("chan", "src/sync/chan.c",
+    "    weft__waitlist_remove_first(&c->source.waiters, node);\n    weft__latch_drop(&c->send_latch);\n",
+    "    weft__latch_drop(&c->send_latch);\n    weft__waitlist_remove_first(&c->source.waiters, node);\n",
+    "a receiver is unlinked without the latch")
+_of("chan", "src/sync/chan.c",
+    "    weft__waitlist_remove_first(&c->senders, node);\n    atomic_store_explicit(&c->offered,",
+    "    atomic_store_explicit(&c->offered,",
+    "a sender that was served stays linked")
+_of("chan", "src/sync/chan.c",
+    "    if (__builtin_expect(is_closed(c), 0)) {\n        unlock_senders(c);\n        return -EPIPE;\n    }\n",
+    "",
+    "a wait begins on a closed channel")

@@ -44,8 +44,8 @@ _of("select", "src/sync/chan_locked.h",
     "            weft__node_fire(node, NULL, 0, ready);\n            copy(c, to, item);\n            return true;\n",
     "an item is given to a select that has taken another")
 _of("select", "src/sync/chan.c",
-    "        node.item = (void *)(uintptr_t)item; /* only read */\n        atomic_store_explicit(&c->offered, true, memory_order_relaxed);\n",
-    "        node.item = (void *)(uintptr_t)item;\n",
+    "    if (to_send) {\n        atomic_store_explicit(&c->offered, true, memory_order_relaxed);\n    }\n",
+    "",
     "a sender that waits does not say so")
 _of("select", "src/sync/select.c",
     "        unlock_all(cases, n);\n",
