@@ -12,7 +12,8 @@
  *   -ECANCELED   weft_op_cancel came first: nothing was done
  *   -EBADFD      the descriptor was closed meanwhile
  *   -EBUSY       another loop or a pool uses the descriptor (not told by io_uring)
- * or its errno. Less than asked for may be read or written; -EAGAIN and -EINTR are not seen; sockets raise no SIGPIPE.
+ * or its errno. Less than asked for may be read or written; -EAGAIN and -EINTR are not seen; -EPIPE comes without a
+ * SIGPIPE, of sockets and pipes alike.
  *
  * All calls are the loop's thread's.
  */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -326,6 +327,69 @@ EACH_DRIVER(pipes_and_files)
     CHECK_EQ(weft_loop_close(loop, pipes[0]), 0);
     CHECK_EQ(weft_loop_close(loop, pipes[1]), 0);
     CHECK_EQ(weft_loop_close(loop, file), 0);
+    teardown();
+}
+
+/* Nothing holds the signal off and nothing handles it: one would end the program. */
+static void expect_sigpipe_to_kill(void)
+{
+    sigset_t set;
+    CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
+}
+
+static void expect_no_sigpipe(void)
+{
+    sigset_t set;
+    CHECK_EQ(sigpending(&set), 0);
+    CHECK(!sigismember(&set, SIGPIPE));
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, NULL, &set), 0);
+    CHECK(!sigismember(&set, SIGPIPE)); /* as it was */
+    CHECK(signal(SIGPIPE, SIG_DFL) == SIG_DFL);
+}
+
+EACH_DRIVER(a_write_to_a_pipe_that_nobody_reads_raises_no_signal)
+{
+    int pipes[2];
+    weft_op op;
+    expect_sigpipe_to_kill();
+    setup(driver);
+    weft_op_init(&op, loop, NULL, NULL);
+    for (int flags = 0; flags <= O_NONBLOCK; flags += O_NONBLOCK) {
+        CHECK_EQ(pipe2(pipes, O_CLOEXEC | flags), 0);
+        CHECK_EQ(weft_loop_close(loop, pipes[0]), 0);
+        weft_loop_turn(loop, 0);
+        for (int again = 0; again < 2; again++) {
+            CHECK_EQ(weft_op_write(&op, pipes[1], "x", 1, -1), 0);
+            CHECK_EQ(wait_for(&op), -EPIPE);
+            expect_no_sigpipe();
+        }
+        CHECK_EQ(weft_loop_close(loop, pipes[1]), 0);
+        weft_loop_turn(loop, 0);
+    }
+    teardown();
+}
+
+/* The reader goes while a write waits for room. */
+EACH_DRIVER(a_write_that_waits_learns_that_the_reader_has_gone)
+{
+    char bytes[4096] = "";
+    int pipes[2];
+    weft_op op;
+    expect_sigpipe_to_kill();
+    setup(driver);
+    weft_op_init(&op, loop, NULL, NULL);
+    CHECK_EQ(pipe2(pipes, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(pipes[1], bytes, sizeof bytes) > 0) {
+    }
+    CHECK_EQ(weft_op_write(&op, pipes[1], bytes, sizeof bytes, -1), 0);
+    CHECK_EQ(weft_loop_turn(loop, 0), 0);
+    CHECK_EQ(close(pipes[0]), 0);
+    CHECK_EQ(wait_for(&op), -EPIPE);
+    expect_no_sigpipe();
+    CHECK_EQ(weft_loop_close(loop, pipes[1]), 0);
     teardown();
 }
 
