@@ -6,12 +6,19 @@
  *
  * One whose time is over has its socket shut down. That ends its read or write in the way in which a client could; its fiber asks
  * `ended` and knows better. Its own waits in handlers are not disturbed.
+ *
+ * A worker that is behind may have a request at hand from one that seems silent, and thousands may fall silent in the same
+ * moment, as after a restart, when to close each takes some 20 us. So a fiber of the connections' own worker ends them: after
+ * that has looked at its driver, and by a few at a time. Each yield puts it behind those that it has woken, and the others
+ * are served in between.
  */
 #include <sys/socket.h>
 
+#include "base/alloc.h"
 #include "http/conn.h"
 
 #define NS_PER_S 1000000000
+#define AT_ONCE 16u
 
 static struct weft__http_conn *conn_of(weft_idle_member *member, int phase)
 {
@@ -41,24 +48,88 @@ static bool is_over(struct weft__http_conn *conn, int phase, int64_t now)
                period(conn->server, phase);
 }
 
+/* It came out of the group: its end, or back into it. */
+static void judge(weft_idle_group *group, weft_idle_member *member, int phase)
+{
+    struct weft__http_conn *conn = conn_of(member, phase);
+    if (!is_over(conn, phase, weft_now())) {
+        weft_idle_add(group, member);
+        return;
+    }
+    atomic_store_explicit(&conn->ended, 1 + phase, memory_order_release); /* pairs: phase_ended */
+    shutdown(conn->fd, phase == WEFT__HTTP_WRITE ? SHUT_RDWR : SHUT_RD);
+    /* The last touch. pairs: weft__http_phase_leave */
+    atomic_store_explicit(&conn->out_of[phase], 1, memory_order_release);
+}
+
+/* Up to `most` of them; the rest. */
+static weft_idle_member *judge_some(weft_idle_group *group, weft_idle_member *member, int phase,
+                                    size_t most)
+{
+    for (weft_idle_member *next; member && most > 0; member = next, most--) {
+        next = weft_idle_next(member);
+        judge(group, member, phase);
+    }
+    return member;
+}
+
+/* Of one worker. */
+struct crowd {
+    struct weft_http_server *server;
+    weft_idle_member *first;
+    int phase;
+};
+
+static void *judge_crowd(void *arg)
+{
+    struct crowd crowd = *(struct crowd *)arg;
+    weft__free(arg);
+    weft_idle_group *group = &crowd.server->patience[crowd.phase];
+    weft_sleep(1); /* the worker looks at its driver before this is over */
+    do {
+        weft_yield(); /* those who have something to read, or were ended, run first */
+    } while ((crowd.first = judge_some(group, crowd.first, crowd.phase, AT_ONCE)));
+    weft_waitgroup_done(&crowd.server->live); /* the last touch */
+    return NULL;
+}
+
+/* False: no memory, or the pool takes no more fibers. */
+static bool hand_over(struct weft_http_server *server, unsigned worker, weft_idle_member *first,
+                      int phase)
+{
+    struct crowd *crowd = weft__alloc_dirty(sizeof *crowd);
+    if (!crowd) {
+        return false;
+    }
+    *crowd = (struct crowd){server, first, phase};
+    weft_waitgroup_add(&server->live, 1); /* not from 0: the crowd is there */
+    int err = weft_pool_spawn(
+        server->pool, NULL, judge_crowd, crowd,
+        &(struct weft_fiber_opts){
+            .name = server->opts.name, .worker = (int)worker, .bound = true, .detached = true});
+    if (err) {
+        weft_waitgroup_done(&server->live);
+        weft__free(crowd);
+    }
+    return !err;
+}
+
 static void on_silent(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg)
 {
     struct weft_http_server *server = arg;
     int phase = (int)(group - server->patience);
-    int64_t now = weft_now();
-    (void)n;
     for (weft_idle_member *next, *member = first; member; member = next) {
-        struct weft__http_conn *conn = conn_of(member, phase);
+        struct weft__http_shard *shard = conn_of(member, phase)->shard;
         next = weft_idle_next(member);
-        if (!is_over(conn, phase, now)) {
-            weft_idle_add(group, member);
-            continue;
+        member->weft_next = shard->silent[phase];
+        shard->silent[phase] = member;
+    }
+    for (unsigned i = 0; i < server->workers; i++) {
+        weft_idle_member *crowd = server->shards[i].silent[phase];
+        server->shards[i].silent[phase] = NULL;
+        if (crowd && !hand_over(server, i, crowd, phase)) {
+            judge_some(group, crowd, phase, n);
         }
-        atomic_store_explicit(&conn->ended, 1 + phase,
-                              memory_order_release); /* pairs: phase_ended */
-        shutdown(conn->fd, phase == WEFT__HTTP_WRITE ? SHUT_RDWR : SHUT_RD);
-        /* The last touch. pairs: weft__http_phase_leave */
-        atomic_store_explicit(&conn->out_of[phase], 1, memory_order_release);
     }
 }
 

@@ -22,16 +22,6 @@
 #include "http/route.h"
 #include "http/shard.h"
 
-/* What a connection's time limit is about at this moment. The first four are those of the idle groups. */
-enum weft__http_phase {
-    WEFT__HTTP_IDLE,   /* waits for a request */
-    WEFT__HTTP_HEADER, /* has a part of a head */
-    WEFT__HTTP_BODY,   /* waits for more of a body */
-    WEFT__HTTP_WRITE,  /* waits for the client to read */
-    WEFT__HTTP_PATIENCES,
-    WEFT__HTTP_BUSY = WEFT__HTTP_PATIENCES, /* its handler runs */
-};
-
 struct weft__http_acceptor;
 
 struct weft_http_server {

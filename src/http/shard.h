@@ -15,6 +15,17 @@
 #include "base/lock.h"
 
 struct weft__http_conn;
+struct weft_idle_member;
+
+/* What a connection's time limit is about at this moment. The first four are those of the idle groups. */
+enum weft__http_phase {
+    WEFT__HTTP_IDLE,   /* waits for a request */
+    WEFT__HTTP_HEADER, /* has a part of a head */
+    WEFT__HTTP_BODY,   /* waits for more of a body */
+    WEFT__HTTP_WRITE,  /* waits for the client to read */
+    WEFT__HTTP_PATIENCES,
+    WEFT__HTTP_BUSY = WEFT__HTTP_PATIENCES, /* its handler runs */
+};
 
 enum weft__http_counter {
     WEFT__HTTP_N_REQUESTS,
@@ -23,7 +34,7 @@ enum weft__http_counter {
     WEFT__HTTP_N_BYTES_OUT,
     WEFT__HTTP_N_BAD,
     WEFT__HTTP_N_ENDED, /* one per patience */
-    WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_ENDED + 4,
+    WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_ENDED + WEFT__HTTP_PATIENCES,
     WEFT__HTTP_N_TOOK_NS,
     WEFT__HTTP_N_TOOK, /* one per bucket */
     WEFT__HTTP_COUNTERS = WEFT__HTTP_N_TOOK + WEFT_HTTP_BUCKETS,
@@ -44,6 +55,9 @@ struct weft__http_shard {
     _Atomic(uint64_t) accepted, refused, accept_errors, accept_wakes; /* by any acceptor */
     struct weft__lock lock;
     struct weft__http_conn *first; /* connections; under the lock */
+
+    /* The idle group's callback's: those of its batch that are here. */
+    struct weft_idle_member *silent[WEFT__HTTP_PATIENCES];
 };
 
 static inline void weft__http_count(struct weft__http_shard *shard, int counter, uint64_t by)

@@ -93,6 +93,84 @@ EACH_DRIVER(silence_between_requests)
     served_end(&s);
 }
 
+/* More than are ended at once; some of them go by themselves in that moment. */
+EACH_DRIVER(a_crowd_that_falls_silent)
+{
+    enum { CROWD = 200 };
+    static struct client crowd[CROWD];
+    struct served s;
+    struct client busy;
+    begin(&s, driver, (struct weft_http_server_limits){.idle_ns = LIMIT, .requests = 1000000000});
+    client_open(&busy, &s);
+    for (int i = 0; i < CROWD; i++) {
+        client_open(&crowd[i], &s);
+    }
+    double from = check_seconds();
+    do {
+        CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
+    } while (check_seconds() - from < (double)LIMIT / 1e9);
+    for (int i = 0; i < CROWD; i += 5) {
+        client_close(&crowd[i]);
+        CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
+    }
+    while (served_stats(&s).open > 1) {
+        CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
+        CHECK(check_seconds() - from < 10);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        if (i % 5) {
+            CHECK(client_is_closed(&crowd[i]));
+            client_close(&crowd[i]);
+        }
+    }
+    CHECK(served_stats(&s).idle_ended >= CROWD - CROWD / 5);
+    client_close(&busy);
+    served_end(&s);
+}
+
+/* Keeps the worker for longer than the limit. */
+static int hog(weft_http *x, void *arg)
+{
+    (void)arg;
+    double from = check_seconds();
+    while (check_seconds() - from < 2 * (double)LIMIT / 1e9) {
+    }
+    return weft_http_answer(x, 200, NULL, "done", 4);
+}
+
+/* A client that has spoken in time is no silent one because the server is late to hear it. */
+EACH_DRIVER(a_request_that_waits_for_a_busy_worker)
+{
+    struct served s;
+    struct client c, other;
+    served_make(
+        &s, driver, 1,
+        &(struct weft_http_server_opts){.limits = {.idle_ns = LIMIT, .requests = 1000000000}});
+    served_route(&s, NULL, "/", measure);
+    served_route(&s, "GET", "/hog", hog);
+    served_listen(&s);
+    client_open(&c, &s);
+    client_open(&other, &s);
+    CHECK_EQ(client_ask(&c, get("/"))->status, 200);
+    double from = check_seconds();
+    while (check_seconds() - from < (double)LIMIT / 4e9) { /* it knows since when it is idle */
+        CHECK_EQ(client_ask(&other, get("/"))->status, 200);
+    }
+    client_send(&other, get("/hog"));
+    client_send(&c, get("/"));
+    bool in_time = check_seconds() - from < (double)LIMIT / 1e9; /* not on a very busy machine */
+    CHECK_EQ(client_reply(&other)->status, 200);
+    struct reply *r = client_reply(&c);
+    CHECK(r->status == 200 || !in_time);
+    if (r->status == 200) {
+        CHECK_EQ(client_ask(&c, get("/"))->status, 200);
+        CHECK_EQ(served_stats(&s).idle_ended, 0);
+    }
+    client_close(&c);
+    client_close(&other);
+    served_end(&s);
+}
+
 /* A byte now and then does not help: the time is for the whole head. */
 EACH_DRIVER(a_head_that_comes_slowly)
 {

@@ -32,7 +32,7 @@
 enum {
     PER_ADDRESS = 10000,
     WINDOW = 32, /* new connections that wait for their answer: no queue of the server overflows */
-    AT_ONCE = 256,
+    AT_ONCE = 16,
 };
 #define NS_PER_S INT64_C(1000000000)
 #define GRACE_NS (5 * NS_PER_S) /* for what should have happened */
@@ -70,7 +70,7 @@ static struct {
 
 static struct connection *all;
 static struct cadence talk, whisper;
-static int poller;
+static int speakers, poller; /* the first is also in the second, with the silent */
 static FILE *record;
 static char request[512], begin[] = "HTTP/1.1 200 ";
 static size_t request_bytes, reply_bytes;
@@ -166,7 +166,9 @@ static void take_reply(struct connection *c, const char *bytes, size_t n)
 static void ended(struct connection *c)
 {
     if (c->kind == SPEAKER) {
-        fail("a speaker was closed");
+        fprintf(stderr, "clients: a speaker was closed, %.3f s after its last request%s\n",
+                (double)(clock_ns() - c->begun) / 1e9, c->waits ? ", before the answer" : "");
+        exit(1);
     }
     if (c->waits) {
         fail("closed before its answer");
@@ -219,15 +221,15 @@ static int connect_from(int address)
 
 static void open_next(void)
 {
-    long i = opened++, speakers = options.talkers + options.whisperers;
+    long i = opened++, n = options.connections, speaking = options.talkers + options.whisperers;
     struct connection *c = &all[i];
     struct epoll_event interest = {.events = EPOLLIN, .data.ptr = c};
-    bool speaker = i * speakers / options.connections != (i + 1) * speakers / options.connections;
+    bool speaker = i * speaking / n != (i + 1) * speaking / n;
     c->begun = clock_ns();
     c->fd = connect_from(options.address + (int)(i / PER_ADDRESS));
     c->end = clock_ns();
     c->kind = speaker ? SPEAKER : i % 2 ? MUTE : ONCE;
-    if (epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &interest) != 0) {
+    if (epoll_ctl(speaker ? speakers : poller, EPOLL_CTL_ADD, c->fd, &interest) != 0) {
         fail_by_errno("epoll_ctl");
     }
     if (speaker) {
@@ -281,18 +283,27 @@ static void speak(struct cadence *of, int64_t now)
 
 /* --- all of it ------------------------------------------------------------------------------------ */
 
-static void turn(int64_t until)
+static void look(int at, int64_t wait_ns)
 {
     struct epoll_event events[AT_ONCE];
-    int64_t now = clock_ns(), wait = until > now ? until - now : 0;
-    struct timespec timeout = {.tv_sec = wait / NS_PER_S, .tv_nsec = wait % NS_PER_S};
-    int n = epoll_pwait2(poller, events, AT_ONCE, &timeout, NULL);
+    struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S, .tv_nsec = wait_ns % NS_PER_S};
+    int n = epoll_pwait2(at, events, AT_ONCE, &timeout, NULL);
     if (n < 0 && errno != EINTR) {
         fail_by_errno("epoll_pwait2");
     }
     for (int i = 0; i < n; i++) {
-        on_readable(events[i].data.ptr);
+        if (events[i].data.ptr) {
+            on_readable(events[i].data.ptr);
+        }
     }
+}
+
+/* Answers are seen at once, however many others are being closed. */
+static void turn(int64_t until)
+{
+    int64_t now = clock_ns();
+    look(poller, until > now ? until - now : 0);
+    look(speakers, 0);
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -415,7 +426,10 @@ int main(int argc, char **argv)
                          options.path, options.port);
     all = calloc((size_t)options.connections, sizeof *all);
     poller = epoll_create1(EPOLL_CLOEXEC);
-    if (!all || poller < 0 || request_bytes >= sizeof request) {
+    speakers = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event interest = {.events = EPOLLIN};
+    if (!all || request_bytes >= sizeof request ||
+        epoll_ctl(poller, EPOLL_CTL_ADD, speakers, &interest) != 0) {
         fail("cannot start");
     }
     prepare(&talk, options.talkers, 1e9 * (double)options.talkers / options.rate);
