@@ -34,8 +34,9 @@ WEFT_API ssize_t weft_readv(int fd, const struct iovec *iov, int count, int64_t 
 WEFT_API ssize_t weft_write(int fd, const void *buf, size_t n, int64_t deadline);
 WEFT_API ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t deadline);
 
-/* All n bytes. 0; on an error *done, unless NULL, says how many were read or written before. The end before n bytes
- * is -EPIPE for neither: read_full then answers -ENODATA. */
+/* All n bytes: 0, or an error, and *done, unless NULL, says how many were read or written before it. If the stream ends before
+ * n bytes, weft_read_full answers -ENODATA; *done tells an end between two messages (0) from one within. A peer that reads no
+ * more is -EPIPE or -ECONNRESET for weft_write_all. */
 WEFT_API int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline);
 WEFT_API int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline);
 
