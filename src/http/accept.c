@@ -2,7 +2,8 @@
  *
  * One acceptor per listening socket. With SO_REUSEPORT every worker has one of each address and keeps what it
  * accepts; else the acceptor chooses. A connection that comes to another worker costs one wake-up of that worker if
- * it sleeps, and nothing else does: whoever accepts takes all that is there before it waits again.
+ * it sleeps, and nothing else does: whoever accepts takes all that is there before it waits again. In a storm of connections it
+ * yields now and then, because its worker has others to serve.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "http/conn.h"
 
 #define PAUSE_NS 20000000 /* when descriptors or memory have run out */
+#define AT_ONCE 16u       /* connections */
 
 struct weft__http_acceptor {
     struct weft__http_acceptor *next;
@@ -140,11 +142,15 @@ static void *accept_all(void *arg)
     struct weft__http_acceptor *acceptor = arg;
     struct weft_http_server *server = acceptor->server;
     struct weft__http_shard *shard = &server->shards[acceptor->worker];
+    unsigned taken = 0;
     while (!weft__http_stopping(server)) {
         struct weft_addr peer;
         int fd = next(acceptor, &peer);
         if (fd >= 0) {
             admit(acceptor, fd, &peer);
+            if (++taken % AT_ONCE == 0) {
+                weft_yield();
+            }
         } else if (fd == -ECANCELED || fd == -EBADF || fd == -EBADFD) {
             break;
         } else if (fd != -EINTR) {

@@ -1,5 +1,6 @@
 /* Where connections go, and what it costs to take one. */
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 #include "http/client.h"
@@ -199,5 +200,67 @@ EACH_DRIVER(descriptors_run_out_and_come_back)
     for (int i = 0; i < 4; i++) {
         client_close(&c[i]);
     }
+    served_end(&s);
+}
+
+/* --- a storm ----------------------------------------------------------------------------------- */
+
+static atomic_bool held;
+
+/* Keeps the worker until it is let go. */
+static int hold(weft_http *x, void *arg)
+{
+    (void)arg;
+    atomic_store(&held, true);
+    while (atomic_load(&held)) {
+        sched_yield();
+    }
+    return weft_http_answer(x, 200, NULL, "", 0);
+}
+
+static int say_accepted(weft_http *x, void *arg)
+{
+    struct weft_http_stats stats;
+    char text[32];
+    (void)arg;
+    weft_http_server_stats(weft_http_server_of(x), &stats);
+    return weft_http_answer(
+        x, 200, NULL, text,
+        (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)stats.accepted));
+}
+
+/* All of them wait to be accepted when the worker is free again, and so does a request. */
+EACH_DRIVER(a_storm_of_connections_does_not_keep_a_request_waiting)
+{
+    enum { STORM = 400 };
+    struct served s;
+    struct client holds, asks;
+    int storm[STORM];
+    served_make(&s, driver, 1, NULL);
+    served_route(&s, "GET", "/hold", hold);
+    served_route(&s, "GET", "/accepted", say_accepted);
+    served_listen(&s);
+    client_open(&holds, &s);
+    client_open(&asks, &s);
+    CHECK_EQ(atoi(client_ask(&asks, get("/accepted"))->body), 2);
+    client_send(&holds, get("/hold"));
+    while (!atomic_load(&held)) {
+        sched_yield();
+    }
+    for (int i = 0; i < STORM; i++) {
+        storm[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK_EQ(connect(storm[i], (struct sockaddr *)&s.at.storage, s.at.len), 0);
+    }
+    client_send(&asks, get("/accepted"));
+    atomic_store(&held, false);
+    CHECK_EQ(client_reply(&holds)->status, 200);
+    int accepted = atoi(client_reply(&asks)->body);
+    printf("    after %d of %d\n", accepted, STORM);
+    CHECK(accepted < STORM / 2);
+    for (int i = 0; i < STORM; i++) {
+        CHECK_EQ(close(storm[i]), 0);
+    }
+    client_close(&holds);
+    client_close(&asks);
     served_end(&s);
 }
