@@ -6,12 +6,14 @@
  *
  * CONNECTIONS are all of them. They come from 127.0.0.FIRST_ADDRESS and the next ones, 10,000 from each. "open" is printed when all
  * are. The end is when every silent one was closed, or should have been seconds ago; then every speaker is asked once more.
- * Status 1, with a line: a speaker was closed, or not answered, or not by "200".
+ * Status 1, with a line: a speaker was closed, or not answered, or not by "200". Status 77: one was closed because this program
+ * came too late to speak for it.
  *
  * Lines of LOG, in microseconds of the monotonic clock:
  *   silent BEGUN KNOWN CLOSED    its last activity began and was seen to be over; 0: never closed
  *   answer DUE AFTER             a request that was due at that time was answered so much later
  *   missed DUE                   none was made: the one before had no answer yet
+ *   cpu RAN WAITED               so long did this program run, and wait for a CPU
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,6 +50,7 @@ struct connection {
     size_t got;         /* of it */
     int64_t due;        /* of the request */
     int64_t begun, end; /* the last activity */
+    int64_t gap;        /* before it */
     int64_t closed;
 };
 
@@ -101,18 +104,22 @@ static long long us(int64_t ns)
     return ns / 1000;
 }
 
+static void ended(struct connection *c);
+
 /* --- one exchange --------------------------------------------------------------------------- */
 
 static void ask(struct connection *c, int64_t due, bool scheduled)
 {
-    c->begun = clock_ns();
+    int64_t now = clock_ns();
+    c->gap = now - c->end;
+    c->begun = now;
     c->due = due;
     c->scheduled = scheduled;
     c->waits = true;
     c->got = 0;
     waiting++;
     if (send(c->fd, request, request_bytes, MSG_NOSIGNAL) != (ssize_t)request_bytes) {
-        fail_by_errno("send");
+        ended(c);
     }
 }
 
@@ -163,12 +170,20 @@ static void take_reply(struct connection *c, const char *bytes, size_t n)
     }
 }
 
+__attribute__((noreturn)) static void speaker_ended(const struct connection *c)
+{
+    int64_t now = clock_ns(), gap = c->waits || c->gap > now - c->end ? c->gap : now - c->end;
+    bool late = (double)gap >= options.idle_s * 1e9;
+    fprintf(stderr, "clients: a speaker was closed, %.3f s after its last request%s\n",
+            (double)(now - c->begun) / 1e9,
+            late ? ", which came late: this machine is too busy" : "");
+    exit(late ? 77 : 1);
+}
+
 static void ended(struct connection *c)
 {
     if (c->kind == SPEAKER) {
-        fprintf(stderr, "clients: a speaker was closed, %.3f s after its last request%s\n",
-                (double)(clock_ns() - c->begun) / 1e9, c->waits ? ", before the answer" : "");
-        exit(1);
+        speaker_ended(c);
     }
     if (c->waits) {
         fail("closed before its answer");
@@ -187,8 +202,10 @@ static void on_readable(struct connection *c)
         take_reply(c, buffer, (size_t)n);
     } else if (n == 0) {
         ended(c);
+    } else if (errno == ECONNRESET && c->kind == SPEAKER) {
+        ended(c);
     } else if (errno != EAGAIN && errno != EINTR) {
-        fail_by_errno(c->kind == SPEAKER ? "a speaker" : "a silent connection");
+        fail_by_errno("a silent connection");
     }
 }
 
@@ -225,7 +242,7 @@ static void open_next(void)
     struct connection *c = &all[i];
     struct epoll_event interest = {.events = EPOLLIN, .data.ptr = c};
     bool speaker = i * speaking / n != (i + 1) * speaking / n;
-    c->begun = clock_ns();
+    c->begun = c->end = clock_ns();
     c->fd = connect_from(options.address + (int)(i / PER_ADDRESS));
     c->end = clock_ns();
     c->kind = speaker ? SPEAKER : i % 2 ? MUTE : ONCE;
@@ -363,6 +380,14 @@ static void ask_all(void)
 
 static void write_record(void)
 {
+    unsigned long long ran, waited;
+    FILE *schedstat = fopen("/proc/self/schedstat", "re");
+    if (schedstat && fscanf(schedstat, "%llu %llu", &ran, &waited) == 2) {
+        fprintf(record, "cpu %llu %llu\n", ran / 1000, waited / 1000);
+    }
+    if (schedstat) {
+        fclose(schedstat);
+    }
     for (long i = 0; i < options.connections; i++) {
         const struct connection *c = &all[i];
         if (c->kind != SPEAKER) {
