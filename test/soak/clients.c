@@ -3,6 +3,7 @@
  * and when the server closed each silent one; test/soak/idle starts it and judges.
  *
  * usage: clients PORT PATH LOG -c CONNECTIONS -t TALKERS -w WHISPERERS -r REQUESTS_PER_SECOND -s IDLE_SECONDS -a FIRST_ADDRESS
+ *                              -o OPENED_PER_SECOND
  *
  * CONNECTIONS are all of them. They come from 127.0.0.FIRST_ADDRESS and the next ones, 10,000 from each. "open" is printed when all
  * are. The end is when every silent one was closed, or should have been seconds ago; then every speaker is asked once more.
@@ -67,7 +68,7 @@ static struct {
     uint16_t port;
     const char *path;
     long connections, talkers, whisperers;
-    double rate, idle_s;
+    double rate, idle_s, open_rate;
     int address;
 } options;
 
@@ -328,13 +329,21 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* When the next connection is opened; never: when all are, or too many wait for their first answer. */
+static int64_t next_opening(int64_t start)
+{
+    return opened < options.connections && unanswered_new < WINDOW
+               ? start + (int64_t)((double)opened * 1e9 / options.open_rate)
+               : INT64_MAX;
+}
+
 static void converse(void)
 {
     bool told = false;
+    int64_t start = last_silence = clock_ns();
     for (;;) {
-        bool opening = opened < options.connections && unanswered_new < WINDOW;
         int64_t over = last_silence + (int64_t)(options.idle_s * 1e9) + GRACE_NS;
-        int64_t now = clock_ns();
+        int64_t now = clock_ns(), opening = next_opening(start);
         if (opened == options.connections && !unanswered_new) {
             if (!told) {
                 puts("open");
@@ -347,8 +356,8 @@ static void converse(void)
         }
         speak(&talk, now);
         speak(&whisper, now);
-        turn(opening ? 0 : sooner(sooner(due(&talk), due(&whisper)), over));
-        if (opening) {
+        turn(sooner(sooner(opening, over), sooner(due(&talk), due(&whisper))));
+        if (opening <= now) {
             open_next();
         }
     }
@@ -402,7 +411,7 @@ static void write_record(void)
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "c:t:w:r:s:a:")) >= 0) {
+    while ((option = getopt(argc, argv, "c:t:w:r:s:a:o:")) >= 0) {
         switch (option) {
         case 'c':
             options.connections = atol(optarg);
@@ -419,6 +428,9 @@ static void read_options(int argc, char **argv)
         case 's':
             options.idle_s = atof(optarg);
             break;
+        case 'o':
+            options.open_rate = atof(optarg);
+            break;
         case 'a':
             options.address = atoi(optarg);
             break;
@@ -428,7 +440,8 @@ static void read_options(int argc, char **argv)
     }
     if (argc - optind != 3 || options.connections <= 0 || options.talkers <= 0 ||
         options.whisperers < 0 || options.talkers + options.whisperers > options.connections ||
-        options.rate <= 0 || options.idle_s <= 0 || options.address <= 0) {
+        options.rate <= 0 || options.open_rate <= 0 || options.idle_s <= 0 ||
+        options.address <= 0) {
         fail("usage: see the head of clients.c");
     }
     options.port = (uint16_t)atoi(argv[optind]);
