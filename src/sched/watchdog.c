@@ -155,13 +155,12 @@ static bool relieve(struct weft__worker *w, int64_t now)
     int64_t timer = weft__wheel_next(&w->wheel);
     bool offer = timer != INT64_MAX && (timer <= now || timer != w->vigil.offered);
     w->vigil.offered = timer;
-    if (moved.count) {
-        weft__global_push_chain(&pool->global, &moved);
-    }
+    bool any = moved.count > 0; /* the push empties the chain */
+    weft__global_push_chain(&pool->global, &moved);
     const struct weft__driver_kind *kind =
         atomic_load_explicit(&pool->driver, memory_order_acquire); /* pairs: open_driver */
     bool io = kind && !kind->completes && atomic_load_explicit(&w->driver, memory_order_relaxed);
-    if (moved.count || offer || io || atomic_load_explicit(&w->next, memory_order_relaxed) ||
+    if (any || offer || io || atomic_load_explicit(&w->next, memory_order_relaxed) ||
         weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh)) {
         weft__idle_notify(&pool->idle);
     }

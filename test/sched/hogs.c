@@ -9,10 +9,12 @@
 
 static weft_pool *pool;
 static atomic_int served;
+static atomic_bool spinning;
 
 static void spin_until_served(int n)
 {
     int64_t began = weft_now();
+    atomic_store(&spinning, true);
     while (atomic_load(&served) < n) {
         CHECK(weft_now() - began < TOO_LONG);
     }
@@ -36,6 +38,7 @@ static void open_pool(const struct weft_pool_opts *opts)
 {
     reports_begin();
     atomic_store(&served, 0);
+    atomic_store(&spinning, false);
     pool = pool_open(opts);
 }
 
@@ -79,7 +82,8 @@ static void *sleep_then_serve(void *worker_1_sleeps)
     while (worker_1_sleeps && !sleeps(1)) {
     }
     CHECK_EQ(weft_sleep(1000000), 0);
-    CHECK_EQ(weft_worker_self(), 1);
+    /* If the CPU was taken away for so long, the sleep was over before the hog began. */
+    CHECK(weft_worker_self() == 1 || !atomic_load(&spinning));
     atomic_fetch_add(&served, 1);
     return NULL;
 }
@@ -107,6 +111,28 @@ TEST(a_sleeping_worker_serves_the_timers_and_the_next_slot_of_a_hog)
     CHECK_EQ(weft_pool_spawn(pool, &napper, park_then_serve, NULL, NULL), 0);
     await_state(napper, WEFT_FIBER_WAITING);
     join(spawn_on(0, "begin", begin_on_0, pool));
+    join(napper);
+    close_pool();
+}
+
+/* A wake into the next slot tells nobody, and the watchdog has long begun to empty the queues of this worker. */
+static void *wake_late_then_spin(void *arg)
+{
+    uint64_t end = ticks() + 10;
+    while (ticks() < end) {
+    }
+    CHECK_EQ(weft_unpark(atomic_load(&parked)), 0);
+    spin_until_served(1);
+    return arg;
+}
+
+TEST(a_sleeping_worker_serves_what_a_hog_wakes_after_a_while)
+{
+    open_pool(&(struct weft_pool_opts){.workers = 2});
+    weft_fiber napper;
+    CHECK_EQ(weft_pool_spawn(pool, &napper, park_then_serve, NULL, NULL), 0);
+    await_state(napper, WEFT_FIBER_WAITING);
+    join(spawn_on(0, "hog", wake_late_then_spin, NULL));
     join(napper);
     close_pool();
 }
@@ -268,6 +294,7 @@ TEST(two_fibers_that_take_turns_are_no_hogs)
     }
     join(fibers[0]);
     join(fibers[1]);
+    mark();
     CHECK(reports_of(WEFT_REPORT_HOG) == 0 || marks.longest > HOG_NS / 2);
     close_pool();
 }
@@ -293,12 +320,12 @@ TEST(an_idle_process_has_no_ticks_and_a_fiber_brings_them_back)
         uint64_t before;
         CHECK_EQ(weft_pool_spawn(pool, &fiber, spin_until_tick, NULL, NULL), 0);
         join(fiber);
-        do { /* the last ones */
+        int64_t began = weft_now();
+        do { /* the last ones, however late they are */
             before = ticks();
-            nap(50);
+            nap(200);
+            CHECK(weft_now() - began < TOO_LONG);
         } while (ticks() != before);
-        nap(200);
-        CHECK(ticks() - before <= 1); /* the machine may have been slow, but not that slow */
     }
     close_pool();
 }
