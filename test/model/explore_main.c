@@ -109,10 +109,9 @@ void trace_line(const struct x_site *site, const void *at, const char *operation
 static struct {
     const char *only, *replay;
     long samples, most;
-    double seconds;
     uint64_t seed;
     bool quiet;
-} options = {.most = 50000000, .seconds = 120, .seed = 1};
+} options = {.most = 50000000, .seed = 1};
 
 static const struct x_client *current;
 static bool outcome_seen, unfinished;
@@ -125,11 +124,10 @@ void x_outcome(bool seen)
     }
 }
 
+/* What it took of the CPU: the same beside other work. */
 static double now(void)
 {
-    struct timespec time;
-    timespec_get(&time, TIME_UTC);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return (double)clock() / CLOCKS_PER_SEC;
 }
 
 static enum result run_one(const struct x_client *client)
@@ -143,9 +141,10 @@ static enum result run_one(const struct x_client *client)
     return result;
 }
 
-/* Goes on until the search ends, something fails, or it takes too long. *over: nothing is left. */
-static enum result explore(const struct x_client *client, long most, double until, bool *over)
+/* Goes on until the search ends, something fails, or there were so many. *over: nothing is left. */
+static enum result explore(const struct x_client *client, long most, bool *over)
 {
+    *over = false;
     for (long n = 0; n < most; n++) {
         if (run_one(client) == FAILED) {
             return FAILED;
@@ -154,11 +153,15 @@ static enum result explore(const struct x_client *client, long most, double unti
             *over = true;
             return COMPLETE;
         }
-        if (n % 1024 == 0 && now() > until) {
-            return PRUNED;
-        }
     }
     return COMPLETE;
+}
+
+/* PRUNED: too many to look at all of them. Counted, so that a slow machine comes to the same answer. */
+static enum result exhaust(const struct x_client *client, bool *over)
+{
+    enum result result = explore(client, options.most, over);
+    return result == COMPLETE && !*over ? PRUNED : result;
 }
 
 static void print_locations(const char *message)
@@ -192,25 +195,23 @@ static void report_failure(const struct x_client *client)
 static enum result search_client(const struct x_client *client, bool *over)
 {
     long samples = options.samples ? options.samples : client->samples;
-    double until = now() + options.seconds;
     *over = false;
     search_start(EXHAUSTIVE, 0);
     ahead_start();
     if (!samples) {
-        enum result first = explore(client, options.most, until, over);
-        if (first != COMPLETE || !*over || !client->ahead) {
+        enum result first = exhaust(client, over);
+        if (first != COMPLETE || !client->ahead) {
             return first;
         }
         search_start(EXHAUSTIVE, 0);
         ahead_guess();
-        *over = false;
-        return explore(client, options.most, until, over);
+        return exhaust(client, over);
     }
     enum result result = COMPLETE;
     uint64_t seed = options.seed;
     for (long done = 0; done < samples && result == COMPLETE; done += 1000, seed++) {
         search_start(seed % 2 ? PCT : RANDOM, seed);
-        result = explore(client, samples - done < 1000 ? samples - done : 1000, until, over);
+        result = explore(client, samples - done < 1000 ? samples - done : 1000, over);
     }
     return result;
 }
@@ -221,8 +222,7 @@ static void replay_start(const struct x_client *client)
     bool over;
     search_start(EXHAUSTIVE, 0);
     ahead_start();
-    if (client->ahead &&
-        explore(client, options.most, now() + options.seconds, &over) == COMPLETE) {
+    if (client->ahead && exhaust(client, &over) == COMPLETE) {
         ahead_guess();
     }
 }
@@ -285,24 +285,23 @@ static bool run_client(const struct x_client *client)
 
 static void help(const char *program)
 {
-    printf(
-        "%s [-c CLIENT] [-r STRING] [-n SAMPLES] [-s SEED] [-t SECONDS] [-m MOST] [-q] [-a] [-l]\n"
-        "  -c  only this client\n"
-        "  -r  replay the choices that a failure printed, with a trace\n"
-        "  -n  sample so many executions, PCT and random by turns, instead of all\n"
-        "  -s  first seed of the samples (1)\n"
-        "  -t  seconds per client (120), -m executions per client\n"
-        "  -q  no traces, stop at the first failure\n"
-        "  -a  explore states that were met before again (checks the explorer)\n"
-        "  -l  list the clients\n",
-        program);
+    printf("%s [-c CLIENT] [-r STRING] [-n SAMPLES] [-s SEED] [-m MOST] [-q] [-a] [-l]\n"
+           "  -c  only this client\n"
+           "  -r  replay the choices that a failure printed, with a trace\n"
+           "  -n  sample so many executions, PCT and random by turns, instead of all\n"
+           "  -s  first seed of the samples (1)\n"
+           "  -m  executions per client, at most\n"
+           "  -q  no traces, stop at the first failure\n"
+           "  -a  explore states that were met before again (checks the explorer)\n"
+           "  -l  list the clients\n",
+           program);
 }
 
 int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
 {
     bool list = false;
     int option;
-    while ((option = getopt(argc, argv, "c:r:n:s:t:m:qalh")) != -1) {
+    while ((option = getopt(argc, argv, "c:r:n:s:m:qalh")) != -1) {
         switch (option) {
         case 'c':
             options.only = optarg;
@@ -315,9 +314,6 @@ int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
             break;
         case 's':
             options.seed = strtoull(optarg, NULL, 0);
-            break;
-        case 't':
-            options.seconds = atof(optarg);
             break;
         case 'm':
             options.most = atol(optarg);

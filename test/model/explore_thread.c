@@ -374,7 +374,7 @@ static void start(int index, const struct view *view)
 /* A crash or an endless loop of the client is a failure of this execution like any other. */
 static void on_signal(int number)
 {
-    if (number == SIGALRM) {
+    if (number == SIGPROF) {
         static long last;
         static int ticks;
         ticks = operations == last ? ticks + 1 : 0;
@@ -398,12 +398,12 @@ static void catch_signals(void)
     stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
     sigaltstack(&stack, NULL);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
-    const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGALRM};
+    const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGPROF};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         sigaction(numbers[i], &action, NULL);
     }
     struct itimerval half_second = {{0, 500000}, {0, 500000}};
-    setitimer(ITIMER_REAL, &half_second, NULL);
+    setitimer(ITIMER_PROF, &half_second, NULL);
 }
 
 enum result run_execution(const struct x_client *of)
@@ -431,8 +431,8 @@ enum result run_execution(const struct x_client *of)
     if (number) {
         inside = 0;
         snprintf(failure, sizeof failure,
-                 number == SIGALRM ? "endless loop without an operation%s" : "crash: %s",
-                 number == SIGALRM ? "" : strsignal(number));
+                 number == SIGPROF ? "endless loop without an operation%s" : "crash: %s",
+                 number == SIGPROF ? "" : strsignal(number));
         return FAILED;
     }
     self = &threads[MAIN];
