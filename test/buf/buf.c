@@ -142,7 +142,7 @@ static void slice_too_far(void *arg)
 
 static void check_dies(void (*fn)(void *), const char *message)
 {
-    char err[400];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(fn, NULL, err, sizeof err)));
     if (!strstr(err, message)) {
         printf("%s\n", err);

@@ -192,7 +192,7 @@ static void fill_too_much(void *arg)
 
 TEST(filling_more_than_the_room_stops_the_program)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(fill_too_much, NULL, err, sizeof err)));
     CHECK(strstr(err, "weft_bufs_fill of 1 bytes more than there is room for"));
 }

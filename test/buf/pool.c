@@ -273,7 +273,7 @@ static void free_twice_in_pool(void *arg)
 
 TEST(freeing_twice_stops_the_program)
 {
-    char err[500];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(free_twice, NULL, err, sizeof err)));
     CHECK(strstr(err, "a buffer (class: 512 bytes) was freed twice"));
     CHECK(WIFSIGNALED(check_child(free_twice, err, err, sizeof err)));
@@ -306,7 +306,7 @@ static void use_after_free(void *arg)
 
 TEST(debug_builds_find_use_after_free)
 {
-    char err[4000];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(use_after_free, NULL, err, sizeof err)));
     CHECK(strstr(err,
                  "a buffer (class: 512 bytes) was used after it had been freed; it was freed by "

@@ -116,7 +116,7 @@ static void run_plan(void *arg)
 
 static void check_plan(struct plan *plan)
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(run_plan, plan, err, sizeof err);
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_HERE) {
         printf("not here: %s", err);
@@ -238,7 +238,7 @@ static void run_in_locked_memory(void *arg)
 
 TEST(locked_memory_is_not_wasted)
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(run_in_locked_memory, NULL, err, sizeof err);
     printf("%s", err);
     CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == NOT_HERE));

@@ -382,7 +382,7 @@ static void small_line(void *arg)
 
 TEST(misuse_is_told)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(parse_again, NULL, err, sizeof err)));
     CHECK(strstr(err, "parsed on after it was whole"));
     CHECK(WIFSIGNALED(check_child(small_line, &head, err, sizeof err)));

@@ -1,7 +1,6 @@
 /* WEFT_STOP_ABORT: a cancel that no shield keeps away. And what it leaves alone: a parent that waits for its
  * children, who are aborted themselves. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "fixture.h"
 
 #define MS INT64_C(1000000)
@@ -63,7 +62,7 @@ static void stops_twice(void *arg)
 
 TEST(a_cancelling_stop_is_busy_where_an_abort_is_not)
 {
-    char err[2000];
+    char err[CHECK_ERR];
     int status = check_child(stops_twice, NULL, err, sizeof err);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(strstr(err, "pool stubborn: fibers have not ended although they were cancelled"));

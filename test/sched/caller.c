@@ -1,6 +1,5 @@
 /* The creating thread as worker 0: run, stop, and what others can and cannot do without it. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include <sys/syscall.h>
 
 #include "sched/fixture.h"
@@ -656,7 +655,7 @@ static void destroy_filled(void *arg)
 
 static void check_asserts(void (*fn)(void *))
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(fn, NULL, err, sizeof err);
     CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
     CHECK(strstr(err, "pool early is destroyed") != NULL);

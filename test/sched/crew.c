@@ -1,6 +1,5 @@
 /* Compute pools: shared ones, and crews of isolated threads with a placement rule. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -46,7 +46,7 @@ static void overflow_in_child(void *arg)
 
 static void check_overflow(struct overflow *overflow)
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(overflow_in_child, overflow, err, sizeof err);
     check_report(status, err, overflow->name ? overflow->name : "(unnamed)", overflow->stack_bytes);
 }
@@ -85,7 +85,7 @@ static void overflow_in_second_pool(void *arg)
 TEST(the_fibers_of_a_later_pool_are_reported_too)
 {
     struct overflow overflow = {deep_recursion, 16 * 1024, "later", false};
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(overflow_in_second_pool, &overflow, err, sizeof err);
     check_report(status, err, "later", 16 * 1024);
 }
@@ -170,7 +170,7 @@ TEST(an_overflow_leaves_the_neighbours_intact)
 {
     unsigned (*ways[])(void) = {deep_recursion, one_large_frame, much_alloca};
     for (int i = 0; i < 3; i++) {
-        char err[4096];
+        char err[CHECK_ERR];
         int status = check_child(surround_in_child, &ways[i], err, sizeof err);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != INTACT) {
             check_fail(__FILE__, __LINE__, "way %d: status 0x%x, stderr:\n%s", i, (unsigned)status,
@@ -207,7 +207,7 @@ static void touch_in_child(void *arg)
 
 TEST(an_access_below_a_free_stack_blames_no_fiber)
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(touch_in_child, NULL, err, sizeof err);
     if (!WIFSIGNALED(status) || !strstr(err, "below a stack that no fiber has")) {
         check_fail(__FILE__, __LINE__, "status 0x%x, stderr:\n%s", (unsigned)status, err);
@@ -278,7 +278,7 @@ static void fault_in_child(void *arg)
 static int fault_status(enum before before, weft_fn cause, bool in_thread)
 {
     struct fault fault = {before, cause, in_thread};
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(fault_in_child, &fault, err, sizeof err);
     if (strstr(err, "weft: ")) {
         check_fail(__FILE__, __LINE__, "not ours:\n%s", err);

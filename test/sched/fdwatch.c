@@ -46,7 +46,7 @@ static void removes_twice(void *arg)
 
 TEST(to_remove_a_watch_twice_is_a_bug)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(removes_twice, NULL, err, sizeof err)));
     CHECK(strstr(err, "a descriptor that is not watched is removed"));
 }

@@ -1,5 +1,4 @@
 /* What is done once per process, by its first call, while another thread forks: in the child it is whole, or not begun. */
-/* timeout: 120 */
 /* not under: qemu asan tsan */
 /* (As test/sched/fork.c.) */
 #include <sched.h>

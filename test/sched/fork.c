@@ -1,5 +1,4 @@
 /* Forks of a process whose pools are at work: what the child may do, and what ends it with a message. */
-/* timeout: 120 */
 /* not under: qemu asan */
 /* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and workers that start, and the
  * watchdog, allocate.) */
@@ -103,7 +102,7 @@ static void live_anew(void *arg)
 
 TEST(a_child_of_a_busy_process_makes_pools_and_works)
 {
-    char err[2000];
+    char err[CHECK_ERR];
     void *result;
     CHECK_EQ(weft_blocking_call(NULL, twice, NULL, &result, WEFT_FOREVER), 0);
     busy_open();
@@ -122,7 +121,7 @@ static void *fork_in_fiber(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 5; i++) {
-        char err[2000];
+        char err[CHECK_ERR];
         int status = check_child(live_anew, NULL, err, sizeof err);
         if (status != 0) {
             fprintf(stderr, "%s", err);
@@ -146,14 +145,14 @@ TEST(a_fiber_may_fork_and_its_child_make_pools)
 
 static void child_of_child(void *arg)
 {
-    char err[300];
+    char err[CHECK_ERR];
     live_anew(arg);
     CHECK_EQ(check_child(live_anew, NULL, err, sizeof err), 0);
 }
 
 TEST(a_child_may_fork_again)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK_EQ(check_child(child_of_child, NULL, err, sizeof err), 0);
 }
 
@@ -233,7 +232,7 @@ static void calls(void *arg)
 
 static void expect_abort(void (*fn)(void *), const char *message)
 {
-    char err[1000];
+    char err[CHECK_ERR];
     int status = check_child(fn, NULL, err, sizeof err);
     if (!WIFSIGNALED(status) || !strstr(err, message)) {
         fprintf(stderr, "expected: %s\nfound: %s\n", message, err);
@@ -324,7 +323,7 @@ static void waits_on_old(void *arg)
 
 TEST(a_child_has_no_signal_sets_and_the_parents_hear_nothing_of_it)
 {
-    char err[500];
+    char err[CHECK_ERR];
     sigset_t usr;
     sigemptyset(&usr);
     sigaddset(&usr, SIGUSR1);
@@ -355,7 +354,7 @@ static void dumps_no_more(void *arg)
 
 TEST(dumps_on_a_signal_are_off_in_a_child)
 {
-    char err[2000];
+    char err[CHECK_ERR];
     CHECK_EQ(weft_dump_on_signal(SIGUSR2, STDERR_FILENO, NULL), 0);
     int status = check_child(dumps_no_more, NULL, err, sizeof err);
     if (status) {

@@ -1,6 +1,5 @@
 /* Floating-point control: a fiber that asks for it keeps its rounding mode across switches and across workers,
  * and nobody else ever sees it. */
-/* timeout: 60 */
 #include <fenv.h>
 
 #include "fixture.h"

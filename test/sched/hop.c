@@ -1,6 +1,5 @@
 /* Moving a running fiber to another pool or worker, for good or for a while. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "sched/fixture.h"
 
 static void *run_in_pool(weft_pool *pool, int worker, weft_fn fn, void *arg)

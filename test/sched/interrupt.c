@@ -1,6 +1,5 @@
 /* Interrupt: ends one wait with -EINTR, the one the fiber is in or the next that has to wait; kept until then. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "sched/fibers.h"
 
 static weft_event event;

@@ -1,7 +1,6 @@
 /* Join: from fibers and plain threads, by many at once, with rights that are counted, with deadlines and
  * cancels that race with the end. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "fixture.h"
 
 static void *gives_back(void *arg)

@@ -32,7 +32,7 @@ static void lift_limit(void)
 
 static void expect_success(void (*fn)(void *))
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(fn, NULL, err, sizeof err);
     printf("%s", err);
     fflush(stdout);

@@ -1,6 +1,5 @@
 /* What belongs to one fiber: its locals with their destructors, its cleanups, and its errno. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "sched/fibers.h"
 
 static void *join(weft_fiber fiber)

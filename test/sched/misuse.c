@@ -1,6 +1,5 @@
 /* A caller's bug ends the program with a line that says what was done. Each runs in a child; this process
  * never starts a thread. */
-/* timeout: 60 */
 #include <fenv.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -13,7 +12,7 @@
 
 static void expect_abort(void (*fn)(void *), const char *message)
 {
-    char err[4096];
+    char err[CHECK_ERR];
     int status = check_child(fn, NULL, err, sizeof err);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || strstr(err, message) == NULL ||
         strstr(err, "weft: ") == NULL) {

@@ -158,7 +158,7 @@ static void sweep(bool sticky)
 {
     long refusals = 0;
     for (long k = 1;; k++) {
-        char err[4096];
+        char err[CHECK_ERR];
         struct failure failure = {k, sticky};
         int status = check_child(fail_in_child, &failure, err, sizeof err);
         if (!WIFEXITED(status) || WEXITSTATUS(status) < UNTOUCHED) {

@@ -67,7 +67,7 @@ static void on_one_cpu(void *arg)
 
 TEST(a_process_confined_to_one_cpu_gets_one_worker)
 {
-    char err[2048];
+    char err[CHECK_ERR];
     int status = check_child(on_one_cpu, NULL, err, sizeof err);
     if (status != 0) {
         check_fail(__FILE__, __LINE__, "child: %s", err);

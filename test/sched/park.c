@@ -1,6 +1,5 @@
 /* Park and unpark: an early unpark is kept, two count once, a stale one is refused, none is lost. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "sched/fibers.h"
 
 /* --- permits ------------------------------------------------------------------ */

@@ -1,6 +1,5 @@
 /* Shields: between enter and leave neither cancel nor interrupt ends a wait; they take effect in the next one after. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "fixture.h"
 
 #define MS INT64_C(1000000)
@@ -195,7 +194,7 @@ static void outside(void *arg)
 
 TEST(shields_are_for_fibers_and_come_in_pairs)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(one_too_many, NULL, err, sizeof err)));
     CHECK(strstr(err, "weft_shield_leave without weft_shield_enter"));
     CHECK(WIFSIGNALED(check_child(outside, NULL, err, sizeof err)));

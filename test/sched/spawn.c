@@ -1,7 +1,6 @@
 /* Fibers are born: spawned from fibers and plain threads, created first and submitted later, refused with
  * a clear error and nothing left behind. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "fixture.h"
 
 static atomic_int ran;

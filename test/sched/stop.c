@@ -1,6 +1,5 @@
 /* The ways to stop a pool, and what holds during and after each. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include <fcntl.h>
 
 #include "sched/fixture.h"

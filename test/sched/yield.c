@@ -1,7 +1,6 @@
 /* Yield: behind everything in the ring, and a fresh fiber starts first; a loop of yields starves nobody. With
  * one worker the order is exact, so it is checked exactly. */
 /* labels: valgrind */
-/* timeout: 60 */
 #include "fixture.h"
 
 /* One worker, so one thread: plain variables. */

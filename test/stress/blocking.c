@@ -3,7 +3,6 @@
  *
  * 10^4 calls in a usual run; WEFT_STRESS=10000 makes it 10^6. Waits have no time limits but those under test.
  */
-/* timeout: 300 */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -2,7 +2,6 @@
  * interrupts, closes and selects come between. Waits that nothing else ends have no deadline: a lost wake-up stands
  * still, which the watchdog sees from outside.
  */
-/* timeout: 300 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,7 +3,6 @@
  *
  * 200 children and 4000 signals in a usual run.
  */
-/* timeout: 300 */
 /* not under: qemu */
 #include <errno.h>
 #include <pthread.h>

@@ -6,7 +6,6 @@
  * A close while another thread is in a call on the descriptor is what this is about, and what a thread checker calls a race.
  */
 /* not under: qemu valgrind tsan */
-/* timeout: 600 */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -4,7 +4,6 @@
  *
  * 10,000 fibers in a usual run.
  */
-/* timeout: 300 */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -3,7 +3,6 @@
  *
  * 3000 rounds in a usual run.
  */
-/* timeout: 300 */
 #include <errno.h>
 #include <stdatomic.h>
 

@@ -7,7 +7,6 @@
  *
  * 4 * 10^5 hand-offs in a usual run; WEFT_STRESS=25000 makes it 10^8.
  */
-/* timeout: 300 */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>

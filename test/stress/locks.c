@@ -2,7 +2,6 @@
  * cancels and interrupts mixed in. What is handed over must add up. The patient wait without a time limit, so that a lost
  * wake-up stands still and is seen by the watchdog.
  */
-/* timeout: 300 */
 #include "sched/fixture.h"
 #include "stress/watchdog.h"
 #include "sync/rwlock.h"

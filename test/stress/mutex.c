@@ -2,7 +2,6 @@
  * mixed in. What a mutex protects is plain memory and must add up; the waits of the patient have no time limit, so
  * that a lost wake-up stands still and is seen by the watchdog.
  */
-/* timeout: 300 */
 #include "sched/fixture.h"
 #include "stress/watchdog.h"
 

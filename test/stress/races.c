@@ -4,7 +4,7 @@
  *
  * 20,000 races in a usual run on each driver, in fibers and as many in loops; 10^6 with WEFT_STRESS=5000.
  */
-/* timeout: 900 */
+/* timeout: 1800 */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

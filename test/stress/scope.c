@@ -5,7 +5,6 @@
  *
  * 16,000 trees in a usual run.
  */
-/* timeout: 300 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,4 @@
 /* A file beyond 2 GiB, which no system call sends in one go, arrives whole. */
-/* timeout: 300 */
 /* not under: valgrind qemu */
 #include <sys/mman.h>
 

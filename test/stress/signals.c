@@ -1,7 +1,6 @@
 /* Signals a thousand times a second, with and without SA_RESTART, while connections are made, used and closed: no call
  * fails for them. They hit the program's own thread, which is a worker here, another of its threads, and the runtime's
  * workers, where a fiber has let them in. */
-/* timeout: 300 */
 /* not under: valgrind */
 #include <fcntl.h>
 #include <pthread.h>

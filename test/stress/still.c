@@ -82,7 +82,7 @@ static void keep_going(void *workers)
 
 TEST(what_goes_on_is_no_deadlock)
 {
-    char said[4096];
+    char said[CHECK_ERR];
     check_seed();
     for (unsigned workers = 1; workers <= 2; workers++) {
         int status = check_child(keep_going, &workers, said, sizeof said);
@@ -122,7 +122,7 @@ static void come_to_rest(void *arg)
 
 TEST(what_has_stopped_is_found_however_the_workers_fell_asleep)
 {
-    char said[4096];
+    char said[CHECK_ERR];
     int status = check_child(come_to_rest, NULL, said, sizeof said);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         printf("%s\n", said);

@@ -2,7 +2,7 @@
  *
  * Stress tests wait without time limits, so that a lost wake-up shows as a stall and is not papered
  * over by a timeout. The watchdog looks at a progress counter from outside; if it has not moved for
- * WEFT_STALL seconds (default 30), it prints the dump of every watched pool and aborts.
+ * WEFT_STALL seconds (default 100), it prints the dump of every watched pool and aborts.
  */
 #ifndef WEFT_TEST_STRESS_WATCHDOG_H
 #define WEFT_TEST_STRESS_WATCHDOG_H
@@ -55,7 +55,7 @@ static void watchdog_bark(int seconds)
 static void *watchdog_main(void *arg)
 {
     const char *text = getenv("WEFT_STALL");
-    int limit = text != NULL ? atoi(text) : 30;
+    int limit = text != NULL ? atoi(text) : 100;
     uint64_t last = atomic_load(&watchdog.progress);
     struct timespec at;
     int still = 0;

@@ -36,7 +36,7 @@ __attribute__((unused)) static void end_wait(weft_fiber fiber, bool cancel)
 /* fn(arg) is a bug: it stops the program, here a child, with this message among what it says. */
 __attribute__((unused)) static void must_stop(void (*fn)(void *arg), void *arg, const char *message)
 {
-    char err[1024];
+    char err[CHECK_ERR];
     int status = check_child(fn, arg, err, sizeof err);
     if (!strstr(err, message)) {
         fprintf(stderr, "not \"%s\" but: %s\n", message, err);
