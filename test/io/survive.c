@@ -14,6 +14,7 @@
 #define CLIENTS 4
 #define ECHOES 10
 #define ATTEMPTS 2000
+#define PATIENCE 20000000000 /* ns */
 
 static char address[WEFT_ADDR_TEXT];
 static int listener;
@@ -34,8 +35,8 @@ static void *serve(void *arg)
     char buf[64];
     int fd = (int)(intptr_t)arg;
     ssize_t n;
-    while ((n = weft_read(fd, buf, sizeof buf, weft_after(2000000000))) > 0) {
-        n = weft_write_all(fd, buf, (size_t)n, NULL, weft_after(2000000000));
+    while ((n = weft_read(fd, buf, sizeof buf, weft_after(PATIENCE))) > 0) {
+        n = weft_write_all(fd, buf, (size_t)n, NULL, weft_after(PATIENCE));
         if (n < 0) {
             break;
         }
@@ -65,12 +66,12 @@ static void *accepts(void *arg)
 static int echo_once(void)
 {
     char back[8];
-    int fd = weft_connect(address, weft_after(2000000000));
+    int fd = weft_connect(address, weft_after(PATIENCE));
     if (fd < 0) {
         return fd;
     }
-    int err = weft_write_all(fd, "message", 8, NULL, weft_after(2000000000));
-    err = err ? err : weft_read_full(fd, back, 8, NULL, weft_after(2000000000));
+    int err = weft_write_all(fd, "message", 8, NULL, weft_after(PATIENCE));
+    err = err ? err : weft_read_full(fd, back, 8, NULL, weft_after(PATIENCE));
     CHECK(err || strcmp(back, "message") == 0);
     CHECK_EQ(weft_close(fd), 0);
     return err;
@@ -121,13 +122,13 @@ TEST(echoes_in_spite_of_failures)
 {
     struct weft_addr addr;
     int before = count_descriptors(), err = -1;
-    alarm(100);
+    alarm(400);
     listener = weft_listen("127.0.0.1:0", NULL);
     CHECK(listener >= 0);
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
     weft_addr_text(&addr, address, sizeof address);
     for (int i = 0; i < 10 && err; i++) { /* the pool's own descriptors may be refused, too */
-        err = weft_run(all, NULL, NULL, &(struct weft_pool_opts){.workers = 2});
+        err = weft_run(all, NULL, NULL, &(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
         CHECK(err == 0 || err == -EMFILE || err == -ENFILE || err == -ENOMEM);
     }
     CHECK_EQ(err, 0);

@@ -41,15 +41,15 @@ static void *run(void *arg)
     for (int i = 0; i < CLIENTS; i++) {
         CHECK_EQ(weft_spawn(&fibers[i], connects, NULL, NULL), 0);
     }
-    double began = cpu_seconds();
+    double from = check_seconds(), began = cpu_seconds();
     CHECK_EQ(weft_sleep(STILL), 0);
-    double used = cpu_seconds() - began;
-    printf("    %.1f %% of a CPU while the backlog is full\n", used * 100 / (STILL / 1e9));
-    CHECK(used < 0.5 * (STILL / 1e9));
+    double used = cpu_seconds() - began, passed = check_seconds() - from;
+    printf("    %.1f %% of a CPU while the backlog is full\n", used * 100 / passed);
+    CHECK(used < 0.5 * passed);
     for (int i = 0; i < CLIENTS; i++) {
-        int fd = weft_accept(listener, weft_after(20000000000));
+        int fd = weft_accept(listener, weft_after(60000000000));
         CHECK(fd >= 0);
-        CHECK_EQ(weft_read(fd, &byte, 1, weft_after(5000000000)), 1);
+        CHECK_EQ(weft_read(fd, &byte, 1, weft_after(60000000000)), 1);
         CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
         CHECK_EQ(weft_close(fd), 0);
     }

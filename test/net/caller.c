@@ -160,7 +160,7 @@ static int full, connected;
 static void *connects(void *arg)
 {
     struct weft_addr *addr = arg;
-    connected = weft_connect_addr(addr, weft_after(20000000000));
+    connected = weft_connect_addr(addr, weft_after(60000000000));
     atomic_store(&waiting, 0);
     return NULL;
 }

@@ -38,8 +38,8 @@ static void *client(void *arg)
     CHECK(fd >= 0);
     for (int i = 0; i < ROUNDS; i++) {
         memset(out, i, sizeof out);
-        CHECK_EQ(weft_write_all(fd, out, sizeof out, NULL, weft_after(5000000000)), 0);
-        CHECK_EQ(weft_read_full(fd, in, sizeof in, NULL, weft_after(5000000000)), 0);
+        CHECK_EQ(weft_write_all(fd, out, sizeof out, NULL, weft_after(60000000000)), 0);
+        CHECK_EQ(weft_read_full(fd, in, sizeof in, NULL, weft_after(60000000000)), 0);
         CHECK(memcmp(in, out, sizeof in) == 0);
     }
     CHECK_EQ(weft_close(fd), 0);

@@ -1,6 +1,5 @@
 /* Echo of random sizes through a proxy that misbehaves: byte by byte the same, on every driver; a connection that was reset has
  * delivered a true beginning. */
-/* timeout: 240 */
 #include <pthread.h>
 
 #include "io/drivers.h"

@@ -99,7 +99,7 @@ static void on(enum weft_driver driver, weft_fn fn)
 
 static int resolve(const char *host, struct weft_addr *out, size_t max, int64_t deadline)
 {
-    const struct weft_resolve_opts opts = {.servers = servers, .try_ns = 100000000, .tries = 1};
+    const struct weft_resolve_opts opts = {.servers = servers, .try_ns = 60000000000, .tries = 1};
     return weft_resolve(host, 80, out, max, &opts, deadline);
 }
 
@@ -154,7 +154,8 @@ static void *ends(void *arg)
     weft_fiber fiber;
     void *result;
     CHECK_EQ(resolve("silent.test", &addr, 1, weft_after(30000000)), -ETIMEDOUT);
-    CHECK_EQ(resolve("silent.test", &addr, 1, WEFT_FOREVER), -EREMOTEIO);
+    const struct weft_resolve_opts brief = {.servers = servers, .try_ns = 100000000, .tries = 1};
+    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &brief, WEFT_FOREVER), -EREMOTEIO);
     CHECK_EQ(weft_spawn(&fiber, waits_for_name, NULL, NULL), 0);
     do {
         weft_yield();
@@ -257,7 +258,7 @@ static void *dials_by_name(void *arg)
     CHECK_EQ(weft_addr_local(listener, &addr), 0);
     snprintf(address, sizeof address, "both.test:%d", weft_addr_port(&addr));
     const struct weft_dial_opts opts = {.resolve = {.servers = servers}};
-    int fd = weft_dial(address, &opts, weft_after(20000000000));
+    int fd = weft_dial(address, &opts, weft_after(60000000000));
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_dial("both.test:", &opts, WEFT_FOREVER), -EINVAL);

@@ -1,5 +1,4 @@
 /* Every call that can wait, against every way in which a wait ends, on every driver. */
-/* timeout: 240 */
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -142,12 +141,10 @@ static void full_backlog_tcp(void)
     CHECK(ends[1] >= 0);
     CHECK_EQ(weft_addr_local(ends[1], &addr), 0);
     weft_addr_text(&addr, name, sizeof name);
-    int fd, i = 0;
-    while ((fd = weft_connect(name, weft_after(100000000))) >= 0) {
-        CHECK(i < 2);
-        extra[i++] = fd;
+    for (int i = 0; i < 2; i++) { /* one more than it was told, here too */
+        extra[i] = weft_connect(name, WEFT_FOREVER);
+        CHECK(extra[i] >= 0);
     }
-    CHECK_EQ(fd, -ETIMEDOUT);
 }
 
 static void full_with_file(void)
