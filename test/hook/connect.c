@@ -166,14 +166,14 @@ IN_FIBER(connect_takes_no_longer_than_allowed)
     CHECK_EQ(setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time), 0);
     int64_t start = weft_now();
     CHECK_FAILS(connect(client, (struct sockaddr *)&addr, sizeof addr), EINPROGRESS);
-    CHECK(hooked_since(start) >= 0.049 && hooked_since(start) < 5);
+    CHECK(hooked_since(start) >= 0.049 && hooked_since(start) < 30);
     close(client);
     if (weft_hook_active()) {
         client = tcp();
         CHECK_EQ(weft_hook_connect_timeout(50000000), 0);
         start = weft_now();
         CHECK_FAILS(connect(client, (struct sockaddr *)&addr, sizeof addr), ETIMEDOUT);
-        CHECK(hooked_since(start) >= 0.05 && hooked_since(start) < 5);
+        CHECK(hooked_since(start) >= 0.05 && hooked_since(start) < 30);
         CHECK_EQ(weft_hook_connect_timeout(-1), 50000000);
         CHECK_EQ(weft_hook_connect_timeout(0), 50000000);
         close(client);

@@ -124,7 +124,7 @@ IN_FIBER(close_ends_waits)
         CHECK_EQ(weft_spawn(&fiber, reads, &ends[0], NULL), 0);
         weft_yield();
         CHECK_EQ(by_copy ? dup2(ends[1], ends[0]) >= 0 : close(ends[0]) == 0, 1);
-        CHECK_EQ(weft_join(fiber, NULL, weft_after(INT64_C(10000000000))), 0);
+        CHECK_EQ(weft_join(fiber, NULL, weft_after(INT64_C(60000000000))), 0);
         if (by_copy) {
             close(ends[0]);
         }

@@ -51,7 +51,7 @@ IN_FIBER(poll_of_one)
     take(ends[0]);
     one = (struct pollfd){.fd = pipes[0], .events = POLLIN};
     hooked_peer_start(&peer, write_byte, &pipes[1]);
-    CHECK_EQ(poll(&one, 1, 10000), 1);
+    CHECK_EQ(poll(&one, 1, 60000), 1);
     hooked_peer_join(&peer);
     take(pipes[0]);
     one = (struct pollfd){.fd = ends[0], .events = POLLIN | POLLOUT};

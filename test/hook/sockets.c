@@ -341,7 +341,7 @@ IN_FIBER(a_receive_timeout_is_eagain)
     limit(ends[0], SO_RCVTIMEO, 40000);
     int64_t start = weft_now();
     CHECK_FAILS(recv(ends[0], buf, sizeof buf, 0), EAGAIN);
-    CHECK(hooked_since(start) >= 0.039 && hooked_since(start) < 5);
+    CHECK(hooked_since(start) >= 0.039 && hooked_since(start) < 30);
     CHECK_FAILS(read(ends[0], buf, sizeof buf), EAGAIN);
     hooked_peer_start(&peer, send_hello, &ends[1]);
     hooked_peer_join(&peer);
