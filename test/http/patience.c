@@ -1,11 +1,11 @@
 /* Slow clients: each is ended by its own time limit, not before and not much later, while others are served. */
-/* timeout: 180 */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 #include "http/client.h"
 
 #define LIMIT MS(200)
+#define PATIENCE 60 /* seconds */
 
 static int measure(weft_http *x, void *arg)
 {
@@ -50,46 +50,88 @@ static void begin(struct served *s, enum weft_driver driver, struct weft_http_se
     served_listen(s);
 }
 
-/* How long it takes until the server ends the connection. */
-static double until_closed(struct client *c)
+static void await_close(struct client *c)
 {
-    double from = check_seconds();
     while (client_fill(c)) {
         c->start = c->end;
     }
-    return check_seconds() - from;
 }
 
-/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. */
-static void check_time(double took)
+/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. `from`: before the server could begin to
+ * count. */
+static void check_time(double from)
 {
+    double took = check_seconds() - from;
     printf("    ended after %.0f ms\n", took * 1e3);
     CHECK(took >= (double)LIMIT / 1e9 - 0.001);
-    CHECK(took < 10);
+    CHECK(took < PATIENCE);
+}
+
+/* A client that is not silent for long, unless this thread is kept from it: then its connection is gone, with reason, and it
+ * makes another. */
+struct talker {
+    struct client c;
+    double last, longest; /* when it spoke, and its longest silence */
+    int lost;             /* connections */
+};
+
+static void talker_open(struct talker *t, struct served *s)
+{
+    t->last = check_seconds();
+    t->longest = 0;
+    t->lost = 0;
+    client_open(&t->c, s);
+}
+
+static void talker_ask(struct talker *t, struct served *s, const char *path)
+{
+    for (;;) {
+        double last = t->last, before = check_seconds();
+        struct reply *r = client_ask(&t->c, get(path));
+        t->last = before;
+        t->longest = check_seconds() - last > t->longest ? check_seconds() - last : t->longest;
+        bool again = r->status == 200 && !reply_field(r, "Connection");
+        if (!again) {
+            client_close(&t->c);
+            client_open(&t->c, s);
+        }
+        if (r->status == 200) {
+            return;
+        }
+        CHECK_EQ(r->status, 0);
+        CHECK(t->longest >= (double)LIMIT / 1e9);
+        t->lost++;
+    }
 }
 
 EACH_DRIVER(silence_between_requests)
 {
     struct served s;
-    struct client c, busy;
+    struct client c;
+    static struct talker once, busy;
     begin(&s, driver, (struct weft_http_server_limits){.idle_ns = LIMIT, .requests = 1000000000});
-    client_open(&c, &s);
-    check_time(until_closed(&c)); /* nothing was ever sent */
-    client_close(&c);
-    client_open(&c, &s);
-    client_open(&busy, &s);
-    CHECK_EQ(client_ask(&c, get("/"))->status, 200);
     double from = check_seconds();
-    do { /* one that talks stays, for many times the limit */
-        CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
-    } while (check_seconds() - from < 4 * (double)LIMIT / 1e9);
-    CHECK(client_is_closed(&c));
-    CHECK_EQ(served_stats(&s).idle_ended, 2);
+    client_open(&c, &s);
+    await_close(&c); /* nothing was ever sent */
+    check_time(from);
     client_close(&c);
-    CHECK_EQ(client_ask(&busy, get("/doze"))->status, 200);
-    CHECK_EQ(client_ask(&busy, get("/"))->status, 200);
-    check_time(until_closed(&busy));
-    client_close(&busy);
+    talker_open(&once, &s);
+    talker_open(&busy, &s);
+    talker_ask(&once, &s, "/");
+    from = check_seconds();
+    do { /* one that talks stays, for many times the limit */
+        talker_ask(&busy, &s, "/");
+    } while (check_seconds() - from < 4 * (double)LIMIT / 1e9);
+    CHECK(client_is_closed(&once.c));
+    uint64_t ended = served_stats(&s).idle_ended;
+    CHECK(once.lost || busy.lost ? ended >= 2 : ended == 2);
+    client_close(&once.c);
+    talker_ask(&busy, &s, "/doze");
+    from = check_seconds();
+    talker_ask(&busy, &s, "/");
+    await_close(&busy.c);
+    check_time(from);
+    client_close(&busy.c);
     served_end(&s);
 }
 
@@ -185,12 +227,12 @@ EACH_DRIVER(a_head_that_comes_slowly)
     struct pollfd readable = {.fd = c.fd, .events = POLLIN};
     while (poll(&readable, 1, 5) == 0) {
         client_send(&c, "x");
-        CHECK(check_seconds() - from < 10);
+        CHECK(check_seconds() - from < PATIENCE);
     }
     struct reply *r = client_reply(&c);
     CHECK_EQ(r->status, 408);
     CHECK_STR(reply_field(r, "Connection"), "close");
-    check_time(check_seconds() - from);
+    check_time(from);
     client_close(&c);
     /* The second of two pipelined ones, of which a part came with the first. */
     client_open(&c, &s);
@@ -214,7 +256,7 @@ EACH_DRIVER(a_body_that_does_not_come)
             &c, chunked ? "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc"
                         : "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nabc");
         CHECK_EQ(client_reply(&c)->status, 408);
-        check_time(check_seconds() - from);
+        check_time(from);
         client_close(&c);
     }
     CHECK_EQ(served_stats(&s).body_ended, 2);
@@ -235,10 +277,10 @@ EACH_DRIVER(a_body_that_drips)
     struct pollfd readable = {.fd = c.fd, .events = POLLIN};
     while (poll(&readable, 1, 5) == 0) {
         client_send(&c, "x");
-        CHECK(check_seconds() - from < 10);
+        CHECK(check_seconds() - from < PATIENCE);
     }
     CHECK_EQ(client_reply(&c)->status, 408);
-    check_time(check_seconds() - from);
+    check_time(from);
     client_close(&c);
     served_end(&s);
 }
@@ -250,13 +292,13 @@ EACH_DRIVER(a_client_that_does_not_read)
     begin(&s, driver, (struct weft_http_server_limits){.write_ns = LIMIT, .requests = 1000000000});
     client_open(&c, &s);
     client_open(&other, &s);
-    client_send(&c, get("/flood"));
     double from = check_seconds();
+    client_send(&c, get("/flood"));
     while (served_stats(&s).write_ended == 0) {
         CHECK_EQ(client_ask(&other, get("/"))->status, 200); /* others are served meanwhile */
-        CHECK(check_seconds() - from < 20);
+        CHECK(check_seconds() - from < PATIENCE);
     }
-    check_time(check_seconds() - from);
+    check_time(from);
     CHECK(!client_reply(&c)->whole); /* and it sees that it has not got everything */
     client_close(&c);
     client_close(&other);
@@ -274,8 +316,9 @@ EACH_DRIVER(a_crowd_of_slow_clients)
         "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\nabc",
         "GET /flood HTTP/1.1\r\nHost: t\r\n\r\n",
     };
+    static struct talker good;
     struct served s;
-    struct client good;
+    bool in_time = true; /* each has sent what it sends before it could be taken for silent */
     begin(&s, driver,
           (struct weft_http_server_limits){.idle_ns = 2 * LIMIT,
                                            .header_ns = LIMIT,
@@ -283,29 +326,30 @@ EACH_DRIVER(a_crowd_of_slow_clients)
                                            .write_ns = LIMIT,
                                            .linger_ns = MS(1)});
     for (int i = 0; i < CROWD; i++) {
+        double before = check_seconds();
         client_open(&c[i], &s);
         client_send(&c[i], starts[i % 4]);
+        in_time = in_time && check_seconds() - before < 2 * (double)LIMIT / 1e9;
     }
     double from = check_seconds();
-    client_open(&good, &s);
+    talker_open(&good, &s);
     struct weft_http_stats
         stats; /* Not .open: it is low too while they still wait to be accepted. */
     while (stats = served_stats(&s),
-           stats.idle_ended + stats.header_ended + stats.body_ended + stats.write_ended < CROWD) {
-        CHECK_EQ(client_ask(&good, get("/"))->status, 200);
-        if (reply_field(client_ask(&good, get("/")), "Connection")) { /* its thousandth */
-            client_close(&good);
-            client_open(&good, &s);
-        }
-        CHECK(check_seconds() - from < 30);
+           stats.idle_ended + stats.header_ended + stats.body_ended + stats.write_ended <
+               CROWD + (uint64_t)good.lost) {
+        talker_ask(&good, &s, "/");
+        CHECK(check_seconds() - from < PATIENCE);
     }
     for (int i = 0; i < CROWD; i++) {
         client_close(&c[i]);
     }
-    CHECK_EQ(stats.idle_ended, CROWD / 4);
-    CHECK_EQ(stats.header_ended, CROWD / 4);
-    CHECK_EQ(stats.body_ended, CROWD / 4);
-    CHECK_EQ(stats.write_ended, CROWD / 4);
-    client_close(&good);
+    if (in_time && good.lost == 0) {
+        CHECK_EQ(stats.idle_ended, CROWD / 4);
+        CHECK_EQ(stats.header_ended, CROWD / 4);
+        CHECK_EQ(stats.body_ended, CROWD / 4);
+        CHECK_EQ(stats.write_ended, CROWD / 4);
+    }
+    client_close(&good.c);
     served_end(&s);
 }
