@@ -63,7 +63,7 @@ static void *filters(void *arg)
 
 EACH_DRIVER(a_child_filters_more_than_its_pipes_hold)
 {
-    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(filters, NULL, NULL, &opts), 0);
 }
 
@@ -103,7 +103,7 @@ static void *all_three(void *arg)
 
 EACH_DRIVER(each_standard_descriptor_may_be_a_pipe)
 {
-    const struct weft_pool_opts opts = {.workers = 2, .driver = driver};
+    const struct weft_pool_opts opts = {.workers = 2, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(all_three, NULL, NULL, &opts), 0);
 }
 
@@ -136,7 +136,7 @@ static void *as_programs_expect(void *arg)
 
 EACH_DRIVER(a_child_finds_what_programs_expect)
 {
-    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(as_programs_expect, NULL, NULL, &opts), 0);
 }
 
@@ -145,12 +145,16 @@ TEST(a_program_that_cannot_run_leaves_no_pipes)
     weft_process *process;
     int before = count_fds(false);
     const char *const none[] = {"/nowhere/no-such-program", NULL};
-    CHECK_EQ(weft_process_spawn(&process, none,
-                                &(struct weft_process_opts){.in = WEFT_STDIO_PIPE,
-                                                            .out = WEFT_STDIO_PIPE,
-                                                            .err = WEFT_STDIO_PIPE}),
-             -ENOENT);
-    CHECK_EQ(weft_process_spawn(&process, none, &(struct weft_process_opts){.out = WEFT_STDIO_OUT}),
-             -EBADF);
-    CHECK_EQ(count_fds(false), before);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_process_spawn(&process, none,
+                                    &(struct weft_process_opts){.in = WEFT_STDIO_PIPE,
+                                                                .out = WEFT_STDIO_PIPE,
+                                                                .err = WEFT_STDIO_PIPE}),
+                 -ENOENT);
+        CHECK_EQ(
+            weft_process_spawn(&process, none, &(struct weft_process_opts){.out = WEFT_STDIO_OUT}),
+            -EBADF);
+    }
+    CHECK(count_fds(false) <=
+          before); /* fewer: what watched the children of before ends meanwhile */
 }

@@ -268,7 +268,7 @@ static void *late(void *arg)
     atomic_store(&opened, 0);
     CHECK_EQ(weft_spawn(&fiber, opens_leased, &deadline, NULL), 0);
     /* The one worker goes on while the open waits, and the deadline passes. */
-    while (weft_now() < deadline + MS) {
+    for (int i = 0; i < 2 || weft_now() < deadline + MS; i++) {
         weft_yield();
         atomic_fetch_add(&ticks, 1);
     }

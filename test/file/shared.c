@@ -120,7 +120,7 @@ static int count_fds(void)
 
 EACH_DRIVER(a_pipe_that_blocks_is_waited_for_as_it_is)
 {
-    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     int before = count_fds();
     blocking_pipe();
     CHECK_EQ(weft_run(all_ends, NULL, NULL, &opts), 0);
@@ -129,7 +129,7 @@ EACH_DRIVER(a_pipe_that_blocks_is_waited_for_as_it_is)
 
 EACH_DRIVER(a_terminal_that_blocks_is_waited_for_as_it_is)
 {
-    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     int before = count_fds();
     if (terminal()) {
         CHECK_EQ(weft_run(all_ends, ends, NULL, &opts), 0);
@@ -214,6 +214,6 @@ static void *own_pipe(void *arg)
 
 EACH_DRIVER(a_pipe_of_our_own)
 {
-    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(own_pipe, NULL, NULL, &opts), 0);
 }

@@ -436,7 +436,7 @@ static void starts_twice(void *arg)
 
 TEST(an_operation_is_not_started_twice)
 {
-    char err[256];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(starts_twice, NULL, err, sizeof err)));
     CHECK(strstr(err, "an operation is started that has not been delivered"));
 }

@@ -97,7 +97,7 @@ static void be_watched(void *arg)
 
 static void fork_often(void)
 {
-    char err[4000];
+    char err[CHECK_ERR];
     /* ThreadSanitizer keeps signals back, so each report there waits in vain for a backtrace. */
     for (int i = 0; i < (WEFT__TSAN ? 3 : 20); i++) {
         int status = check_child(be_watched, NULL, err, sizeof err);

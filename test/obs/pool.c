@@ -81,7 +81,7 @@ TEST(a_dump_shows_fibers_with_name_state_age_and_what_they_wait_for)
     await_state(fiber, WEFT_FIBER_WAITING);
     char line[96], id[32];
     CHECK(weft_fiber_text(fiber, id, sizeof id) > 0);
-    snprintf(line, sizeof line, "fiber %s sleeper waiting age=0.", id);
+    snprintf(line, sizeof line, "fiber %s sleeper waiting age=", id);
     char *text = dump_of(pool, 10);
     check_has(text, line);
     check_has(text, "worker=1 bound=1 waits=park");

@@ -1,5 +1,4 @@
 /* A pool inside a host's own loop: poll, its descriptor and its next deadline. */
-/* timeout: 60 */
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -282,10 +281,14 @@ TEST(between_polls_the_others_fire_the_hosts_timers)
 {
     weft_pool *pool = host_pool(2);
     void *worker;
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20;) {
         weft_fiber fiber = begin_on_host(pool, unbind_and_nap, pool);
+        if (weft_join(fiber, &worker, 0) == 0) {
+            continue; /* a slow machine: the nap was over before the poll was */
+        }
         CHECK_EQ(weft_join(fiber, &worker, WEFT_FOREVER), 0);
         CHECK_EQ((intptr_t)worker, 1);
+        i++;
     }
     pool_close(pool);
 }

@@ -488,7 +488,7 @@ static void destroys_running(void *arg)
 
 TEST(a_pool_is_stopped_before_it_is_destroyed)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK(WIFSIGNALED(check_child(destroys_running, NULL, err, sizeof err)));
     CHECK(strstr(err, "blocking pool busy is destroyed before it was stopped"));
     weft_blocking_destroy(NULL);

@@ -398,7 +398,7 @@ static void swaps(void *arg)
 
 TEST(standard_descriptors_may_be_exchanged)
 {
-    char err[300];
+    char err[CHECK_ERR];
     CHECK_EQ(check_child(swaps, NULL, err, sizeof err), 0);
 }
 

@@ -697,7 +697,7 @@ TEST(misuse_is_found)
         {child_leaves_open, "returned from the frame of a cleanup that it had not popped"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char err[300];
+        char err[CHECK_ERR];
         weft_fn fn = cases[i].fn;
         CHECK(WIFSIGNALED(check_child(misuses, &fn, err, sizeof err)));
         bool found = strstr(err, cases[i].says) ||
