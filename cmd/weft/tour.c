@@ -356,24 +356,32 @@ static int show_dump(void)
 
 /* --- a deadlock ---------------------------------------------------------------------------- */
 
-/* In case no report comes (where there is no /proc, say) a thread ends the scene. */
+/* In case no report comes (where there is no /proc, say) a thread ends the scene. The cycle may come late on a slow machine;
+ * that nothing will ever happen is found soon after that, or not at all. */
 struct scene {
     weft_fiber first; /* set before it waits */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool over; /* under the lock */
+    bool noticed, over; /* under the lock */
 };
+
+static void await_locked(struct scene *scene, const bool *what, int seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += seconds;
+    while (!*what && !scene->over &&
+           pthread_cond_timedwait(&scene->changed, &scene->lock, &until) == 0) {
+    }
+}
 
 static void *end_scene(void *arg)
 {
     struct scene *scene = arg;
-    struct timespec until;
     weft_harmless_thread(0); /* or there were still hope */
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 5;
     pthread_mutex_lock(&scene->lock);
-    while (!scene->over && pthread_cond_timedwait(&scene->changed, &scene->lock, &until) == 0) {
-    }
+    await_locked(scene, &scene->noticed, 30);
+    await_locked(scene, &scene->over, 5);
     if (!scene->over) {
         weft_cancel(scene->first);
     }
@@ -417,8 +425,12 @@ static void *serve_dinner(void *arg)
 
 static void print_report(enum weft_report_kind kind, const char *text, void *arg)
 {
-    (void)kind;
-    fputs(text, arg);
+    struct scene *scene = arg;
+    fputs(text, stdout);
+    pthread_mutex_lock(&scene->lock);
+    scene->noticed = scene->noticed || kind == WEFT_REPORT_CYCLE;
+    pthread_cond_signal(&scene->changed);
+    pthread_mutex_unlock(&scene->lock);
 }
 
 static void show_deadlock(void)
@@ -431,7 +443,7 @@ static void show_deadlock(void)
         screen_warn("left out: no thread to end it");
         return;
     }
-    weft_on_report(print_report, stdout);
+    weft_on_report(print_report, &scene);
     int err = weft_run(serve_dinner, &scene, NULL, &(struct weft_pool_opts){.workers = 1});
     weft_on_report(NULL, NULL);
     pthread_mutex_lock(&scene.lock);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -16,7 +17,8 @@
 #define MOVE_TICKS 5    /* of standing still: a thread that was preempted gets its queues back */
 #define MOVE_MOST 1024u /* tasks taken from one worker at one tick */
 #define BASKET_SLOTS 256u
-#define WALK_SHARE 100 /* a walk is followed by this many times its length without one */
+#define WALK_SHARE                                                                                 \
+    100 /* a walk is followed by this many times what it took of the CPU without one */
 #define WALK_PAUSE_NS 100000000
 #define LOOKS 4 /* at threads outside, each ten times as long after the one before */
 
@@ -363,6 +365,14 @@ void weft__watchdog_look_again(void)
     weft__pulse_changed(&weft__pulse);
 }
 
+/* What this thread has had of the CPU: where others have it, a walk takes long and costs no more. */
+static int64_t cpu_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
 /* A walk is due and somebody was awake since the last; *wait says until when it is not yet due. */
 static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
 {
@@ -373,10 +383,10 @@ static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
         *wait = walk_due;
         return;
     }
+    int64_t began = cpu_ns();
     weft__report_cycles();
-    int64_t end = weft__clock_ns();
-    int64_t pause = (end - now) * WALK_SHARE;
-    walk_due = end + (pause > WALK_PAUSE_NS ? pause : WALK_PAUSE_NS);
+    int64_t pause = (cpu_ns() - began) * WALK_SHARE;
+    walk_due = weft__clock_ns() + (pause > WALK_PAUSE_NS ? pause : WALK_PAUSE_NS);
     walked = pulse;
 }
 

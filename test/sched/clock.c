@@ -23,7 +23,8 @@ static atomic_int asked_wall_clock;
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
     int rc = (int)syscall(SYS_clock_gettime, clock, time);
-    if (clock != CLOCK_MONOTONIC && clock != CLOCK_MONOTONIC_COARSE) {
+    if (clock != CLOCK_MONOTONIC && clock != CLOCK_MONOTONIC_COARSE &&
+        clock != CLOCK_THREAD_CPUTIME_ID) {
         int n = atomic_fetch_add(&asked_wall_clock, 1);
         time->tv_sec += n % 2 ? 100000000 : -100000000;
     }
@@ -124,7 +125,7 @@ static void *yield_for_ever(void *arg)
 static int64_t cpu_time(void)
 {
     struct timespec time;
-    CHECK_EQ(syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time), 0);
+    CHECK_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
     return time.tv_sec * 1000 * MS + time.tv_nsec;
 }
 
