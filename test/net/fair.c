@@ -35,8 +35,8 @@ static bool fair;
 
 /* By worker. One from which the CPU is taken away has none. */
 static _Atomic(long) turns[WORKERS];
-static long before[WORKERS]; /* when the question was sent */
-static _Atomic(long) waited; /* of the worker that had the fewest, until it was seen */
+static _Atomic(long) before[WORKERS]; /* when the question was sent */
+static _Atomic(long) waited;          /* of the worker that had the fewest, until it was seen */
 
 static void *yields(void *arg)
 {
@@ -51,7 +51,8 @@ static long turns_since(void)
 {
     long fewest = LONG_MAX;
     for (unsigned i = 0; i < weft_pool_workers(weft_pool_self()); i++) {
-        long n = atomic_load_explicit(&turns[i], memory_order_relaxed) - before[i];
+        long n = atomic_load_explicit(&turns[i], memory_order_relaxed) -
+                 atomic_load_explicit(&before[i], memory_order_relaxed);
         fewest = n < fewest ? n : fewest;
     }
     return fewest;
@@ -80,7 +81,7 @@ static bool measure(void)
     for (int i = 0; i < ROUNDS; i++) {
         char byte = 'x';
         for (int n = 0; n < WORKERS; n++) {
-            before[n] = atomic_load_explicit(&turns[n], memory_order_relaxed);
+            atomic_store(&before[n], atomic_load_explicit(&turns[n], memory_order_relaxed));
         }
         int64_t began = weft_now();
         CHECK_EQ(send(ends[1], &byte, 1, 0), 1);
