@@ -44,6 +44,14 @@ void weft__worker_close_driver(struct weft__worker *w)
     }
 }
 
+void weft__worker_leave_count(struct weft__worker *w)
+{
+    int64_t linked = atomic_exchange_explicit(&w->io.linked, 0, memory_order_relaxed);
+    if (linked) {
+        weft__driver_count(NULL, (int)linked);
+    }
+}
+
 /* The seam of io/fd.h: `who` is a task. */
 void weft__io_fire(void *who, uint64_t ticket, void *ready)
 {

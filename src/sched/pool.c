@@ -50,6 +50,9 @@ static void pools_remove(weft_pool *pool)
         at = &(*at)->next;
     }
     *at = pool->next;
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        weft__worker_leave_count(&pool->workers[i]);
+    }
     weft__unlock(&weft__pools.lock);
 }
 
@@ -76,6 +79,7 @@ void weft__pool_fork_child(void)
         }
     }
     weft__fd_fork_child();
+    atomic_store_explicit(&weft__driver_foreign, 0, memory_order_relaxed); /* nobody waits here */
     weft__pools.first = NULL;
     weft__unlock(&weft__pools.lock);
 }

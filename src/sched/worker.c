@@ -87,6 +87,7 @@ deinit_ring:
 void weft__worker_deinit(struct weft__worker *w)
 {
     weft__worker_close_driver(w);
+    weft__worker_leave_count(w); /* what the close has ended */
     int wake_fd = atomic_load_explicit(&w->sleeper.parker.wake_fd, memory_order_relaxed);
     if (wake_fd >= 0) {
         close(wake_fd);

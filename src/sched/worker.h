@@ -322,6 +322,9 @@ static inline struct weft__driver *weft__worker_peek_driver(const struct weft__w
 }
 /* When the thread leaves for good: nothing waits in it any more. */
 void weft__worker_close_driver(struct weft__worker *w);
+/* Waits that began on this worker may have ended elsewhere, and others the other way round. Of all that were ever counted the
+ * sum counts: what a worker has in it stays when it goes. */
+void weft__worker_leave_count(struct weft__worker *w);
 /* A caller that leaves: nothing waits in its driver any more, calls go on with the drivers of others. */
 void weft__worker_evict_io(struct weft__worker *w);
 /* Looks for I/O that is ready, without waiting, on the base context. */

@@ -2,6 +2,7 @@
 /* A run that can never end is an error, with a report; one that something outside may still end is not. Every case is a
  * process of its own: what is outside is a matter of the whole process. */
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 
 #include <weft/blocking.h>
@@ -295,6 +296,65 @@ TEST(a_pool_may_ask_not_to_be_judged)
     int status = check_child(switched_off, NULL, said, sizeof said);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
     CHECK_STR(check_without_hogs(said), "");
+}
+
+/* --- descriptors --------------------------------------------------------------------------- */
+
+static int ends[2];
+
+static void *read_until_closed(void *arg)
+{
+    char byte;
+    atomic_store(&parked, weft_self());
+    CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), -EBADFD);
+    return arg;
+}
+
+static void *close_it(void *arg)
+{
+    while (!atomic_load(&parked)) {
+        sched_yield();
+    }
+    await_state(atomic_load(&parked), WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    return arg;
+}
+
+static void *read_one(void *arg)
+{
+    char byte;
+    CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1);
+    return arg;
+}
+
+/* The wait of a pool that is gone began on its worker, and was ended by a thread that is none; a later wait is one all
+ * the same. Its byte comes from another process, when the watchdog has looked. */
+static void waited_before(void *arg)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = WEFT_DRIVER_EPOLL};
+    (void)arg;
+    other_threads_are_harmless();
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
+    pthread_t thread = thread_open(close_it, NULL);
+    CHECK_EQ(weft_run(read_until_closed, NULL, NULL, &opts), 0);
+    thread_close(thread);
+    CHECK_EQ(weft_close(ends[1]), 0);
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
+    pid_t writer = fork();
+    if (writer == 0) {
+        usleep(300000);
+        _exit(write(ends[1], "x", 1) != 1);
+    }
+    CHECK_EQ(weft_run(read_one, NULL, NULL, &opts), 0);
+    int status;
+    CHECK_EQ(waitpid(writer, &status, 0), writer);
+    CHECK_EQ(status, 0);
+}
+
+TEST(a_descriptor_that_is_waited_for_is_outside_whoever_ended_earlier_waits)
+{
+    in_child(waited_before);
+    CHECK_STR(said, "");
 }
 
 /* --- references --------------------------------------------------------------------------- */
