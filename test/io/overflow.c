@@ -46,7 +46,6 @@ static void *reads(void *arg)
     atomic_fetch_add(&got, 1);
     CHECK_EQ(weft_read(fd, &byte, 1, weft_after(1000000)), -ETIMEDOUT);
     CHECK_EQ(weft_close(fd), 0);
-    CHECK_EQ(weft_close(ends[(intptr_t)arg][1]), 0);
     return NULL;
 }
 
@@ -70,6 +69,10 @@ EACH_DRIVER(fibers_overflow_a_ring)
         const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
         CHECK_EQ(weft_run(starts, NULL, NULL, &opts), 0);
         CHECK_EQ(atomic_load(&got), MANY);
+        for (int i = 0; i < MANY;
+             i++) { /* not by who has read: that a ring comes after the write, TSan does not see */
+            CHECK_EQ(weft_close(ends[i][1]), 0);
+        }
     }
 }
 
