@@ -13,19 +13,25 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-static _Thread_local struct weft__worker *self_worker __attribute__((tls_model("initial-exec")));
+/* Used: nobody but the asm of weft__worker_self reads it. */
+_Thread_local struct weft__worker *weft__self_worker
+    __attribute__((used, tls_model("initial-exec"), visibility("hidden")));
 
+#if !defined(__x86_64__) && !defined(__aarch64__)
 __attribute__((noinline)) struct weft__worker *weft__worker_self(void)
 {
-    struct weft__worker *w = self_worker;
+    struct weft__worker *w = weft__self_worker;
     __asm__ volatile("" : "+r"(w)::"memory");
     return w;
 }
+#endif
 
 void weft__worker_set_self(struct weft__worker *worker)
 {
-    self_worker = worker;
+    weft__self_worker = worker;
 }
+
+#define WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */
 
 /* The parts of one switch are one function each, and one piece of code. */
 #define HOT static inline __attribute__((always_inline))
@@ -130,11 +136,19 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
 }
 
 /* The stack of the task after this one, of a thousand in no near cache. The task may be another worker's by now:
- * blocks are never unmapped, and any address is good enough for a prefetch. */
-HOT void prefetch_frame(const struct weft__task *task)
+ * blocks are never unmapped, and any address is good enough for a prefetch. One that waited mostly returns through some frames
+ * to its caller, and then waits again, by the other half of its block; one that yielded needs but the first line. */
+HOT void prefetch_frame(const struct weft__task *task, bool yielded)
 {
     if (task) {
-        __builtin_prefetch(__atomic_load_n(&task->ctx.sp, __ATOMIC_RELAXED));
+        const char *sp = __atomic_load_n((const char *const *)&task->ctx.sp, __ATOMIC_RELAXED);
+        __builtin_prefetch(sp);
+        for (size_t line = 1; !yielded && line < WAIT_LINES; line++) {
+            __builtin_prefetch(sp + line * WEFT__CACHE_LINE);
+        }
+        if (!yielded) {
+            __builtin_prefetch((const char *)task + WEFT__CACHE_LINE);
+        }
     }
 }
 
@@ -146,7 +160,7 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
     if (plain > 0) {
         struct weft__task *task = as_task(weft__ring_pop_local(&w->ring));
         if (task) {
-            prefetch_frame(as_task(weft__ring_peek_local(&w->ring)));
+            prefetch_frame(as_task(weft__ring_peek_local(&w->ring)), yielded);
             weft__turns_set(&w->plain, plain - 1);
             return task;
         }

@@ -231,9 +231,33 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
     return (struct weft__rare *)(void *)(task->stack->top - sizeof(struct weft__rare));
 }
 
-/* The calling thread's worker, or NULL. Not kept across a switch. noinline is not enough: gcc and clang
- * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
+/* The calling thread's worker, or NULL. Not kept across a switch: gcc and clang keep the address of a thread-local for as long as a
+ * function runs, and fold two calls of one that reads it into one. So where the way is known it is read by an asm, which they
+ * do neither with; elsewhere by a function that is not inlined and ends in one. */
+#if defined(WEFT_EXPLORE) || !(defined(__x86_64__) || defined(__aarch64__))
 struct weft__worker *weft__worker_self(void);
+#else
+extern _Thread_local struct weft__worker *weft__self_worker
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static inline struct weft__worker *weft__worker_self(void)
+{
+    struct weft__worker *w;
+#if defined(__x86_64__)
+    __asm__ volatile("movq weft__self_worker@gottpoff(%%rip), %0\n\t"
+                     "movq %%fs:(%0), %0"
+                     : "=r"(w)::"memory");
+#else
+    uintptr_t at;
+    __asm__ volatile("adrp %1, :gottprel:weft__self_worker\n\t"
+                     "ldr %1, [%1, #:gottprel_lo12:weft__self_worker]\n\t"
+                     "mrs %0, tpidr_el0\n\t"
+                     "ldr %0, [%0, %1]"
+                     : "=r"(w), "=&r"(at)::"memory");
+#endif
+    return w;
+}
+#endif
 void weft__worker_set_self(struct weft__worker *worker);
 
 /* --- the switch (switch.c) ------------------------------------------------ */
