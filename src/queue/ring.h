@@ -70,6 +70,30 @@ static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__l
     return true;
 }
 
+/* Owner only: many at once. So many fit for certain; each is set in its place behind the tail; all are published in one step. */
+static inline uint64_t weft__ring_room_local(const struct weft__ring *ring)
+{
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    uint64_t head =
+        atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs: claims of head too */
+    return ring->mask + 1 - (tail - head);
+}
+
+static inline void weft__ring_set_local(struct weft__ring *ring, uint64_t place,
+                                        struct weft__link *item)
+{
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    atomic_store_explicit(&ring->slots[(tail + place) & ring->mask], item, memory_order_relaxed);
+}
+
+static inline void weft__ring_publish_local(struct weft__ring *ring, uint64_t count,
+                                            memory_order order)
+{
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    WEFT__STEP();
+    atomic_store_explicit(&ring->tail, tail + count, order); /* pairs: readers of tail */
+}
+
 /* Owner only: the oldest item, or NULL. */
 static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
 {

@@ -57,25 +57,33 @@ void weft__io_fire(void *who, uint64_t ticket, void *ready)
 {
     struct weft__task *task = who;
     if (weft__task_fire(task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE) {
+        __builtin_prefetch(task->stack); /* it goes on by that soon, and is in no near cache */
         weft__chain_push(ready, &task->link);
     }
 }
 
-/* In the order of the events, behind what is ready already; one wake for all. */
+/* In the order of the events, behind what is ready already; published at once, and one wake for all. */
 static void place_events(struct weft__worker *w, struct weft__chain *ready)
 {
     struct weft__link *link = ready->head, *next;
     /* seq_cst: submit step 1 of sched/idle.h; alone there is nobody to tell. */
     memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
+    uint64_t room = weft__ring_room_local(&w->ring), set = 0;
     for (; link; link = next) {
         struct weft__task *task = (struct weft__task *)(void *)link;
         next = link->next;
-        if (task->home == w->pool && task->pin < 0) {
-            weft__place_local(w, task, order);
-        } else {
+        if (__builtin_expect(task->home != w->pool || task->pin >= 0, 0)) {
             weft__place(task);
+        } else if (__builtin_expect(set < room, 1)) {
+            weft__ring_set_local(&w->ring, set++, link);
+        } else {
+            weft__ring_publish_local(&w->ring, set, order);
+            weft__place_local(w, task, order);
+            room = weft__ring_room_local(&w->ring);
+            set = 0;
         }
     }
+    weft__ring_publish_local(&w->ring, set, order);
     if (ready->count > 1 && !w->ring.alone) {
         weft__idle_notify(&w->pool->idle); /* the first is for this worker */
     }

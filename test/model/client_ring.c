@@ -172,6 +172,27 @@ static void refill(int i)
     }
 }
 
+/* The same by many at once, as far as they fit. */
+static void refill_many(int i)
+{
+    if (i == 0) {
+        push(0);
+        push(1);
+        uint64_t room = weft__ring_room_local(&ring), set = 0;
+        for (int n = 2; n < 4; n++) {
+            struct weft__link *item = item_make(n);
+            if (set < room) {
+                weft__ring_set_local(&ring, set++, item);
+            } else {
+                x_count(n); /* full: not handed over */
+            }
+        }
+        weft__ring_publish_local(&ring, set, memory_order_release);
+    } else {
+        steal(&ring, &mine[i - 1]);
+    }
+}
+
 static void overflow(int i)
 {
     if (i == 0) {
@@ -353,6 +374,8 @@ static const struct x_client clients[] = {
     X_CLIENT("lap", 2, setup, lap, all_of_3, .ahead = true),
     X_CLIENT("lap_wrap", 2, setup_wrap, lap, all_of_3),
     X_CLIENT("refill", 2, setup, refill, all_of_4, .ahead = true),
+    X_CLIENT("refill_many", 2, setup, refill_many, all_of_4, .ahead = true),
+    X_CLIENT("refill_many_wrap", 2, setup_wrap, refill_many, all_of_4),
     X_CLIENT("overflow", 2, setup, overflow, all_of_3, .ahead = true),
     X_CLIENT("overflow_wrap", 2, setup_wrap, overflow, all_of_3),
     X_CLIENT("steal_against_steal", 2, setup_two, steal_against_steal, all_of_2),

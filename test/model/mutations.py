@@ -112,6 +112,18 @@ _of("ring", "src/queue/ring.h",
     "atomic_store_explicit(&ring->tail, tail + 1, order);",
     "atomic_store_explicit(&ring->tail, tail + 1, memory_order_relaxed);",
     "push does not release the slot")
+_of("ring", "src/queue/ring.h",
+    "atomic_store_explicit(&ring->tail, tail + count, order);",
+    "atomic_store_explicit(&ring->tail, tail + count, memory_order_relaxed);",
+    "many are published without their slots")
+_of("ring", "src/queue/ring.h",
+    "uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs: claims of head too */",
+    "uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);",
+    "many overwrite slots that are still read")
+_of("ring", "src/queue/ring.h",
+    "return ring->mask + 1 - (tail - head);",
+    "return ring->mask + 2 - (tail - head);",
+    "room for one more than there are slots")
 _of("ring", "src/queue/ring.c",
     "uint64_t tail = atomic_load_explicit(&from->tail, memory_order_acquire);",
     "uint64_t tail = atomic_load_explicit(&from->tail, memory_order_relaxed);",
