@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "io/driver.h"
+#include "io/edge.h"
 
 _Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
 
@@ -75,7 +76,7 @@ static void open_locked(struct weft__fd *record, unsigned flags)
         atomic_store_explicit(&side->empty_at, edges - 1, memory_order_relaxed);
     }
     /* pairs: weft__fd_is */
-    atomic_store_explicit(&record->flags, flags | WEFT__FD_KNOWN, memory_order_release);
+    atomic_store_explicit(&record->flags, (uint16_t)(flags | WEFT__FD_KNOWN), memory_order_release);
 }
 
 int weft__fd_open(int fd, unsigned flags)
@@ -182,25 +183,21 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
 
 void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op)
 {
-    struct weft__fd_side *side = &record->side[op->side];
+    struct weft__fd_list *list = &record->list[op->side];
     op->next = NULL;
-    op->prev = side->last;
-    *(side->last ? &side->last->next : &side->first) = op;
-    side->last = op;
-    op->linked = true;
+    op->prev = list->last;
+    *(list->last ? &list->last->next : &list->first) = op;
+    list->last = op;
+    op->linked = record->listed = true;
 }
 
 void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op)
 {
-    struct weft__fd_side *side = &record->side[op->side];
-    *(op->prev ? &op->prev->next : &side->first) = op->next;
-    *(op->next ? &op->next->prev : &side->last) = op->prev;
+    struct weft__fd_list *list = &record->list[op->side];
+    *(op->prev ? &op->prev->next : &list->first) = op->next;
+    *(op->next ? &op->next->prev : &list->last) = op->prev;
     op->linked = false;
-}
-
-static bool is_idle_locked(const struct weft__fd *record)
-{
-    return !record->side[WEFT__SIDE_IN].first && !record->side[WEFT__SIDE_OUT].first;
+    record->listed = list->first || record->list[1 - op->side].first;
 }
 
 void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
@@ -208,7 +205,7 @@ void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
     weft__latch_take(&record->lock);
     weft__fd_remove_locked(record, op);
     struct weft__fd_closer *closer = record->closer;
-    if (closer && is_idle_locked(record)) {
+    if (closer && !record->listed) {
         record->closer = NULL;
         atomic_store_explicit(&record->flags, 0, memory_order_release);
         closer->empty(closer, ready);
@@ -240,10 +237,10 @@ static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint
                              uint32_t edges, struct weft__driver *driver)
 {
     int err = 0;
-    if (__builtin_expect(weft__fd_generation(record) != generation, 0)) {
+    if (weft__fd_generation(record) != generation) {
         return -EAGAIN;
     }
-    if (__builtin_expect(!record->home, 0)) {
+    if (!record->home) {
         err = watch_locked(record, driver);
     }
     return !err && atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges
@@ -273,28 +270,27 @@ int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generat
     return err;
 }
 
-int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                  uint32_t edges, struct weft__driver *driver, void *who, uint64_t ticket)
+int weft__fd_wait_any_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
+                             uint32_t edges, struct weft__driver *driver, void *who,
+                             uint64_t ticket)
 {
-    struct weft__fd_side *at = &record->side[side];
-    weft__latch_take(&record->lock);
+    struct weft__fd_fiber *at = &record->fiber[side];
     int err = begin_wait_locked(record, side, generation, edges, driver);
-    if (__builtin_expect(at->who != NULL, 0)) {
-        err = err ? err : -EBUSY;
+    if (!err && at->who) {
+        err = -EBUSY;
     }
     if (!err) {
         at->who = who;
         at->ticket = ticket;
         waits_locked(record, driver);
     }
-    weft__latch_drop(&record->lock);
     return err;
 }
 
 void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here)
 {
-    struct weft__fd_side *at = &record->side[side];
+    struct weft__fd_fiber *at = &record->fiber[side];
     weft__latch_take(&record->lock);
     if (at->who == who && at->ticket == ticket) {
         at->who = NULL;
@@ -319,13 +315,8 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__
 static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
                                  struct weft__driver *here, void *ready)
 {
-    struct weft__op *op = record->side[side].first, *next;
-    void *who = record->side[side].who;
-    if (who) {
-        record->side[side].who = NULL;
-        weft__driver_count(here, -1);
-        weft__io_fire(who, record->side[side].ticket, ready);
-    }
+    struct weft__op *op = record->list[side].first, *next;
+    weft__fd_fire_locked(record, side, here, ready);
     for (; op; op = next) {
         next = op->next;
         if (op->late) {
@@ -359,7 +350,7 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     int own = leave_locked(record);
     complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
     complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
-    bool later = !is_idle_locked(record);
+    bool later = record->listed;
     record->closer = later ? closer : NULL;
     atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
     weft__latch_drop(&record->lock);
@@ -367,41 +358,24 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     return later;
 }
 
-static void edge_locked(struct weft__fd *record, enum weft__side side, struct weft__driver *here,
-                        void *ready)
+void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
+                                 struct weft__driver *here, void *ready)
 {
-    _Atomic(uint32_t) *edges = &record->side[side].edges;
-    /* pairs: weft__fd_edges */
-    atomic_store_explicit(edges, atomic_load_explicit(edges, memory_order_relaxed) + 1,
-                          memory_order_release);
-    if (record->side[side].who || record->side[side].first) {
-        complete_side_locked(record, side, 0, here, ready);
-    }
+    complete_side_locked(record, side, 0, here, ready);
 }
 
-void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
-                     struct weft__driver *here, void *ready)
+void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready)
 {
-    weft__latch_take(&record->lock);
-    if (weft__fd_generation(record) == generation) {
-        if (hung) {
-            atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG, memory_order_relaxed);
-        }
-        if (hung || (sides & 1u << WEFT__SIDE_IN)) {
-            edge_locked(record, WEFT__SIDE_IN, here, ready);
-        }
-        if (hung || (sides & 1u << WEFT__SIDE_OUT)) {
-            edge_locked(record, WEFT__SIDE_OUT, here, ready);
-        }
-    }
-    weft__latch_drop(&record->lock);
+    atomic_fetch_or_explicit(&record->flags, WEFT__FD_HUNG, memory_order_relaxed);
+    weft__fd_edge_locked(record, WEFT__SIDE_IN, here, ready);
+    weft__fd_edge_locked(record, WEFT__SIDE_OUT, here, ready);
 }
 
 /* --- drivers and processes come and go --------------------------------------------------- */
 
 static void move_locked(struct weft__driver *driver, struct weft__fd *record, enum weft__side side)
 {
-    for (struct weft__op *op = record->side[side].first; op; op = op->next) {
+    for (struct weft__op *op = record->list[side].first; op; op = op->next) {
         if (op->driver == driver) {
             op->moved = true;
             weft__driver_ask(driver, op);
@@ -417,8 +391,8 @@ static void evict_locked(struct weft__driver *driver, struct weft__fd *record, v
     } else if (record->home == driver) {
         driver->kind->forget(driver, record);
         record->home = NULL;
-        edge_locked(record, WEFT__SIDE_IN, driver, ready);
-        edge_locked(record, WEFT__SIDE_OUT, driver, ready);
+        weft__fd_edge_locked(record, WEFT__SIDE_IN, driver, ready);
+        weft__fd_edge_locked(record, WEFT__SIDE_OUT, driver, ready);
     }
 }
 
@@ -457,9 +431,10 @@ void weft__fd_fork_child(void)
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             atomic_store_explicit(&page[j].lock.taken, 0, memory_order_relaxed);
             page[j].home = NULL;
+            page[j].listed = false;
             for (int side = 0; side < 2; side++) {
-                page[j].side[side].first = page[j].side[side].last = NULL;
-                page[j].side[side].who = NULL;
+                page[j].list[side] = (struct weft__fd_list){NULL, NULL};
+                page[j].fiber[side].who = NULL;
             }
         }
     }

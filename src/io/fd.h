@@ -47,10 +47,17 @@ enum {
 struct weft__fd_side {
     _Atomic(uint32_t) edges;    /* written under the lock */
     _Atomic(uint32_t) empty_at; /* edges when it was last found empty */
-    /* Under the lock. The first fiber that waits for readiness is here, since mostly there is no other, and its stack stays out of the
-     * caches of the one who wakes it; further ones, and operations in flight, are listed. */
+};
+
+/* The first fiber that waits for readiness: it is in the record, since mostly there is no other, and its stack stays out of the
+ * caches of the one who wakes it. Under the lock. */
+struct weft__fd_fiber {
     void *who; /* NULL: nobody */
     uint64_t ticket;
+};
+
+/* Further ones, and operations in flight. Under the lock. */
+struct weft__fd_list {
     struct weft__op *first, *last;
 };
 
@@ -60,18 +67,24 @@ struct weft__fd_closer {
 };
 
 struct weft__fd {
+    /* What a message needs that is read, answered, and the next waited for: one cache line. */
     alignas(64) struct weft__latch lock;
-    _Atomic(uint32_t) flags;      /* WEFT__FD_...; written under the lock */
+    _Atomic(uint16_t) flags;      /* WEFT__FD_...; written under the lock */
+    bool listed;                  /* there is something in the lists; under the lock */
     _Atomic(uint32_t) generation; /* written under the lock */
     int number;
     struct weft__driver *home;      /* whose interest it is in; NULL: none yet; under the lock */
-    struct weft__fd_side side[2];   /* what a read needs is in the first cache line */
-    struct weft__fd_closer *closer; /* under the lock */
+    struct weft__fd_side side[2];   /* by enum weft__side, as the next two */
+    struct weft__fd_fiber fiber[2]; /* but for the ticket of one that writes */
+    /* The rest. */
+    struct weft__fd_list list[2];
+    struct weft__fd_closer *closer;            /* under the lock */
     struct weft__fd *next_polled, **at_polled; /* the poll driver's, under its lock */
 };
 
 #ifndef WEFT_EXPLORE
 _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
+_Static_assert(offsetof(struct weft__fd, fiber[1].ticket) == 64, "the first one");
 #endif
 
 /* Ends the wait of a fiber with this ticket; under the record's lock. The scheduler's. */
@@ -156,6 +169,24 @@ static inline uint32_t weft__fd_generation(const struct weft__fd *record)
     return atomic_load_explicit(&record->generation, memory_order_relaxed);
 }
 
+/* The record of a number, if it is known and has these flags too; else NULL: weft__fd_use says more. */
+static inline struct weft__fd *weft__fd_peek(int fd, unsigned flags)
+{
+    unsigned index = (unsigned)fd / WEFT__FD_PAGE;
+    if (__builtin_expect(index >= WEFT__FD_PAGES, 0)) {
+        return NULL;
+    }
+    struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[index], memory_order_acquire);
+    if (__builtin_expect(!page, 0)) {
+        return NULL;
+    }
+    struct weft__fd *record = page + (unsigned)fd % WEFT__FD_PAGE;
+    flags |= WEFT__FD_KNOWN;
+    /* pairs: open_locked */
+    return (atomic_load_explicit(&record->flags, memory_order_acquire) & flags) == flags ? record
+                                                                                         : NULL;
+}
+
 static inline struct weft__fd *weft__fd_use(int fd, int *err)
 {
     struct weft__fd *record = weft__fd_record(fd);
@@ -193,10 +224,7 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
  * driver's error. */
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver);
-/* The same for a fiber without an operation: -EBUSY, another one waits so already. When it is fired it looks at the generation to
- * see whether the descriptor was closed. */
-int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                  uint32_t edges, struct weft__driver *driver, void *who, uint64_t ticket);
+/* A fiber without an operation waits by weft__fd_wait (io/edge.h), and takes that back by this. */
 void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here);
 /* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as below. */
@@ -215,10 +243,5 @@ void weft__fd_evict(struct weft__driver *driver, void *ready);
 void weft__fd_leave(struct weft__driver *driver);
 /* In a forked child, where no driver is. */
 void weft__fd_fork_child(void);
-
-/* The driver's: an edge. `sides` is a bit per side; `hung`: both, and short reads mean nothing any more. An event for an
- * earlier generation is none. */
-void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides, bool hung,
-                     struct weft__driver *here, void *ready);
 
 #endif

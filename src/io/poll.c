@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "io/driver.h"
+#include "io/edge.h"
 
 #define FIRST_ROOM 64
 #define NO_ROOM_NS 10000000 /* without memory for all of them, it looks again after this */
@@ -148,9 +149,9 @@ static void poll_armed(struct weft__driver *driver)
     }
 }
 
-static bool waited_on(const struct weft__fd_side *side)
+static bool waited_on(const struct weft__fd *record, enum weft__side side)
 {
-    return side->who || side->first;
+    return record->fiber[side].who || record->list[side].first;
 }
 
 /* False: there was no room for all of them. */
@@ -168,8 +169,8 @@ static bool collect(struct poll_driver *d)
             weft__driver_wake(&d->base); /* somebody is at it: look again at once */
             continue;
         }
-        short events = (short)((waited_on(&record->side[WEFT__SIDE_IN]) ? POLLIN | POLLRDHUP : 0) |
-                               (waited_on(&record->side[WEFT__SIDE_OUT]) ? POLLOUT : 0));
+        short events = (short)((waited_on(record, WEFT__SIDE_IN) ? POLLIN | POLLRDHUP : 0) |
+                               (waited_on(record, WEFT__SIDE_OUT) ? POLLOUT : 0));
         if (events) {
             d->generations[d->used] = weft__fd_generation(record);
             d->asked[d->used++] = (struct pollfd){.fd = record->number, .events = events};

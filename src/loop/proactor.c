@@ -132,7 +132,7 @@ static struct op *first_in_line(const struct op *op)
 {
     struct weft__fd *record = weft__fd_record(op->item.op.fd);
     weft__latch_take(&record->lock);
-    struct weft__op *at = record->side[op->item.op.side].first;
+    struct weft__op *at = record->list[op->item.op.side].first;
     while (at && (at->complete != weft__loop_woken || at->code == WEFT__OP_READY ||
                   ((struct weft__loop_item *)(void *)at)->loop != op->item.loop)) {
         at = at->next;

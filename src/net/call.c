@@ -25,15 +25,15 @@ static void ready(struct weft__op *op, void *arg)
     weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
 }
 
-static int wait_listed(struct weft__driver *driver, struct weft__fd *record, enum weft__side side,
-                       uint32_t generation, uint32_t edges, int64_t deadline,
-                       const struct weft__wait_kind *kind)
+static int wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
+                       int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct weft__call wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
     wait.op.complete = ready;
     weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
-    int err = weft__fd_link(record, &wait.op, generation, edges, driver);
+    int err = weft__fd_link(record, &wait.op, seen.generation, seen.edges,
+                            weft__worker_peek_driver(weft__worker_self()));
     if (err) {
         weft__waiter_disarm(&wait.waiter);
         return err == -EAGAIN ? 0 : err;
@@ -48,34 +48,29 @@ static int wait_listed(struct weft__driver *driver, struct weft__fd *record, enu
     return weft__reason_errno(reason);
 }
 
-/* The short way of most: the waiter is in registers, the wait in the record. */
-int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                         uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind)
+int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
+                           int err, int64_t deadline, const struct weft__wait_kind *kind)
+{
+    return err == -EAGAIN  ? 0
+           : err == -EBUSY ? wait_listed(record, side, seen, deadline, kind)
+                           : err;
+}
+
+int weft__call_unwait(struct weft__fd *record, enum weft__side side, struct weft__task *task,
+                      uint64_t ticket, enum weft__reason reason)
+{
+    weft__fd_unwait(record, side, task, ticket, weft__worker_peek_driver(weft__worker_self()));
+    return weft__reason_errno(reason);
+}
+
+int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
+                         int64_t deadline, const struct weft__wait_kind *kind)
 {
     int err = 0;
     struct weft__worker *w = weft__worker_self();
-    struct weft__driver *driver = weft__worker_driver(w, &err);
-    if (__builtin_expect(!driver, 0)) {
-        return err;
-    }
-    struct weft__task *task = weft__current(w);
-    unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE;
-    uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
-    err = weft__fd_wait(record, side, generation, edges, driver, task, ticket);
-    if (__builtin_expect(err != 0, 0)) {
-        weft__task_disarm(task);
-        return err == -EAGAIN ? 0
-               : err == -EBUSY
-                   ? wait_listed(driver, record, side, generation, edges, deadline, kind)
-                   : err;
-    }
-    enum weft__reason reason = weft__waiter_park_armed(task, ticket, w, deadline, kind,
-                                                       (uint64_t)(unsigned)record->number);
-    if (__builtin_expect(weft__reason_done(reason), 1)) {
-        return 0;
-    }
-    weft__fd_unwait(record, side, task, ticket, weft__worker_peek_driver(weft__worker_self()));
-    return weft__reason_errno(reason);
+    return weft__worker_driver(w, &err)
+               ? weft__call_wait_edge_on(w, record, side, seen, deadline, kind)
+               : err;
 }
 
 /* What was only looked at is still there. */
@@ -94,30 +89,29 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
                                 const struct weft__wait_kind *kind)
 {
     struct weft__fd_side *side = &record->side[op->side];
-    uint32_t generation = weft__fd_generation(record);
+    struct weft__seen seen = {.generation = weft__fd_generation(record)};
     bool begun = false; /* a connect that is in progress: the next look says how it went */
     int err = 0;
     for (;;) {
-        uint32_t edges = weft__fd_edges(side);
+        seen.edges = weft__fd_edges(side);
         /* Past its deadline it is tried all the same: only the kernel knows what is there *now*. */
-        if (err || !weft__fd_empty_at(side, edges)) {
+        if (err || !weft__fd_empty_at(side, seen.edges)) {
             int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
             if (!would_block(op, result)) {
                 if (ran_dry(record, op, result)) {
-                    weft__fd_note_empty(side, edges);
+                    weft__fd_note_empty(side, seen.edges);
                 }
                 return result;
             }
             begun = op->code == WEFT__OP_CONNECT;
-            weft__fd_note_empty(side, edges);
+            weft__fd_note_empty(side, seen.edges);
         }
         if (err) {
             return err;
         }
-        err = weft__call_wait_edge(record, (enum weft__side)op->side, generation, edges, deadline,
-                                   kind);
+        err = weft__call_wait_edge(record, (enum weft__side)op->side, seen, deadline, kind);
         if ((err && (err != -ETIMEDOUT || op->code == WEFT__OP_CONNECT)) ||
-            weft__fd_generation(record) != generation) {
+            weft__fd_generation(record) != seen.generation) {
             return err ? err : WEFT__CLOSED;
         }
     }
@@ -408,7 +402,7 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
     if (!driver) {
         return lacks_driver(err) ? wait_by_retrying(record, side, deadline, kind) : err;
     }
-    uint32_t edges = weft__fd_edges(&record->side[side]), generation = weft__fd_generation(record);
+    struct weft__seen seen = weft__call_see(record, side);
     err = poll_until(fd, side, 0);
     if (err == -ETIMEDOUT && driver->kind->completes) {
         struct weft__call call;
@@ -416,11 +410,11 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
         return (int)weft__call_complete(driver, &call, deadline, kind);
     }
     while (err == -ETIMEDOUT) {
-        err = weft__call_wait_edge(record, side, generation, edges, deadline, kind);
-        if (err || weft__fd_generation(record) != generation) {
+        err = weft__call_wait_edge(record, side, seen, deadline, kind);
+        if (err || weft__fd_generation(record) != seen.generation) {
             return err ? err : WEFT__CLOSED;
         }
-        edges = weft__fd_edges(&record->side[side]);
+        seen.edges = weft__fd_edges(&record->side[side]);
         err = poll_until(fd, side, 0); /* somebody else may have been faster */
     }
     return err;

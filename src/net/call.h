@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/lock.h"
+#include "io/edge.h"
 #include "io/fd.h"
 #include "io/op.h"
 #include "sched/waiter.h"
@@ -29,9 +30,48 @@ int64_t weft__call_run(struct weft__call *call, int64_t deadline,
 int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int64_t deadline,
                           const struct weft__wait_kind *kind);
 
-/* For a driver that reports readiness: waits until there may be an edge after `edges`. 0: try again. */
-int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, uint32_t generation,
-                         uint32_t edges, int64_t deadline, const struct weft__wait_kind *kind);
+/* What was seen of a descriptor before it was tried: a wait is for what comes after that. */
+struct weft__seen {
+    uint32_t generation, edges;
+};
+
+static inline struct weft__seen weft__call_see(const struct weft__fd *record, enum weft__side side)
+{
+    return (struct weft__seen){.generation = weft__fd_generation(record),
+                               .edges = weft__fd_edges(&record->side[side])};
+}
+
+/* For a driver that reports readiness: waits until there may be an edge after `seen`. 0: try again. */
+int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
+                         int64_t deadline, const struct weft__wait_kind *kind);
+/* The parts of it that are not for nearly every message: no place in the record (`err` says why); it has ended otherwise. */
+int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
+                           int err, int64_t deadline, const struct weft__wait_kind *kind);
+int weft__call_unwait(struct weft__fd *record, enum weft__side side, struct weft__task *task,
+                      uint64_t ticket, enum weft__reason reason);
+
+/* The same by a fiber of this worker, which has a driver. The waiter is in registers, the wait in the record: what it keeps on its stack is the
+ * caller's frame and that of the switch. */
+static inline __attribute__((always_inline)) int
+weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum weft__side side,
+                        struct weft__seen seen, int64_t deadline,
+                        const struct weft__wait_kind *kind)
+{
+    struct weft__driver *driver = atomic_load_explicit(&w->driver, memory_order_relaxed);
+    struct weft__task *task = weft__current(w);
+    unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE;
+    uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
+    int err = weft__fd_wait(record, side, seen.generation, seen.edges, driver, task, ticket);
+    if (__builtin_expect(err != 0, 0)) {
+        weft__task_disarm(task);
+        return weft__call_wait_listed(record, side, seen, err, deadline, kind);
+    }
+    enum weft__reason reason = weft__waiter_park_armed(task, ticket, w, deadline, kind,
+                                                       (uint64_t)(unsigned)record->number);
+    return __builtin_expect(weft__reason_done(reason), 1)
+               ? 0
+               : weft__call_unwait(record, side, task, ticket, reason);
+}
 
 /* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again after pauses that grow
  * from a quarter of a millisecond to 64. */

@@ -13,62 +13,106 @@ static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__
 static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
 
-/* Waits for an edge after `edges`, then tries; as run_by_readiness in net/call.c, without an operation. */
-static __attribute__((noinline)) ssize_t wait_and_try(struct weft__fd *record, void *buf, size_t n,
-                                                      enum weft__side dir, uint32_t generation,
-                                                      uint32_t edges, int64_t deadline,
-                                                      const struct weft__wait_kind *kind)
+static ssize_t try_transfer(struct weft__fd *record, void *buf, size_t n, enum weft__side side)
 {
-    struct weft__fd_side *side = &record->side[dir];
+    return side == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
+                                 : weft__op_send(record->number, buf, n);
+}
+
+/* What a try has shown: nothing there, or less than was asked for. */
+static inline void note_result(struct weft__fd *record, enum weft__side side, uint32_t edges,
+                               ssize_t result, size_t n)
+{
+    if (result != (ssize_t)n && (result == -EAGAIN || (result > 0 && weft__fd_runs_dry(record)))) {
+        weft__fd_note_empty(&record->side[side], edges);
+    }
+}
+
+/* After an edge nothing was there all the same. As run_by_readiness in net/call.c, without an operation. */
+static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, void *buf, size_t n,
+                                                    enum weft__side side, struct weft__seen seen,
+                                                    int64_t deadline)
+{
+    const struct weft__wait_kind *kind = side == WEFT__SIDE_IN ? &read_kind : &write_kind;
     for (;;) {
-        int err = weft__call_wait_edge(record, dir, generation, edges, deadline, kind);
-        if (__builtin_expect(
-                (err && err != -ETIMEDOUT) || weft__fd_generation(record) != generation, 0)) {
+        int err = weft__call_wait_edge(record, side, seen, deadline, kind);
+        if ((err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation) {
             return err ? err : WEFT__CLOSED;
         }
-        edges = weft__fd_edges(side);
-        ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
-                                              : weft__op_send(record->number, buf, n);
-        if (result > 0 && (size_t)result < n && weft__fd_runs_dry(record)) {
-            weft__fd_note_empty(side, edges);
-        }
-        if (__builtin_expect(result != -EAGAIN, 1)) {
-            return result;
-        }
-        weft__fd_note_empty(side, edges);
-        if (err) {
-            return err; /* past its deadline it was tried all the same */
+        seen.edges = weft__fd_edges(&record->side[side]);
+        ssize_t result = try_transfer(record, buf, n, side);
+        note_result(record, side, seen.edges, result, n);
+        if (result != -EAGAIN || err) { /* past its deadline it was tried all the same */
+            return result != -EAGAIN ? result : err;
         }
     }
 }
 
-/* What most calls are: a socket, on a driver that reports readiness. */
+/* Waits for an edge after what was seen, then tries. */
 static inline __attribute__((always_inline)) ssize_t
-try_and_wait(struct weft__fd *record, void *buf, size_t n, enum weft__side dir, int64_t deadline,
+wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
+             enum weft__side side, struct weft__seen seen, int64_t deadline,
              const struct weft__wait_kind *kind)
 {
-    struct weft__fd_side *side = &record->side[dir];
-    uint32_t generation = weft__fd_generation(record);
-    uint32_t edges = weft__fd_edges(side);
-    if (!weft__fd_empty_at(side, edges)) {
-        ssize_t result = dir == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
-                                              : weft__op_send(record->number, buf, n);
-        if (result != (ssize_t)n &&
-            (result == -EAGAIN || (result > 0 && weft__fd_runs_dry(record)))) {
-            weft__fd_note_empty(side, edges);
-        }
-        if (__builtin_expect(result != -EAGAIN, 1)) {
-            return result;
-        }
+    int err = weft__call_wait_edge_on(w, record, side, seen, deadline, kind);
+    if (__builtin_expect(
+            (err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation, 0)) {
+        return err ? err : WEFT__CLOSED;
     }
-    return wait_and_try(record, buf, n, dir, generation, edges, deadline, kind);
+    seen.edges = weft__fd_edges(&record->side[side]);
+    ssize_t result = try_transfer(record, buf, n, side);
+    note_result(record, side, seen.edges, result, n);
+    if (__builtin_expect(result != -EAGAIN, 1)) {
+        return result;
+    }
+    return err ? err : wait_again(record, buf, n, side, seen, deadline);
 }
 
-static ssize_t transfer_any(struct weft__fd *record, void *buf, size_t n, enum weft__side side,
-                            int64_t deadline, const struct weft__wait_kind *kind)
+static __attribute__((noinline)) ssize_t wait_to_read(struct weft__fd *record, void *buf, size_t n,
+                                                      struct weft__seen seen, int64_t deadline,
+                                                      struct weft__worker *w)
 {
+    return wait_and_try(w, record, buf, n, WEFT__SIDE_IN, seen, deadline, &read_kind);
+}
+
+static __attribute__((noinline)) ssize_t wait_to_write(struct weft__fd *record, void *buf, size_t n,
+                                                       struct weft__seen seen, int64_t deadline,
+                                                       struct weft__worker *w)
+{
+    return wait_and_try(w, record, buf, n, WEFT__SIDE_OUT, seen, deadline, &write_kind);
+}
+
+/* After a try that was not all that was asked for. */
+static __attribute__((noinline)) ssize_t after_read(struct weft__fd *record, void *buf, size_t n,
+                                                    struct weft__seen seen, int64_t deadline,
+                                                    ssize_t result)
+{
+    note_result(record, WEFT__SIDE_IN, seen.edges, result, n);
+    return result != -EAGAIN ? result
+                             : wait_to_read(record, buf, n, seen, deadline, weft__worker_self());
+}
+
+static __attribute__((noinline)) ssize_t after_write(struct weft__fd *record, void *buf, size_t n,
+                                                     struct weft__seen seen, int64_t deadline,
+                                                     ssize_t result)
+{
+    note_result(record, WEFT__SIDE_OUT, seen.edges, result, n);
+    return result != -EAGAIN ? result
+                             : wait_to_write(record, buf, n, seen, deadline, weft__worker_self());
+}
+
+/* Of any kind, by anybody, with any driver. */
+static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t n,
+                                                      enum weft__side side, int64_t deadline)
+{
+    const struct weft__wait_kind *kind = side == WEFT__SIDE_IN ? &read_kind : &write_kind;
     struct iovec iov = {.iov_base = buf, .iov_len = n};
     struct weft__call call;
+    int err = 0;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record) {
+        return err;
+    }
     if (weft__fd_is(record, WEFT__FD_SOCKET)) {
         weft__op_init(&call.op, record->number,
                       side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND, side);
@@ -86,35 +130,39 @@ static ssize_t transfer_any(struct weft__fd *record, void *buf, size_t n, enum w
     return weft__call_run_on(record, &call, deadline, kind);
 }
 
-/* Sockets are called so that they neither block nor raise signals, whatever their mode. */
-static inline __attribute__((always_inline)) ssize_t transfer(int fd, void *buf, size_t n,
-                                                              enum weft__side side,
-                                                              int64_t deadline,
-                                                              const struct weft__wait_kind *kind)
+/* Sockets are called so that they neither block nor raise signals, whatever their mode. What most calls are comes first: a
+ * socket, in a fiber, on a driver that reports readiness. The rest are tail calls: a fiber that waits keeps no frame of this,
+ * and one that need not wait saves few registers. */
+static inline __attribute__((always_inline)) ssize_t
+transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline)
 {
-    int err = 0;
-    struct weft__fd *record = weft__fd_use(fd, &err);
-    if (__builtin_expect(!record, 0)) {
-        return err;
-    }
     struct weft__worker *w = weft__worker_self();
     struct weft__driver *driver = weft__worker_peek_driver(w);
-    if (__builtin_expect(driver && weft__current(w) && !driver->kind->completes &&
-                             weft__fd_is(record, WEFT__FD_SOCKET),
-                         1)) {
-        return try_and_wait(record, buf, n, side, deadline, kind);
+    struct weft__fd *record = weft__fd_peek(fd, WEFT__FD_SOCKET);
+    if (__builtin_expect(!record || !driver || driver->kind->completes || !weft__current(w), 0)) {
+        return transfer_any(fd, buf, n, side, deadline);
     }
-    return transfer_any(record, buf, n, side, deadline, kind);
+    struct weft__seen seen = weft__call_see(record, side);
+    if (weft__fd_empty_at(&record->side[side], seen.edges)) {
+        return side == WEFT__SIDE_IN ? wait_to_read(record, buf, n, seen, deadline, w)
+                                     : wait_to_write(record, buf, n, seen, deadline, w);
+    }
+    ssize_t result = try_transfer(record, buf, n, side);
+    if (__builtin_expect(result == (ssize_t)n, 1)) {
+        return result;
+    }
+    return side == WEFT__SIDE_IN ? after_read(record, buf, n, seen, deadline, result)
+                                 : after_write(record, buf, n, seen, deadline, result);
 }
 
 ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
 {
-    return transfer(fd, buf, n, WEFT__SIDE_IN, deadline, &read_kind);
+    return transfer(fd, buf, n, WEFT__SIDE_IN, deadline);
 }
 
 ssize_t weft_write(int fd, const void *buf, size_t n, int64_t deadline)
 {
-    return transfer(fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline, &write_kind);
+    return transfer(fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
 }
 
 static ssize_t vector(int fd, const struct iovec *iov, int count, enum weft__side side,
@@ -167,18 +215,31 @@ int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline)
     return have == n ? 0 : got == 0 ? -ENODATA : (int)got;
 }
 
-int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline)
+/* After a first write that has put `put` bytes, or has failed so. */
+static __attribute__((noinline)) int write_rest(int fd, const void *buf, size_t n, ssize_t put,
+                                                size_t *done, int64_t deadline)
 {
-    size_t have = 0;
-    ssize_t put = 0;
-    while (have < n && (put = transfer(fd, (char *)(uintptr_t)buf + have, n - have, WEFT__SIDE_OUT,
-                                       deadline, &write_kind)) >= 0) {
+    size_t have = put > 0 ? (size_t)put : 0;
+    while (put >= 0 && have < n &&
+           (put = weft_write(fd, (const char *)buf + have, n - have, deadline)) >= 0) {
         have += (size_t)put;
     }
     if (done) {
         *done = have;
     }
     return have == n ? 0 : (int)put;
+}
+
+int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline)
+{
+    ssize_t put = n ? transfer(fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline) : 0;
+    if (__builtin_expect(put != (ssize_t)n, 0)) {
+        return write_rest(fd, buf, n, put, done, deadline);
+    }
+    if (done) {
+        *done = n;
+    }
+    return 0;
 }
 
 /* --- with flags ------------------------------------------------------------------------------- */

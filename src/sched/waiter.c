@@ -251,6 +251,14 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     return reason;
 }
 
+enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
+                                         struct weft__worker *w, int64_t deadline,
+                                         const struct weft__wait_kind *kind, uint64_t on)
+{
+    struct weft__waiter waiter = {.task = task, .ticket = ticket, .worker = w};
+    return weft__waiter_park_any(&waiter, deadline, kind, on);
+}
+
 int weft__reason_errno(enum weft__reason reason)
 {
     switch (reason) {

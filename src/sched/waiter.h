@@ -174,6 +174,10 @@ static inline bool weft__node_fire(struct weft__node *node, void *value, int sta
 /* Any wait; the other is the short way of most. */
 enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
                                         const struct weft__wait_kind *kind, uint64_t on);
+/* The same for a fiber that has armed its task itself. Not part of its caller, whose frame is what a wait without a deadline keeps. */
+enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
+                                         struct weft__worker *w, int64_t deadline,
+                                         const struct weft__wait_kind *kind, uint64_t on);
 /* Keeps what a cancel or an interrupt ended, for weft_ended_wait. */
 void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
                              uint64_t on);
@@ -213,8 +217,7 @@ static inline enum weft__reason weft__waiter_park_armed(struct weft__task *task,
                                                         uint64_t on)
 {
     if (!weft__waiter_is_plain(task, deadline)) {
-        struct weft__waiter waiter = {.task = task, .ticket = ticket, .worker = w};
-        return weft__waiter_park_any(&waiter, deadline, kind, on);
+        return weft__waiter_park_task(task, ticket, w, deadline, kind, on);
     }
     return weft__waiter_park_plain(task, &w, kind, on);
 }

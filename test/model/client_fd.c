@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/futex.h"
 #include "io/driver.h"
+#include "io/edge.h"
 #include "model/explore.h"
 #include "model/twins.h"
 
@@ -121,8 +122,8 @@ static void setup(void)
 
 static void rest(void)
 {
-    X_ASSERT(!record->side[WEFT__SIDE_IN].first && !record->side[WEFT__SIDE_IN].last);
-    X_ASSERT(!record->side[WEFT__SIDE_IN].who);
+    X_ASSERT(!record->list[WEFT__SIDE_IN].first && !record->list[WEFT__SIDE_IN].last);
+    X_ASSERT(!record->listed && !record->fiber[WEFT__SIDE_IN].who);
     int64_t linked = 0;
     for (int i = 0; i < 4; i++) {
         linked += atomic_load_explicit(&counters[i].linked, memory_order_relaxed);
@@ -245,12 +246,39 @@ static void fiber_against_edge(int i)
     }
 }
 
+/* One has the place in the record, the other is listed; or the first takes it twice. */
+static void two_fibers(int i)
+{
+    if (i < 2) {
+        X_ASSERT(fiber_reads(i, i ? &second : &first, generation) == 1);
+        x_count(0);
+    } else {
+        peer(DATA, false);
+        while (x_counted(0) == 0) {
+            x_spin();
+        }
+        peer(DATA, false);
+    }
+}
+
 static void fiber_against_close(int i)
 {
     if (i == 0) {
         X_ASSERT(fiber_reads(0, &first, generation) == WEFT__CLOSED);
     } else {
         X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+    }
+}
+
+/* The same, and the number comes again. */
+static void fiber_against_reopen(int i)
+{
+    if (i == 0) {
+        X_ASSERT(fiber_reads(0, &first, generation) == WEFT__CLOSED);
+    } else {
+        X_ASSERT(!weft__fd_forget(record, NULL, &here[1], NULL));
+        X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
+        X_ASSERT(weft__fd_claim(record, &driver) == 0);
     }
 }
 
@@ -404,6 +432,7 @@ static const struct x_client clients[] = {
     X_CLIENT("short_read_at_the_end", 2, setup, short_read_at_the_end, rest),
     X_CLIENT("fiber_against_edge", 2, setup, fiber_against_edge, rest),
     X_CLIENT("fiber_against_close", 2, setup, fiber_against_close, rest),
+    X_CLIENT("fiber_against_reopen", 2, setup, fiber_against_reopen, rest, .preemptions = 3),
     X_CLIENT("late_against_close", 2, setup, late_against_close, rest),
     X_CLIENT("unwait_against_edge", 2, setup, unwait_against_edge, rest),
     X_CLIENT("unlink_against_edge", 2, setup, unlink_against_edge, rest),
@@ -413,6 +442,7 @@ static const struct x_client clients[] = {
              .stale = 1),
     X_CLIENT("wait_against_reopen", 2, setup, wait_against_reopen, rest, .preemptions = 3),
     X_CLIENT("two_bytes", 3, setup, two_bytes, rest, .preemptions = 2, .stale = 1),
+    X_CLIENT("two_fibers", 3, setup, two_fibers, rest, .preemptions = 2, .stale = 1),
     X_CLIENT("ask_against_the_end", 2, setup_request, ask_against_the_end, nothing_is_asked),
 };
 

@@ -3,40 +3,64 @@
 STRUCTURES["fd"] = {
     "client": "client_fd.c",
     "sources": ["src/io/fd.c", "src/io/driver.c", "src/base/lock.c", "src/base/latch.c"],
-    "files": ["src/io/fd.h", "src/io/fd.c"],
+    "files": ["src/io/fd.h", "src/io/edge.h", "src/io/fd.c"],
 }
 
 _of("fd", "src/io/fd.c",
     "    return !err && atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) != edges\n               ? -EAGAIN\n               : err;",
     "    (void)edges, (void)side;\n    return err;",
     "a link does not look for an edge under the lock")
+_of("fd", "src/io/edge.h",
+    "                atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) == edges &&\n",
+    "",
+    "a fiber does not look for an edge under the lock")
+_of("fd", "src/io/edge.h",
+    "            weft__fd_generation(record) == generation &&\n",
+    "",
+    "a fiber's wait for the old descriptor is linked to the new one")
+_of("fd", "src/io/edge.h",
+    "!at->who && record->home && ",
+    "!at->who && ",
+    "a fiber waits without a home")
+_of("fd", "src/io/edge.h",
+    "!at->who && record->home",
+    "record->home",
+    "a fiber takes the place of another one")
 _of("fd", "src/io/fd.c",
-    "    if (__builtin_expect(weft__fd_generation(record) != generation, 0)) {\n        return -EAGAIN;\n    }\n",
+    "    op->linked = record->listed = true;\n",
+    "    op->linked = true;\n",
+    "a list is not looked at")
+_of("fd", "src/io/fd.c",
+    "    if (weft__fd_generation(record) != generation) {\n        return -EAGAIN;\n    }\n",
     "    (void)generation;\n",
     "a wait for the old descriptor is linked to the new one")
 _of("fd", "src/io/fd.c",
     "    int err = weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record)\n                                                  : WEFT__CLOSED;\n",
     "    int err = driver->kind->watch(driver, record);\n",
     "a descriptor that was forgotten is watched")
-_of("fd", "src/io/fd.c",
+_of("fd", "src/io/edge.h",
     "atomic_load_explicit(edges, memory_order_relaxed) + 1,",
     "atomic_load_explicit(edges, memory_order_relaxed),",
     "an edge is not counted")
 _of("fd", "src/io/fd.c",
-    "        complete_side_locked(record, side, 0, here, ready);\n",
-    "",
-    "an edge tells nobody")
+    "    complete_side_locked(record, side, 0, here, ready);\n",
+    "    (void)record, (void)side, (void)here, (void)ready;\n",
+    "an edge tells nobody who is listed")
+_of("fd", "src/io/edge.h",
+    "    } else {\n        weft__fd_fire_locked(record, side, here, ready);\n    }\n",
+    "    }\n",
+    "an edge tells no fiber")
 _of("fd", "src/io/fd.h",
     "memory_order_acquire); /* pairs: weft__fd_report */",
     "memory_order_relaxed);",
     "who sees an edge does not see that the peer has ended")
-_of("fd", "src/io/fd.c",
-    "                          memory_order_release);\n    if (record->side[side].who",
-    "                          memory_order_relaxed);\n    if (record->side[side].who",
+_of("fd", "src/io/edge.h",
+    "                          memory_order_release);\n    if (__builtin_expect(record->listed",
+    "                          memory_order_relaxed);\n    if (__builtin_expect(record->listed",
     "an edge does not publish that the peer has ended")
-_of("fd", "src/io/fd.c",
-    "    if (weft__fd_generation(record) == generation) {\n        if (hung) {",
-    "    if (weft__fd_generation(record) >= generation) {\n        if (hung) {",
+_of("fd", "src/io/edge.h",
+    "    if (__builtin_expect(weft__fd_generation(record) == generation, 1)) {\n",
+    "    if (__builtin_expect(weft__fd_generation(record) >= generation, 1)) {\n",
     "an old event is taken for the new descriptor's")
 _of("fd", "src/io/fd.c",
     "        weft__fd_remove_locked(record, op);\n        weft__driver_count(here, -1);\n        op->result = result;\n",
@@ -46,8 +70,8 @@ _of("fd", "src/io/fd.c",
     "    complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);\n",
     "",
     "a close tells nobody")
-_of("fd", "src/io/fd.c",
-    "        record->side[side].who = NULL;\n        weft__driver_count(here, -1);\n        weft__io_fire",
+_of("fd", "src/io/edge.h",
+    "        record->fiber[side].who = NULL;\n        weft__driver_count(here, -1);\n        weft__io_fire",
     "        weft__driver_count(here, -1);\n        weft__io_fire",
     "a fiber that was fired stays in the record")
 _of("fd", "src/io/fd.c",
