@@ -121,10 +121,12 @@ void weft__driver_wake(struct weft__driver *driver)
 
 void weft__driver_ask(struct weft__driver *driver, struct weft__op *op)
 {
+    uint8_t free = WEFT__OP_FREE;
     weft__lock(&driver->lock);
-    bool first = !op->asked && !op->over;
+    /* pairs: over, which waits for the lock if it finds this */
+    bool first = atomic_compare_exchange_strong_explicit(
+        &op->fate, &free, WEFT__OP_ASKED, memory_order_relaxed, memory_order_relaxed);
     if (first) {
-        op->asked = true;
         op->next_asked = driver->asked;
         driver->asked = op;
     }
@@ -142,29 +144,30 @@ struct weft__op *weft__driver_asked(struct weft__driver *driver)
     return op;
 }
 
-static void unask_locked(struct weft__driver *driver, struct weft__op *op)
+static void take_back_locked(struct weft__driver *driver, const struct weft__op *op)
 {
-    if (op->asked) {
-        struct weft__op **at = &driver->asked;
-        while (*at != op) {
-            at = &(*at)->next_asked;
-        }
-        *at = op->next_asked;
-        op->asked = false;
+    struct weft__op **at = &driver->asked;
+    while (*at != op) {
+        at = &(*at)->next_asked;
     }
+    *at = op->next_asked;
 }
 
 void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
 {
     weft__lock(&driver->lock);
-    unask_locked(driver, op);
+    take_back_locked(driver, op);
+    atomic_store_explicit(&op->fate, WEFT__OP_FREE, memory_order_relaxed);
     weft__unlock(&driver->lock);
 }
 
+/* Mostly nobody has asked, and then there is no lock to take. */
 void weft__driver_over(struct weft__driver *driver, struct weft__op *op)
 {
-    weft__lock(&driver->lock);
-    unask_locked(driver, op);
-    op->over = true;
-    weft__unlock(&driver->lock);
+    uint8_t fate = atomic_exchange_explicit(&op->fate, WEFT__OP_OVER, memory_order_relaxed);
+    if (__builtin_expect(fate == WEFT__OP_ASKED, 0)) {
+        weft__lock(&driver->lock);
+        take_back_locked(driver, op);
+        weft__unlock(&driver->lock);
+    }
 }

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/atomic.h"
 #include "base/syscall.h"
 
 #define WEFT__LIBC_CALLS 0
@@ -58,6 +59,9 @@ enum weft__side {
     WEFT__SIDE_IN,  /* read, accept */
     WEFT__SIDE_OUT, /* write, connect */
 };
+
+/* Whether its end is asked for: set under the driver's lock. Over: it is not to be asked for any more. */
+enum weft__op_fate { WEFT__OP_FREE, WEFT__OP_ASKED, WEFT__OP_OVER };
 
 struct weft__op {
     /* Told once, when it is over and `result` is there; by the thread that polls, or that closes. Short; it may
@@ -106,10 +110,9 @@ struct weft__op {
 
     /* The driver's. */
     struct weft__op *next_asked, *next_kept; /* under the driver's lock; the uring driver's */
-    bool asked;                              /* its end is asked for; under the driver's lock */
-    bool over;   /* it is not to be asked for any more; under the driver's lock */
-    bool closed; /* the descriptor is closed; under the record's lock */
-    bool moved;  /* it is to begin anew elsewhere; under the record's lock */
+    _Atomic(uint8_t) fate;                   /* enum weft__op_fate */
+    bool closed;                             /* the descriptor is closed; under the record's lock */
+    bool moved; /* it is to begin anew elsewhere; under the record's lock */
     /* The uring driver's: */
     bool polls;      /* it would have blocked, and waits for readiness first */
     bool ending;     /* a cancel is under way */

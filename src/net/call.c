@@ -18,17 +18,22 @@
 
 /* --- readiness ----------------------------------------------------------------------- */
 
+struct listed {
+    struct weft__op op; /* first */
+    struct weft__waiter waiter;
+};
+
 /* Under the record's lock. */
 static void ready(struct weft__op *op, void *arg)
 {
-    struct weft__call *call = (struct weft__call *)(void *)op;
-    weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
+    struct listed *wait = (struct listed *)(void *)op;
+    weft__waiter_fire(&wait->waiter, WEFT__REASON_DONE, arg);
 }
 
 static int wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                        int64_t deadline, const struct weft__wait_kind *kind)
 {
-    struct weft__call wait;
+    struct listed wait;
     weft__op_init(&wait.op, record->number, WEFT__OP_READY, side);
     wait.op.complete = ready;
     weft__waiter_arm(&wait.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
@@ -119,56 +124,37 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 
 /* --- completion ------------------------------------------------------------------------- */
 
-/* By the driver's thread. From the unlock on the call may be gone: its owner takes the lock before it returns. */
-static void completed(struct weft__op *op, void *arg)
+/* By the driver's thread. */
+void weft__call_completed(struct weft__op *op, void *ready)
 {
     struct weft__call *call = (struct weft__call *)(void *)op;
-    weft__lock(&call->lock);
-    call->done = true;
-    if (call->waits) {
-        call->waits = false;
-        weft__waiter_fire(&call->waiter, WEFT__REASON_DONE, arg);
+    struct weft__task *task = call->task;
+    uint64_t ticket = weft__ending_set(&call->ending); /* from here on the call may be gone */
+    if (ticket) {
+        weft__io_fire(task, ticket, ready);
     }
-    weft__unlock(&call->lock);
 }
 
-/* Waits until it is over. NONE: it is; else why the wait ended before. */
-static enum weft__reason wait_completed(struct weft__call *call, unsigned how, int64_t deadline,
-                                        const struct weft__wait_kind *kind)
+/* Its end was asked for: nothing ends this wait but that. */
+static void await_end(struct weft__call *call, const struct weft__wait_kind *kind)
 {
-    weft__lock(&call->lock);
-    if (call->done) {
-        weft__unlock(&call->lock);
-        return WEFT__REASON_NONE;
+    const unsigned how =
+        WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM;
+    uint64_t ticket = weft__task_arm(call->task, how);
+    if (!weft__ending_wait(&call->ending, ticket)) {
+        weft__task_disarm(call->task);
+        return;
     }
-    weft__waiter_arm(&call->waiter, how);
-    call->waits = true;
-    weft__unlock(&call->lock);
-    enum weft__reason reason =
-        weft__waiter_park(&call->waiter, deadline, kind, (uint64_t)(unsigned)call->op.fd);
-    weft__lock(&call->lock);
-    call->waits = false;
-    bool done = call->done;
-    weft__unlock(&call->lock);
-    /* One that was fired for another reason keeps that, even if it is over by now. */
-    return weft__reason_done(reason) && done ? WEFT__REASON_NONE : reason;
+    weft__waiter_park_armed(call->task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
+                            (uint64_t)(unsigned)call->op.fd);
 }
 
-static int64_t run_by_completion(struct weft__driver *driver, struct weft__call *call,
-                                 int64_t deadline, const struct weft__wait_kind *kind)
+int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
+                       enum weft__reason reason, const struct weft__wait_kind *kind)
 {
-    call->op.complete = completed;
-    atomic_init(&call->lock.word, 0);
-    call->waits = call->done = false;
-    driver->kind->submit(driver, &call->op);
-    enum weft__reason reason =
-        wait_completed(call, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE, deadline, kind);
-    if (reason == WEFT__REASON_NONE) {
-        return call->op.result;
-    }
+    weft__ending_leave(&call->ending, ticket);
     weft__driver_ask(driver, &call->op);
-    wait_completed(call, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM, WEFT_FOREVER,
-                   kind);
+    await_end(call, kind);
     if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {
         return weft__reason_errno(reason);
     }
@@ -178,26 +164,33 @@ static int64_t run_by_completion(struct weft__driver *driver, struct weft__call 
     return call->op.result;
 }
 
-/* Begun anew for as long as drivers go away with their threads. */
-int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
-                            const struct weft__wait_kind *kind)
+/* For as long as drivers go away with their threads. */
+int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
+                                 const struct weft__wait_kind *kind)
 {
-    bool begun = false; /* a connect that is in progress: what is left is to see how it went */
+    int64_t result;
     int err = 0;
-    for (;;) {
-        int64_t result = run_by_completion(driver, call, deadline, kind);
-        if (result != WEFT__MOVED) {
-            return begun && result == 0 ? weft__op_connected(call->op.fd) : result;
-        }
-        if (call->op.code == WEFT__OP_CONNECT) {
-            call->op.code = WEFT__OP_READY;
-            begun = true;
-        }
-        driver = weft__worker_driver(weft__worker_self(), &err); /* maybe another */
+    /* A connect is in progress: what is left is to see how it went. */
+    bool begun = call->op.code == WEFT__OP_CONNECT;
+    if (begun) {
+        call->op.code = WEFT__OP_READY;
+    }
+    do {
+        struct weft__worker *w = weft__worker_self();
+        struct weft__driver *driver = weft__worker_driver(w, &err); /* maybe another */
         if (!driver) {
             return err;
         }
-    }
+        result = weft__call_complete_on(w, driver, call, deadline, kind);
+    } while (result == WEFT__MOVED);
+    return begun && result == 0 ? weft__op_connected(call->op.fd) : result;
+}
+
+int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
+                            const struct weft__wait_kind *kind)
+{
+    int64_t result = weft__call_complete_on(weft__worker_self(), driver, call, deadline, kind);
+    return result != WEFT__MOVED ? result : weft__call_complete_anew(call, deadline, kind);
 }
 
 const char *weft__call_label(uint64_t on)

@@ -9,17 +9,16 @@
 
 #include <stdbool.h>
 
-#include "base/lock.h"
 #include "io/edge.h"
 #include "io/fd.h"
 #include "io/op.h"
+#include "net/ending.h"
 #include "sched/waiter.h"
 
 struct weft__call {
-    struct weft__op op; /* first: an operation of ours is a call */
-    struct weft__waiter waiter;
-    struct weft__lock lock;
-    bool waits, done; /* under the lock */
+    struct weft__op op;      /* first: an operation of ours is a call */
+    struct weft__task *task; /* on a driver that completes: whose it is, */
+    struct weft__ending ending;
 };
 
 /* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The caller has initialised the operation
@@ -80,6 +79,33 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
 /* For a fiber, on a driver that completes operations: hands it over and waits until it is over. */
 int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
                             const struct weft__wait_kind *kind);
+/* The parts of it that are not for nearly every message: its wait has ended before it; its driver has gone. */
+int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
+                       enum weft__reason reason, const struct weft__wait_kind *kind);
+int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
+                                 const struct weft__wait_kind *kind);
+/* What its operation is given to be told. */
+void weft__call_completed(struct weft__op *op, void *ready);
+
+/* The same by a fiber of this worker. WEFT__MOVED: it is to begin anew. The fiber is armed before the operation is handed over, so that
+ * there is one moment at which it may be woken. */
+static inline __attribute__((always_inline)) int64_t
+weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, struct weft__call *call,
+                       int64_t deadline, const struct weft__wait_kind *kind)
+{
+    struct weft__task *task = weft__current(w);
+    unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE;
+    uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
+    call->op.complete = weft__call_completed;
+    call->task = task;
+    weft__ending_init(&call->ending, ticket);
+    driver->kind->submit(driver, &call->op);
+    enum weft__reason reason =
+        weft__waiter_park_armed(task, ticket, w, deadline, kind, (uint64_t)(unsigned)call->op.fd);
+    return __builtin_expect(weft__reason_done(reason), 1)
+               ? call->op.result
+               : weft__call_end(driver, call, ticket, reason, kind);
+}
 
 /* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next call. */
 const char *weft__call_label(uint64_t on);

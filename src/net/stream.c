@@ -8,6 +8,7 @@
 #include "net/call.h"
 #include "net/late.h"
 #include "net/message.h"
+#include "sched/ident.h"
 
 static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__call_label};
 static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
@@ -130,8 +131,45 @@ static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t 
     return weft__call_run_on(record, &call, deadline, kind);
 }
 
+/* A socket, in a fiber, on a driver that completes operations. */
+static inline __attribute__((always_inline)) ssize_t
+hand_over(struct weft__fd *record, void *buf, size_t n, enum weft__side side, int64_t deadline,
+          struct weft__worker *w, const struct weft__wait_kind *kind)
+{
+    struct weft__call call;
+    weft__op_init(&call.op, record->number, side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND,
+                  side);
+    call.op.buf = buf;
+    call.op.len = n;
+    /* What can be done at once succeeds all the same. */
+    if (__builtin_expect(deadline != WEFT_FOREVER ||
+                             (weft__ident_flags(weft__current(w)) & WEFT__IDENT_ENDS_WAITS),
+                         0)) {
+        return weft__call_run_on(record, &call, deadline, kind);
+    }
+    int64_t result =
+        weft__call_complete_on(w, weft__worker_peek_driver(w), &call, WEFT_FOREVER, kind);
+    return __builtin_expect(result != WEFT__MOVED, 1)
+               ? result
+               : weft__call_complete_anew(&call, WEFT_FOREVER, kind);
+}
+
+static __attribute__((noinline)) ssize_t hand_over_read(struct weft__fd *record, void *buf,
+                                                        size_t n, int64_t deadline,
+                                                        struct weft__worker *w)
+{
+    return hand_over(record, buf, n, WEFT__SIDE_IN, deadline, w, &read_kind);
+}
+
+static __attribute__((noinline)) ssize_t hand_over_write(struct weft__fd *record, void *buf,
+                                                         size_t n, int64_t deadline,
+                                                         struct weft__worker *w)
+{
+    return hand_over(record, buf, n, WEFT__SIDE_OUT, deadline, w, &write_kind);
+}
+
 /* Sockets are called so that they neither block nor raise signals, whatever their mode. What most calls are comes first: a
- * socket, in a fiber, on a driver that reports readiness. The rest are tail calls: a fiber that waits keeps no frame of this,
+ * socket, in a fiber, and there, on a driver that reports readiness. The rest are tail calls: a fiber that waits keeps no frame of this,
  * and one that need not wait saves few registers. */
 static inline __attribute__((always_inline)) ssize_t
 transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline)
@@ -139,8 +177,12 @@ transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline)
     struct weft__worker *w = weft__worker_self();
     struct weft__driver *driver = weft__worker_peek_driver(w);
     struct weft__fd *record = weft__fd_peek(fd, WEFT__FD_SOCKET);
-    if (__builtin_expect(!record || !driver || driver->kind->completes || !weft__current(w), 0)) {
+    if (__builtin_expect(!record || !driver || !weft__current(w), 0)) {
         return transfer_any(fd, buf, n, side, deadline);
+    }
+    if (__builtin_expect(driver->kind->completes, 0)) {
+        return side == WEFT__SIDE_IN ? hand_over_read(record, buf, n, deadline, w)
+                                     : hand_over_write(record, buf, n, deadline, w);
     }
     struct weft__seen seen = weft__call_see(record, side);
     if (weft__fd_empty_at(&record->side[side], seen.edges)) {

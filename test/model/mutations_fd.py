@@ -79,12 +79,12 @@ _of("fd", "src/io/fd.c",
     "    if (ticket && who) {\n",
     "a fiber that was fired takes its place back all the same")
 _of("fd", "src/io/driver.c",
-    "    bool first = !op->asked && !op->over;\n",
-    "    bool first = !op->asked;\n",
+    "    uint8_t free = WEFT__OP_FREE;\n    weft__lock(&driver->lock);\n",
+    "    weft__lock(&driver->lock);\n    uint8_t free = atomic_load_explicit(&op->fate, memory_order_relaxed);\n",
     "the end of what is over is asked for")
 _of("fd", "src/io/driver.c",
-    "    unask_locked(driver, op);\n    op->over = true;\n",
-    "    op->over = true;\n",
+    "        take_back_locked(driver, op);\n        weft__unlock(&driver->lock);\n    }\n}",
+    "        weft__unlock(&driver->lock);\n    }\n}",
     "a request outlives the operation")
 _of("fd", "src/io/fd.c",
     "                                                  : WEFT__CLOSED;\n",

@@ -1,0 +1,56 @@
+/* The end of an operation against the waits of the fiber that it belongs to: one word.
+ *
+ *   0        the fiber does not wait (its wait was ended by a deadline or a cancel, and it has asked for the end)
+ *   ticket   it does: whoever ends the operation fires that
+ *   OVER     the operation is over; the fiber may return, and its frame, in which this is, be gone
+ *
+ *   from      to       who
+ *   ticket    0        the fiber, after its wait has ended otherwise
+ *   0         ticket   the fiber, which waits once more
+ *   any       OVER     the driver's thread, once: it touches nothing of the call after that. A ticket that it fires may be an old
+ *                      one by then, and then nothing happens.
+ */
+#ifndef WEFT_NET_ENDING_H
+#define WEFT_NET_ENDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+
+#define WEFT__ENDING_OVER UINT64_MAX /* tickets have 48 bits */
+
+struct weft__ending {
+    _Atomic(uint64_t) word;
+};
+
+/* Before the operation is handed over. */
+static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticket)
+{
+    atomic_store_explicit(&ending->word, ticket, memory_order_relaxed);
+}
+
+/* It is over: the ticket to fire, or 0. */
+static inline uint64_t weft__ending_set(struct weft__ending *ending)
+{
+    /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail. pairs: wait */
+    return atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
+}
+
+/* The wait with this ticket has ended otherwise. */
+static inline void weft__ending_leave(struct weft__ending *ending, uint64_t ticket)
+{
+    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, 0, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+/* Waits once more. False: it is over. */
+static inline bool weft__ending_wait(struct weft__ending *ending, uint64_t ticket)
+{
+    uint64_t none = 0;
+    return atomic_compare_exchange_strong_explicit(&ending->word, &none, ticket,
+                                                   memory_order_acq_rel,  /* pairs: set */
+                                                   memory_order_acquire); /* pairs: set */
+}
+
+#endif

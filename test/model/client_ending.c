@@ -1,0 +1,82 @@
+/* Clients of net/ending.h: a fiber whose wait may end before its operation, and the driver's thread that ends that. The state word of
+ * the fiber is one of ours: the ticket of its wait until somebody fires it. */
+#include "base/futex.h"
+#include "model/explore.h"
+#include "net/ending.h"
+
+#define FIRED 16u
+#define RESULT 7
+
+struct call {
+    int result; /* plain on purpose: the end orders it */
+    struct weft__ending ending;
+};
+
+static struct call *call;
+static _Atomic(uint32_t) fiber;
+
+static bool fire(uint32_t ticket)
+{
+    return atomic_compare_exchange_strong_explicit(&fiber, &ticket, ticket | FIRED,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+static void setup(void)
+{
+    call = x_alloc(sizeof *call, true);
+    call->result = 0;
+    atomic_init(&fiber, 1);
+    weft__ending_init(&call->ending, 1);
+}
+
+static void park(uint32_t ticket)
+{
+    while (atomic_load_explicit(&fiber, memory_order_acquire) == ticket) {
+        weft__futex_wait(&fiber, ticket, INT64_MAX);
+    }
+}
+
+/* As weft__call_end: a deadline may come first, and then it waits once more, for the end alone. */
+static void owner(void)
+{
+    bool late = x_choose(2) && fire(1);
+    if (late) {
+        weft__ending_leave(&call->ending, 1);
+        atomic_store_explicit(&fiber, 2, memory_order_release);
+        if (weft__ending_wait(&call->ending, 2)) {
+            park(2);
+        }
+    } else {
+        park(1);
+    }
+    X_ASSERT(call->result == RESULT);
+    x_free(call);
+}
+
+static void driver(void)
+{
+    call->result = RESULT;
+    uint64_t ticket = weft__ending_set(&call->ending);
+    if (ticket && fire((uint32_t)ticket)) {
+        weft__futex_wake(&fiber, 1);
+    }
+}
+
+static void end_against_deadline(int i)
+{
+    if (i == 0) {
+        owner();
+    } else {
+        driver();
+    }
+}
+
+static void rest(void)
+{
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("end_against_deadline", 2, setup, end_against_deadline, rest, .ahead = true),
+};
+
+X_MAIN(clients)
