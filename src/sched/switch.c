@@ -13,18 +13,17 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-/* Used: nobody but the asm of weft__worker_self reads it. */
+/* Used: by the asm of weft__worker_here, too. */
+extern _Thread_local struct weft__worker *weft__self_worker;
 _Thread_local struct weft__worker *weft__self_worker
     __attribute__((used, tls_model("initial-exec"), visibility("hidden")));
 
-#if !defined(__x86_64__) && !defined(__aarch64__)
 __attribute__((noinline)) struct weft__worker *weft__worker_self(void)
 {
     struct weft__worker *w = weft__self_worker;
     __asm__ volatile("" : "+r"(w)::"memory");
     return w;
 }
-#endif
 
 void weft__worker_set_self(struct weft__worker *worker)
 {

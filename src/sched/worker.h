@@ -231,16 +231,14 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
     return (struct weft__rare *)(void *)(task->stack->top - sizeof(struct weft__rare));
 }
 
-/* The calling thread's worker, or NULL. Not kept across a switch: gcc and clang keep the address of a thread-local for as long as a
- * function runs, and fold two calls of one that reads it into one. So where the way is known it is read by an asm, which they
- * do neither with; elsewhere by a function that is not inlined and ends in one. */
-#if defined(WEFT_EXPLORE) || !(defined(__x86_64__) || defined(__aarch64__))
+/* The calling thread's worker, or NULL. Not kept across a switch. noinline is not enough: gcc and clang
+ * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
 struct weft__worker *weft__worker_self(void);
+/* The same without a call, for functions that contain no switch and begin with this: a call saves all registers. */
+#if defined(WEFT_EXPLORE) || !(defined(__x86_64__) || defined(__aarch64__))
+#define weft__worker_here weft__worker_self
 #else
-extern _Thread_local struct weft__worker *weft__self_worker
-    __attribute__((tls_model("initial-exec"), visibility("hidden")));
-
-static inline struct weft__worker *weft__worker_self(void)
+static inline struct weft__worker *weft__worker_here(void)
 {
     struct weft__worker *w;
 #if defined(__x86_64__)
