@@ -15,7 +15,15 @@
 
 /* The plain system calls: those of the C library are points where a thread can be cancelled, which costs a third of
  * what a read costs in user mode, and may be interposed. The sanitizers want to see the library's. */
-#if !WEFT__LIBC_CALLS
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define WEFT__LIBC_CALLS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define WEFT__LIBC_CALLS 1
+#endif
+#endif
+
+#ifndef WEFT__LIBC_CALLS
 #define recv(fd, buf, len, flags) syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL)
 #define send(fd, buf, len, flags) syscall(SYS_sendto, fd, buf, len, flags, NULL, 0)
 #define recvmsg(fd, msg, flags) syscall(SYS_recvmsg, fd, msg, flags)
@@ -152,7 +160,6 @@ int64_t weft__op_perform(struct weft__op *op)
     return n < 0 ? -errno : n;
 }
 
-#if WEFT__LIBC_CALLS
 ssize_t weft__op_recv(int fd, void *buf, size_t n)
 {
     ssize_t got;
@@ -170,7 +177,6 @@ ssize_t weft__op_send(int fd, const void *buf, size_t n)
     } while (__builtin_expect(put < 0 && errno == EINTR, 0));
     return __builtin_expect(put < 0, 0) ? -errno : put;
 }
-#endif
 
 int weft__op_connected(int fd)
 {

@@ -17,18 +17,6 @@
 #include <sys/uio.h>
 
 #include "base/atomic.h"
-#include "base/syscall.h"
-
-#define WEFT__LIBC_CALLS 0
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#undef WEFT__LIBC_CALLS
-#define WEFT__LIBC_CALLS 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#undef WEFT__LIBC_CALLS
-#define WEFT__LIBC_CALLS 1
-#endif
-#endif
 
 struct open_how;
 struct statx;
@@ -136,29 +124,9 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
  * error of it, for which no event comes. */
 int64_t weft__op_perform(struct weft__op *op);
 
-/* The same, of RECV and SEND alone, which are most. The sanitizers want to see the C library's calls. */
-#if WEFT__LIBC_CALLS
+/* The same, of RECV and SEND alone, which are most. */
 ssize_t weft__op_recv(int fd, void *buf, size_t n);
 ssize_t weft__op_send(int fd, const void *buf, size_t n);
-#else
-static inline ssize_t weft__op_recv(int fd, void *buf, size_t n)
-{
-    ssize_t got;
-    do {
-        got = weft__syscall6(SYS_recvfrom, fd, (long)buf, (long)n, MSG_DONTWAIT, 0, 0);
-    } while (__builtin_expect(got == -EINTR, 0));
-    return got;
-}
-
-static inline ssize_t weft__op_send(int fd, const void *buf, size_t n)
-{
-    ssize_t put;
-    do {
-        put = weft__syscall6(SYS_sendto, fd, (long)buf, (long)n, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
-    } while (__builtin_expect(put == -EINTR, 0));
-    return put;
-}
-#endif
 
 /* What a connect that was in progress has come to. */
 int weft__op_connected(int fd);

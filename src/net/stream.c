@@ -174,7 +174,7 @@ static __attribute__((noinline)) ssize_t hand_over_write(struct weft__fd *record
 static inline __attribute__((always_inline)) ssize_t
 transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline)
 {
-    struct weft__worker *w = weft__worker_here();
+    struct weft__worker *w = weft__worker_self();
     struct weft__driver *driver = weft__worker_peek_driver(w);
     struct weft__fd *record = weft__fd_peek(fd, WEFT__FD_SOCKET);
     if (__builtin_expect(!record || !driver || !weft__current(w), 0)) {

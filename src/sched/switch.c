@@ -13,21 +13,18 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-/* Used: by the asm of weft__worker_here, too. */
-extern _Thread_local struct weft__worker *weft__self_worker;
-_Thread_local struct weft__worker *weft__self_worker
-    __attribute__((used, tls_model("initial-exec"), visibility("hidden")));
+static _Thread_local struct weft__worker *self_worker __attribute__((tls_model("initial-exec")));
 
 __attribute__((noinline)) struct weft__worker *weft__worker_self(void)
 {
-    struct weft__worker *w = weft__self_worker;
+    struct weft__worker *w = self_worker;
     __asm__ volatile("" : "+r"(w)::"memory");
     return w;
 }
 
 void weft__worker_set_self(struct weft__worker *worker)
 {
-    weft__self_worker = worker;
+    self_worker = worker;
 }
 
 #define WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */

@@ -234,28 +234,6 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
 /* The calling thread's worker, or NULL. Not kept across a switch. noinline is not enough: gcc and clang
  * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
 struct weft__worker *weft__worker_self(void);
-/* The same without a call, for functions that contain no switch and begin with this: a call saves all registers. */
-#if defined(WEFT_EXPLORE) || !(defined(__x86_64__) || defined(__aarch64__))
-#define weft__worker_here weft__worker_self
-#else
-static inline struct weft__worker *weft__worker_here(void)
-{
-    struct weft__worker *w;
-#if defined(__x86_64__)
-    __asm__ volatile("movq weft__self_worker@gottpoff(%%rip), %0\n\t"
-                     "movq %%fs:(%0), %0"
-                     : "=r"(w)::"memory");
-#else
-    uintptr_t at;
-    __asm__ volatile("adrp %1, :gottprel:weft__self_worker\n\t"
-                     "ldr %1, [%1, #:gottprel_lo12:weft__self_worker]\n\t"
-                     "mrs %0, tpidr_el0\n\t"
-                     "ldr %0, [%0, %1]"
-                     : "=r"(w), "=&r"(at)::"memory");
-#endif
-    return w;
-}
-#endif
 void weft__worker_set_self(struct weft__worker *worker);
 
 /* --- the switch (switch.c) ------------------------------------------------ */
