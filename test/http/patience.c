@@ -202,12 +202,7 @@ EACH_DRIVER(a_request_that_waits_for_a_busy_worker)
     client_send(&c, get("/"));
     bool in_time = check_seconds() - from < (double)LIMIT / 1e9; /* not on a very busy machine */
     CHECK_EQ(client_reply(&other)->status, 200);
-    struct reply *r = client_reply(&c);
-    CHECK(r->status == 200 || !in_time);
-    if (r->status == 200) {
-        CHECK_EQ(client_ask(&c, get("/"))->status, 200);
-        CHECK_EQ(served_stats(&s).idle_ended, 0);
-    }
+    CHECK(client_reply(&c)->status == 200 || !in_time);
     client_close(&c);
     client_close(&other);
     served_end(&s);
