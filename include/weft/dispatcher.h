@@ -7,8 +7,8 @@
  *
  * Order. The thread goes in rounds: it takes in what other threads have sent, fires timers, calls what was posted, then gives
  * each group that is ready a turn. In a turn a group's fibers run one after another until none is ready. A fiber that is
- * woken by an object goes before those that are ready; one woken by a timer, from another thread, or by the end of
- * another fiber, behind them; one that yields, to the next turn. In one round a fiber is woken `signals_per_round` times;
+ * woken by an object goes before those that are ready; one woken by a timer, by I/O, by its name (weft_unpark, weft_cancel), from
+ * another thread, or by the end of another fiber, behind them; one that yields, to the next turn. In one round a fiber is woken `signals_per_round` times;
  * after that it waits for the group's next turn, where those that were to go to the front are the first. So two fibers
  * that wake one another keep nobody else from running. The same inputs give the same order: docs/dispatcher.md.
  *
@@ -17,6 +17,7 @@
 #ifndef WEFT_DISPATCHER_H
 #define WEFT_DISPATCHER_H
 
+#include <weft/dump.h>
 #include <weft/future.h>
 #include <weft/pool.h>
 
@@ -51,17 +52,22 @@ struct weft_dispatcher_opts {
     int64_t hog_ns;  /* as in weft_pool_opts */
     bool deadlock_off; /* as in weft_pool_opts */
     enum weft_overdue on_overdue;
+    bool order_hash; /* weft_dispatcher_order_hash is kept */
 };
 
 /* As weft_pool_create. */
 WEFT_API int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_opts *opts);
-/* Starts its thread. With `caller` there is none to start, and it is not needed. -EAGAIN. */
+/* Starts its thread. With `caller` there is none to start, and it is not needed. -EAGAIN: no thread. -ESHUTDOWN: it was
+ * asked to stop. */
 WEFT_API int weft_dispatcher_start(weft_dispatcher *dispatcher);
 
-/* Lends the calling thread until no group is left that has not finished. -EINVAL: not with `caller`, or another thread.
- * -EDEADLK: as weft_pool_run. */
+/* Lends the calling thread until no group is left that has not finished. -EINVAL: not with `caller`, or another thread. -EBUSY: it is
+ * lent already. -ESHUTDOWN: it was stopped. -EDEADLK: all fibers of all pools and dispatchers wait, and nothing is left to wake them
+ * (weft/report.h has said which); they stay as they are. */
 WEFT_API int weft_dispatcher_run(weft_dispatcher *dispatcher);
-/* For a thread that has a loop of its own: as weft_pool_poll, weft_pool_fd and weft_pool_next_deadline. */
+/* For a thread that has a loop of its own. poll goes round until nothing is ready, or 64 times, and returns how many fibers ran;
+ * then wait for the descriptor to become readable, which it is at once if something is still ready, or for the deadline, and
+ * poll again. -EINVAL, -EBUSY, -ESHUTDOWN as run. */
 WEFT_API int weft_dispatcher_poll(weft_dispatcher *dispatcher);
 WEFT_API int weft_dispatcher_fd(weft_dispatcher *dispatcher);
 WEFT_API int64_t weft_dispatcher_next_deadline(weft_dispatcher *dispatcher);
@@ -71,7 +77,8 @@ WEFT_API int64_t weft_dispatcher_next_deadline(weft_dispatcher *dispatcher);
  * dispatcher's own (-EINPROGRESS: it has begun, and goes on without the caller). Twice too.
  * The number of groups that had not finished by themselves at the deadline; *late, if not NULL, has the names of up to
  * `max` of them, which live as long as the groups. -EBUSY: some have not finished though they were cancelled; stop again
- * to wait again. -EDEADLK: as weft_pool_stop. */
+ * to wait again. -EDEADLK: groups are left, and either the dispatcher's thread is a caller that is not in run, poll or stop, or it
+ * is the one that calls, and all fibers wait for ever, as in run. -ECANCELED, -EINTR: of the waiting fiber. */
 WEFT_API int weft_dispatcher_stop(weft_dispatcher *dispatcher, int64_t deadline, const char **late,
                                   size_t max);
 /* Begins that, and does not wait. Any thread. */
@@ -83,6 +90,27 @@ WEFT_API void weft_dispatcher_destroy(weft_dispatcher *dispatcher);
 /* Whose thread is this? NULL: no dispatcher's. */
 WEFT_API weft_dispatcher *weft_dispatcher_self(void);
 WEFT_API const char *weft_dispatcher_name(const weft_dispatcher *dispatcher);
+
+/* With order_hash: a number for the order in which fibers have run so far, each known by its group and when it was
+ * started. Two runs with the same number went the same way. Any thread; 0: it is not kept. */
+WEFT_API uint64_t weft_dispatcher_order_hash(const weft_dispatcher *dispatcher);
+
+struct weft_dispatcher_stats {
+    uint64_t rounds;   /* it has gone */
+    uint64_t executed; /* times that a fiber ran */
+    uint64_t sleeps;   /* times its thread blocked */
+    uint64_t wakes;    /* times another thread unblocked it */
+    unsigned groups,
+        unfinished; /* all that were not destroyed, and how many of them have not finished */
+};
+/* Any thread; each number is of its own moment. */
+WEFT_API void weft_dispatcher_stats(weft_dispatcher *dispatcher, struct weft_dispatcher_stats *out);
+
+/* The dispatcher, a line for each group (state, how many fibers it has and how many are ready), then each fiber: its group, what it
+ * waits on, and since when, as weft_dump, whose options count. In JSON it is one object with the dump in it. docs/dump.md.
+ * Any thread. As weft_dump. */
+WEFT_API int weft_dispatcher_dump(weft_dispatcher *dispatcher, FILE *out,
+                                  const struct weft_dump_opts *opts);
 
 /* --- groups ------------------------------------------------------------------------ */
 
@@ -96,7 +124,8 @@ struct weft_group_opts {
 /* Any thread. -ESHUTDOWN: the dispatcher is stopping. -EAGAIN: it has 65,535 groups. -ENOMEM. */
 WEFT_API int weft_group_create(weft_dispatcher *dispatcher, weft_group **out,
                                const struct weft_group_opts *opts);
-/* One that has finished. Without it, it goes with its dispatcher. */
+/* One that has finished, and that nobody uses any more: whoever posts, spawns or asks needs it. Without it, it goes with
+ * its dispatcher. */
 WEFT_API void weft_group_destroy(weft_group *group);
 
 struct weft_member_opts {
@@ -109,8 +138,8 @@ struct weft_member_opts {
 };
 
 /* Starts fn(arg) in a new fiber of this group, from any thread. What such a fiber spawns itself by weft_spawn, or in a scope, is of
- * its group too. -ESHUTDOWN: the group has finished, or, from outside of it, its dispatcher is stopping. -EAGAIN, -EINVAL,
- * -ENOMEM as weft_spawn. */
+ * its group too, and a daemon if the spawner is. Also while the group is stopping. -ESHUTDOWN: it has finished.
+ * -EAGAIN, -EINVAL, -ENOMEM as weft_spawn. */
 WEFT_API int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                               const struct weft_member_opts *opts);
 
@@ -127,11 +156,13 @@ struct weft_post {
 WEFT_API int weft_group_submit(weft_group *group, struct weft_post *post);
 
 /* Asks the group to stop, which is for its fibers to see. It finishes when none is left but daemons, which are cancelled
- * then, and nothing that was posted. Any thread; more than once. */
+ * then and run their cleanups, and nothing that was posted. Any thread; more than once. Within the group those who wait for it are woken
+ * at once, from elsewhere in the next round. */
 WEFT_API void weft_group_stop(weft_group *group);
 WEFT_API bool weft_group_is_stopping(const weft_group *group);
-/* In a fiber of a group: sleeps until it is asked to stop (0), or until the deadline (-ETIMEDOUT). -ECANCELED, -EINTR. When it is
- * stopping already this yields once, so that a loop around it starves nobody. */
+/* In a fiber of a group, with a stack (of a frame: weft_frame_await_stop): sleeps until it is asked to stop (0), or until
+ * the deadline (-ETIMEDOUT). -ECANCELED, -EINTR. When it is stopping already this yields once, so that a loop around it
+ * starves nobody. */
 WEFT_API int weft_group_sleep(int64_t deadline);
 
 /* Ends the group by a fatal error: as its `on_fatal` says. In the group. */
@@ -161,6 +192,9 @@ struct weft_group_stats {
     uint64_t ready;           /* of all these */
 };
 WEFT_API void weft_group_stats(const weft_group *group, struct weft_group_stats *out);
+WEFT_API const char *weft_group_state_name(enum weft_group_state state);
+/* As weft_dispatcher_dump, of one group. */
+WEFT_API int weft_group_dump(weft_group *group, FILE *out, const struct weft_dump_opts *opts);
 
 WEFT_END_DECLS
 #endif

@@ -25,6 +25,7 @@ enum weft_dump_format {
 struct weft_dump_opts {
     enum weft_dump_format format;
     weft_pool *pool;     /* only its fibers; default: of all pools */
+    weft_group *group;   /* only its fibers (weft/dispatcher.h); default: of all */
     size_t max_fibers;   /* no more are looked at; default: all */
     unsigned max_shown;  /* fibers shown one by one for each stack, the first ones; default 8 */
     unsigned max_frames; /* up to 128; default 32 */

@@ -6,7 +6,8 @@
  *   type     cost is                                                            count    sum
  *   poll     a worker's sleep, from going to sleep to going on                  1        0
  *   work     a worker's stretch between two sleeps; a longer one is told in     turns    0
- *            pieces of about 10 ms
+ *            pieces of about 10 ms. Of a dispatcher: a round in which a
+ *            fiber ran
  *   queue    from being woken or spawned to running. Sampled: of the fibers     1        0
  *            that are ready at one moment at most 64, each 64 per tick and
  *            worker; not after a yield

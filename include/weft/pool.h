@@ -109,7 +109,9 @@ WEFT_API int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t d
  * call it was given this pool for (a submit, say). NULL is fine. */
 WEFT_API void weft_pool_destroy(weft_pool *pool);
 
-/* Where am I? NULL, -1 on a plain thread. */
+/* Where am I? NULL, -1 on a plain thread. In a group of a dispatcher (weft/dispatcher.h) it is the pool that the dispatcher has for
+ * itself: its name and numbers can be asked for; start, run, poll, stop, and spawns and submits from outside of it answer
+ * -EINVAL; weft_switch_to answers -EPERM; to destroy it is a caller's bug. */
 WEFT_API weft_pool *weft_pool_self(void);
 WEFT_API int weft_worker_self(void);
 WEFT_API const char *weft_pool_name(const weft_pool *pool);

@@ -62,6 +62,8 @@ WEFT_API int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_wor
 struct weft_fiber_info {
     weft_fiber fiber;
     char name[16];
+    char group[32]; /* of a dispatcher's: the name of its group; else "" */
+    bool daemon;    /* that does not hold it open */
     enum weft_fiber_state state;
     int worker;        /* the worker that runs it or ran it last, -1 if none has */
     int bound;         /* the worker it is bound to, or -1 */

@@ -24,6 +24,7 @@
 #include <weft/dispatcher.h>
 #include <weft/dump.h>
 #include <weft/event.h>
+#include <weft/executor.h>
 #include <weft/fiber.h>
 #include <weft/file.h>
 #include <weft/frame.h>

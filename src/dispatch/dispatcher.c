@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <weft/stats.h>
+
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "sched/pool.h"
 #include "sync/event.h"
 
 #define LEAST_PATIENCE_NS 1000000000
-#define DUMPED_FIBERS 100
 
 /* --- life ---------------------------------------------------------------------------- */
 
@@ -43,14 +44,20 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
     }
     weft_dispatcher *d = weft__alloc(sizeof *d);
     struct weft__ranks **ranks = weft__map(WEFT__GROUPS * sizeof *ranks);
+    struct weft__order *order = opts->order_hash ? weft__order_create() : NULL;
     struct weft_pool_opts inner = pool_opts(opts);
-    int err = d && ranks ? weft_pool_create(&d->pool, &inner) : -ENOMEM;
+    int err =
+        d && ranks && (order || !opts->order_hash) ? weft_pool_create(&d->pool, &inner) : -ENOMEM;
     if (err) {
-        weft__unmap(ranks, ranks ? WEFT__GROUPS * sizeof *ranks : 0);
+        weft__order_destroy(order);
+        if (ranks) {
+            weft__unmap(ranks, WEFT__GROUPS * sizeof *ranks);
+        }
         weft__free(d);
         return err;
     }
     weft__rounds_init(&d->rounds, &d->pool->workers[0]);
+    d->rounds.order = order;
     d->rounds.ranks = ranks;
     d->rounds.settle = weft__group_settle;
     d->rounds.max_poll_ns = opts->max_poll_ns;
@@ -66,7 +73,8 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
 
 int weft_dispatcher_start(weft_dispatcher *d)
 {
-    return weft_pool_start(d->pool);
+    return atomic_load_explicit(&d->stopping, memory_order_relaxed) ? -ESHUTDOWN
+                                                                    : weft__pool_start(d->pool);
 }
 
 void weft_dispatcher_destroy(weft_dispatcher *d)
@@ -80,7 +88,9 @@ void weft_dispatcher_destroy(weft_dispatcher *d)
         weft_group_destroy(d->groups);
     }
     weft_event_deinit(&d->empty);
+    d->pool->rounds = NULL; /* else it cannot be destroyed */
     weft_pool_destroy(d->pool);
+    weft__order_destroy(d->rounds.order);
     weft__unmap(d->rounds.ranks, WEFT__GROUPS * sizeof(struct weft__ranks *));
     weft__free(d);
 }
@@ -88,11 +98,10 @@ void weft_dispatcher_destroy(weft_dispatcher *d)
 void weft__dispatcher_lost(weft_dispatcher *d)
 {
     weft__lock(&d->lock);
-    bool last = --d->unfinished == 0;
-    weft__unlock(&d->lock);
-    if (last) {
-        weft_event_set(&d->empty); /* before stop has joined this thread: it is still there */
+    if (--d->unfinished == 0) {
+        weft_event_set(&d->empty);
     }
+    weft__unlock(&d->lock); /* it is still there: a stop has not yet joined this thread */
 }
 
 /* --- the caller's thread ------------------------------------------------------------------ */
@@ -122,6 +131,15 @@ static int serve_until_empty(weft_dispatcher *d, int64_t deadline)
     return err;
 }
 
+/* Also while it is stopping: its groups have to end. */
+static int start_lent(weft_dispatcher *d)
+{
+    weft__lock(&d->lock);
+    bool stopped = d->stopped;
+    weft__unlock(&d->lock);
+    return stopped ? -ESHUTDOWN : weft__pool_start(d->pool);
+}
+
 int weft_dispatcher_run(weft_dispatcher *d)
 {
     if (!is_callers(d)) {
@@ -130,14 +148,14 @@ int weft_dispatcher_run(weft_dispatcher *d)
     if (weft__worker_self()) {
         return -EBUSY;
     }
-    int err = weft_pool_start(d->pool);
+    int err = start_lent(d);
     return err ? err : serve_until_empty(d, WEFT_FOREVER);
 }
 
 int weft_dispatcher_poll(weft_dispatcher *d)
 {
-    int err = is_callers(d) ? weft_pool_start(d->pool) : -EINVAL;
-    return err ? err : weft_pool_poll(d->pool);
+    int err = is_callers(d) ? start_lent(d) : -EINVAL;
+    return err ? err : weft__pool_poll(d->pool);
 }
 
 int weft_dispatcher_fd(weft_dispatcher *d)
@@ -147,7 +165,12 @@ int weft_dispatcher_fd(weft_dispatcher *d)
 
 int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
 {
-    return weft_pool_next_deadline(d->pool);
+    if (weft__rounds_busy(&d->rounds)) {
+        return 0;
+    }
+    int64_t next = weft_pool_next_deadline(d->pool);
+    int64_t most = d->rounds.max_poll_ns ? weft_after(d->rounds.max_poll_ns) : next;
+    return most < next ? most : next;
 }
 
 /* --- stop ------------------------------------------------------------------------------------ */
@@ -174,8 +197,6 @@ static int note_late(weft_dispatcher *d, const char **late, size_t max)
     weft__lock(&d->lock);
     for (weft_group *group = d->groups; group; group = group->next) {
         if (atomic_load_explicit(&group->phase, memory_order_acquire) != WEFT__GROUP_FINISHED) {
-            fprintf(stderr, "weft: dispatcher %s: group %s has not finished\n", d->pool->name,
-                    group->name);
             if (late && n < max) {
                 late[n] = group->name;
             }
@@ -187,9 +208,14 @@ static int note_late(weft_dispatcher *d, const char **late, size_t max)
 }
 
 /* After the deadline. 0, -EBUSY, or an error of the wait. */
-static int wait_on(weft_dispatcher *d, int64_t began, int64_t deadline)
+static int wait_on(weft_dispatcher *d, int overdue, int64_t began, int64_t deadline)
 {
-    weft_pool_dump(d->pool, stderr, DUMPED_FIBERS);
+    if (overdue) {
+        fprintf(stderr, "weft: dispatcher %s: %d group%s not finished in time%s\n", d->pool->name,
+                overdue, overdue == 1 ? " has" : "s have",
+                d->on_overdue == WEFT_OVERDUE_CANCEL ? "; their fibers are cancelled" : "");
+        weft_dispatcher_dump(d, stderr, NULL);
+    }
     if (d->on_overdue == WEFT_OVERDUE_WARN) {
         return wait_empty(d, WEFT_FOREVER);
     }
@@ -200,6 +226,17 @@ static int wait_on(weft_dispatcher *d, int64_t began, int64_t deadline)
     return err == -ETIMEDOUT ? -EBUSY : err;
 }
 
+/* Only a thread that is elsewhere could run what is left. */
+static bool needs_absent_caller(weft_dispatcher *d)
+{
+    weft__lock(&d->lock);
+    bool left = d->unfinished > 0;
+    weft__unlock(&d->lock);
+    return left && d->caller && !is_callers(d) &&
+           atomic_load_explicit(&d->pool->workers[0].state, memory_order_relaxed) ==
+               WEFT_WORKER_ABSENT;
+}
+
 int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late, size_t max)
 {
     int64_t began = weft_now();
@@ -208,15 +245,25 @@ int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late
     if (weft_dispatcher_self() == d) {
         return -EINPROGRESS;
     }
-    int err =
-        weft_pool_start(d->pool); /* what it was given before it was started has to end, too */
-    err = err && err != -EBUSY ? err : wait_empty(d, deadline);
+    if (needs_absent_caller(d)) {
+        return -EDEADLK;
+    }
+    int err = start_lent(d); /* what it was given before it was started has to end, too */
+    err = err == -EBUSY || err == -ESHUTDOWN ? 0
+                                             : err; /* another stop is as far as that, or further */
+    err = err ? err : wait_empty(d, deadline);
     if (err == -ETIMEDOUT) {
         overdue = note_late(d, late, max);
-        err = wait_on(d, began, deadline);
+        err = wait_on(d, overdue, began, deadline);
     }
-    err = err ? err : weft_pool_stop(d->pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
-    return err ? err : overdue;
+    err = err ? err : weft__pool_stop(d->pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
+    if (err) {
+        return err;
+    }
+    weft__lock(&d->lock);
+    d->stopped = true;
+    weft__unlock(&d->lock);
+    return overdue;
 }
 
 /* --- asking ------------------------------------------------------------------------------------ */
@@ -233,4 +280,27 @@ weft_dispatcher *weft_dispatcher_self(void)
 const char *weft_dispatcher_name(const weft_dispatcher *d)
 {
     return weft_pool_name(d->pool);
+}
+
+uint64_t weft_dispatcher_order_hash(const weft_dispatcher *d)
+{
+    const struct weft__order *order = d->rounds.order;
+    return order ? atomic_load_explicit(&order->hash, memory_order_relaxed) : 0;
+}
+
+void weft_dispatcher_stats(weft_dispatcher *d, struct weft_dispatcher_stats *out)
+{
+    const struct weft__counters *c = &d->pool->workers[0].counters;
+    *out = (struct weft_dispatcher_stats){
+        .rounds = atomic_load_explicit(&d->rounds.gone, memory_order_relaxed),
+        .executed = atomic_load_explicit(&c->executed, memory_order_relaxed),
+        .sleeps = atomic_load_explicit(&c->parks, memory_order_relaxed),
+        .wakes = atomic_load_explicit(&c->wakes, memory_order_relaxed),
+    };
+    weft__lock(&d->lock);
+    for (const weft_group *group = d->groups; group; group = group->next) {
+        out->groups++;
+    }
+    out->unfinished = d->unfinished;
+    weft__unlock(&d->lock);
 }

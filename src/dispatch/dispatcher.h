@@ -4,11 +4,10 @@
  *
  *   running ----stop----> stopping ----nothing left but daemons----> finishing ----they have ended----> finished
  *
- * `gate` counts what other threads have sent: functions and fresh fibers, from before they are in the inbox until they have
- * been called or have become the group's. Its lowest bit says that the group has finished. A group finishes by a CAS from
- * "nothing is on its way" to that bit, so what passed the gate is served, and what comes later is refused: nobody is
- * accepted and forgotten. It is looked at (weft__group_settle) after every turn in which a fiber ended or a function was
- * called; the last of them is one of those.
+ * What other threads send passes its gate (sched/gate.h, with the proof): functions, fresh fibers, the request to stop. Whether the group
+ * finishes is asked (weft__group_settle) after each of its turns, and it has one after whatever ends or arrives. The order
+ * there: nothing but daemons is left and nothing is on its way -> they are cancelled; they have ended -> the gate is shut; only
+ * then is it finished, and the future completes.
  */
 #ifndef WEFT_DISPATCH_DISPATCHER_H
 #define WEFT_DISPATCH_DISPATCHER_H
@@ -29,12 +28,13 @@ struct weft_dispatcher {
     bool caller;
     enum weft_overdue on_overdue;
     /* any thread */
-    weft_event empty;       /* no group is left that has not finished */
+    weft_event empty; /* no group is left that has not finished; set and reset under the lock */
     _Atomic(bool) stopping; /* written under the lock */
     struct weft__lock lock;
     /* under it */
     weft_group *groups; /* all that are not destroyed */
     unsigned unfinished;
+    bool stopped;         /* its thread has ended */
     unsigned last_number; /* that was given out */
 };
 
@@ -68,12 +68,9 @@ struct weft_group {
     struct weft__group_shot shot;
 };
 
-/* From any thread. False: it has finished. */
-bool weft__group_enter(weft_group *group);
-/* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. Undone if there is none in the end. */
+/* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. The spawn passes the gate, if it has to. */
 int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
                       struct weft__member *member);
-void weft__group_unadmit(weft_group *group);
 
 static inline weft_group *weft__group_of(struct weft__ranks *ranks)
 {

@@ -1,3 +1,4 @@
+/* A group's life: dispatch/dispatcher.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,10 +31,12 @@ static bool is_inside(const weft_group *group)
     return w && w->rounds && w->rounds->running == &group->ranks;
 }
 
-static bool is_here(const weft_group *group)
+/* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes straight into its queues. Not in a
+ * timer's callback, which is nobody's. */
+static bool is_among(const weft_group *group)
 {
     const struct weft__worker *w = weft__worker_self();
-    return w && w->rounds == group->ranks.rounds;
+    return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
 }
 
 /* --- life ---------------------------------------------------------------------------- */
@@ -76,6 +79,7 @@ int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_gr
     if (opts->on_fatal > WEFT_FATAL_ABORTS) {
         return -EINVAL;
     }
+    weft__pool_check_fork(d->pool);
     weft_group *group = weft__alloc(sizeof *group);
     weft_future *finished = NULL;
     int err = group ? weft_future_create(&finished,
@@ -122,20 +126,6 @@ void weft_group_destroy(weft_group *group)
 
 /* --- what comes in -------------------------------------------------------------------------- */
 
-bool weft__group_enter(weft_group *group)
-{
-    uint64_t gate = atomic_load_explicit(&group->ranks.gate, memory_order_relaxed);
-    do {
-        if (gate & WEFT__GATE_FINISHED) {
-            return false;
-        }
-    } while (!atomic_compare_exchange_weak_explicit(&group->ranks.gate, &gate,
-                                                    gate + WEFT__GATE_ONE, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    return true;
-}
-
-/* On the group's thread nothing is on its way: a fiber is there at once. */
 int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
                       struct weft__member *member)
 {
@@ -146,16 +136,9 @@ int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
         .group = group->ranks.index,
         .signals = (uint16_t)opts->signals_per_round,
         .daemon = opts->daemon,
+        .gate = is_among(group) ? NULL : &group->ranks.gate,
     };
-    bool open = is_here(group) ? phase_of(group) != WEFT__GROUP_FINISHED : weft__group_enter(group);
-    return open ? 0 : -ESHUTDOWN;
-}
-
-void weft__group_unadmit(weft_group *group)
-{
-    if (!is_here(group)) {
-        atomic_fetch_sub_explicit(&group->ranks.gate, WEFT__GATE_ONE, memory_order_release);
-    }
+    return phase_of(group) == WEFT__GROUP_FINISHED ? -ESHUTDOWN : 0;
 }
 
 int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
@@ -171,14 +154,7 @@ int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
         .fp_env = opts->fp_env,
     };
     int err = weft__group_admit(group, opts, &member);
-    if (err) {
-        return err;
-    }
-    err = weft__spawn_member(group->dispatcher->pool, out, fn, arg, &inner, &member);
-    if (err) {
-        weft__group_unadmit(group);
-    }
-    return err;
+    return err ? err : weft__spawn_member(group->dispatcher->pool, out, fn, arg, &inner, &member);
 }
 
 /* --- functions -------------------------------------------------------------------------------- */
@@ -204,6 +180,7 @@ int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg)
         fn(arg);
         return 0;
     }
+    weft__pool_check_fork(group->dispatcher->pool);
     struct post *post = weft__alloc(sizeof *post);
     if (!post) {
         return -ENOMEM;
@@ -211,7 +188,7 @@ int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg)
     post->command = (struct weft__command){.run = run_post, .ranks = &group->ranks};
     post->fn = fn;
     post->arg = arg;
-    if (!weft__group_enter(group)) {
+    if (!weft__gate_enter(&group->ranks.gate)) {
         weft__free(post);
         return -ESHUTDOWN;
     }
@@ -236,7 +213,8 @@ int weft_group_submit(weft_group *group, struct weft_post *post)
         post->fn(post);
         return 0;
     }
-    if (!weft__group_enter(group)) {
+    weft__pool_check_fork(group->dispatcher->pool);
+    if (!weft__gate_enter(&group->ranks.gate)) {
         return -ESHUTDOWN;
     }
     command->run = run_submitted;
@@ -262,11 +240,16 @@ static void run_stop(struct weft__command *command)
 
 void weft_group_stop(weft_group *group)
 {
+    weft__pool_check_fork(group->dispatcher->pool);
     if (atomic_exchange_explicit(&group->stop_asked, 1, memory_order_relaxed)) {
         return;
     }
+    if (is_inside(group)) { /* it is settled after this turn, or this post */
+        weft__group_stop_here(group);
+        return;
+    }
     group->ask = (struct weft__command){.run = run_stop, .ranks = &group->ranks};
-    if (weft__group_enter(group)) {
+    if (weft__gate_enter(&group->ranks.gate)) {
         weft__rounds_post(group->ranks.rounds, &group->ask);
     }
 }
@@ -283,7 +266,7 @@ int weft_group_sleep(int64_t deadline)
     WEFT__REQUIRE(group, "weft_group_sleep was called outside of a group");
     if (weft_event_is_set(&group->stop)) {
         weft_yield();
-        return 0;
+        return weft_sleep_until(0); /* a wait, which one that is cancelled does not survive */
     }
     return weft_event_wait(&group->stop, deadline);
 }
@@ -345,15 +328,6 @@ static void show(weft_group *group)
     atomic_store_explicit(&s->version, version + 2, memory_order_release);
 }
 
-/* All have ended, and nothing is on its way. */
-static bool shut_gate(weft_group *group)
-{
-    uint64_t nothing = 0;
-    return atomic_compare_exchange_strong_explicit(
-        &group->ranks.gate, &nothing, WEFT__GATE_FINISHED, memory_order_acquire,
-        memory_order_relaxed); /* acquire: what those wrote who have passed */
-}
-
 void weft__group_settle(struct weft__ranks *ranks)
 {
     weft_group *group = weft__group_of(ranks);
@@ -361,7 +335,7 @@ void weft__group_settle(struct weft__ranks *ranks)
     enum weft__group_phase phase = phase_of(group);
     show(group);
     if (phase == WEFT__GROUP_RUNNING || phase == WEFT__GROUP_FINISHED || ranks->live > 0 ||
-        atomic_load_explicit(&ranks->gate, memory_order_relaxed) != 0) {
+        !weft__gate_is_still(&ranks->gate)) {
         return;
     }
     if (ranks->daemons > 0) {
@@ -372,7 +346,7 @@ void weft__group_settle(struct weft__ranks *ranks)
         }
         return;
     }
-    if (!shut_gate(group)) {
+    if (!weft__gate_shut(&ranks->gate)) {
         return; /* what is on its way leads here again */
     }
     weft_future *finished = weft_future_ref(group->finished);
@@ -417,6 +391,12 @@ static enum weft_group_state state_of(const weft_group *group)
         return WEFT_GROUP_FINISHED;
     }
     return weft_group_is_stopping(group) ? WEFT_GROUP_STOPPING : WEFT_GROUP_RUNNING;
+}
+
+const char *weft_group_state_name(enum weft_group_state state)
+{
+    static const char *const names[] = {"running", "stopping", "finished"};
+    return names[state];
 }
 
 void weft_group_stats(const weft_group *group, struct weft_group_stats *out)

@@ -50,9 +50,5 @@ int weft_group_spawn_frame(weft_group *group, weft_fiber *out, weft_frame *frame
     if (err) {
         return err;
     }
-    err = spawn(group->dispatcher->pool, out, frame, &body);
-    if (err) {
-        weft__group_unadmit(group);
-    }
-    return err;
+    return spawn(group->dispatcher->pool, out, frame, &body);
 }

@@ -91,6 +91,7 @@ int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
     memset(&dump->symbols, 0, sizeof dump->symbols);
     dump->viewer = (struct weft__viewer){
         .pool = o->pool,
+        .group = (const struct weft__ranks *)(const void *)o->group,
         .max_frames = o->no_frames || !weft__unwind_works() ? 0 : (int)o->max_frames,
         .sample_ns = o->sample_ns,
         .sample_budget = o->sample_ns < INT64_MAX / SAMPLES ? o->sample_ns * SAMPLES : INT64_MAX,

@@ -53,6 +53,9 @@ static bool dump_fiber(const struct weft_fiber_info *info, void *arg)
     weft_fiber_text(info->fiber, text, sizeof text);
     fprintf(list->out, "  fiber %s %s %s age=%.3fs", text, info->name[0] ? info->name : "-",
             weft_fiber_state_name(info->state), (double)info->age_ns / 1e9);
+    if (info->group[0]) {
+        fprintf(list->out, " group=%s%s", info->group, info->daemon ? " daemon" : "");
+    }
     if (info->worker >= 0) {
         fprintf(list->out, " worker=%d", info->worker);
     }

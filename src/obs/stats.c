@@ -8,6 +8,7 @@
 #include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
+#include "sched/rounds.h"
 #include "sched/slab.h"
 
 static uint64_t read_count(const _Atomic(uint64_t) *counter)
@@ -109,6 +110,10 @@ static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident,
         .age_ns = now > task->born ? now - task->born : 0, /* made since the walk began */
     };
     snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
+    if (!(ident & WEFT__IDENT_DONE)) {
+        snprintf(out->group, sizeof out->group, "%s", weft__ranks_name_locked(task));
+        out->daemon = task->flags & WEFT__TASK_DAEMON;
+    }
     if (state == WEFT__TASK_WAITING && !weft__task_is_body(task)) { /* a body may go on meanwhile */
         struct weft__body_wait wait = weft__task_waits(task);
         const struct weft__wait_kind *kind = wait.kind;

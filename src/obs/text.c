@@ -26,8 +26,11 @@ static void text_fiber(struct weft__out *out, const struct weft__view *view)
         weft__out(out, "\n");
         return;
     }
-    weft__out(out, " pool=%s age=%.3fs", view->pool[0] ? view->pool : "-",
-              (double)view->age_ns / 1e9);
+    weft__out(out, " pool=%s", view->pool[0] ? view->pool : "-");
+    if (view->group[0]) {
+        weft__out(out, " group=%s%s", view->group, view->daemon ? " daemon" : "");
+    }
+    weft__out(out, " age=%.3fs", (double)view->age_ns / 1e9);
     if (view->worker >= 0) {
         weft__out(out, " worker=%d%s", view->worker, view->bound >= 0 ? " bound" : "");
     }
@@ -141,6 +144,11 @@ static void json_fiber(struct weft__out *out, const struct weft__view *view)
     json_string(out, "name", view->name);
     weft__out(out, ",");
     json_string(out, "pool", view->pool[0] ? view->pool : NULL);
+    if (view->group[0]) {
+        weft__out(out, ",");
+        json_string(out, "group", view->group);
+        weft__out(out, ",\"daemon\":%s", view->daemon ? "true" : "false");
+    }
     json_number(out, "age_ns", view->age_ns);
     json_number(out, "worker", view->worker);
     json_number(out, "bound", view->bound);

@@ -9,6 +9,7 @@
 #include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
+#include "sched/rounds.h"
 #include "sched/slab.h"
 #include "sched/waiter.h"
 
@@ -98,6 +99,8 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     if (task->home &&
         !(ident & WEFT__IDENT_DONE)) { /* of one that has ended the pool may be gone */
         memcpy(out->pool, task->home->name, sizeof out->pool);
+        out->daemon = task->flags & WEFT__TASK_DAEMON;
+        snprintf(out->group, sizeof out->group, "%s", weft__ranks_name_locked(task));
     }
 }
 
@@ -123,7 +126,9 @@ static bool view(struct weft__viewer *viewer, struct weft__task *task, uint64_t 
         out->unreadable = locked != 0;
         return out->unreadable;
     }
-    if (viewer->pool && task->home != viewer->pool) {
+    if ((viewer->pool && task->home != viewer->pool) ||
+        (viewer->group &&
+         ((ident & WEFT__IDENT_DONE) || weft__ranks_of_locked(task) != viewer->group))) {
         weft__ident_unlock(task, ident);
         return false;
     }

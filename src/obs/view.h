@@ -14,7 +14,8 @@
 
 struct weft__view {
     weft_fiber fiber;
-    char name[16], pool[16]; /* "" if none */
+    char name[16], pool[16], group[32]; /* "" if none */
+    bool daemon;
     enum weft_fiber_state state;
     bool unreadable; /* it could not be locked in time: nothing above but the handle is known */
     int worker, bound;
@@ -34,13 +35,14 @@ struct weft__view {
 
 /* How to look, and what that needs. */
 struct weft__viewer {
-    const weft_pool *pool;       /* only its fibers; NULL: all */
-    int max_frames;              /* 0: no backtraces */
-    bool sampling;               /* between weft__sample_begin and end */
-    int64_t sample_ns;           /* for one that runs */
-    int64_t sample_budget;       /* for all of them; counted down */
-    struct weft__shot *shot;     /* room for one, if there are to be backtraces */
-    struct weft__trails *trails; /* those that were made before; may be NULL */
+    const weft_pool *pool;           /* only its fibers; NULL: all */
+    const struct weft__ranks *group; /* only its; NULL: all */
+    int max_frames;                  /* 0: no backtraces */
+    bool sampling;                   /* between weft__sample_begin and end */
+    int64_t sample_ns;               /* for one that runs */
+    int64_t sample_budget;           /* for all of them; counted down */
+    struct weft__shot *shot;         /* room for one, if there are to be backtraces */
+    struct weft__trails *trails;     /* those that were made before; may be NULL */
 };
 
 /* False: there is no fiber in this slot, or it is of another pool. */

@@ -143,14 +143,18 @@ static void give_label(struct weft__task *task)
     }
 }
 
-/* Into a dispatcher's group. False: no memory. */
-static bool join_group(struct weft__task *task, weft_pool *pool, const struct weft__member *member,
-                       const char *name)
+/* Into a dispatcher's group. -ENOMEM, or -ESHUTDOWN; after it nothing may fail: sched/gate.h. */
+static int join_group(struct weft__task *task, weft_pool *pool, const struct weft__member *member,
+                      const char *name)
 {
     size_t size = name ? strnlen(name, sizeof task->name - 1) + 1 : 0;
     char *label = name ? weft__alloc(size) : NULL;
     if (name && !label) {
-        return false;
+        return -ENOMEM;
+    }
+    if (member->gate && !weft__gate_enter(member->gate)) {
+        weft__free(label);
+        return -ESHUTDOWN;
     }
     if (label) {
         memcpy(label, name, size - 1);
@@ -162,16 +166,17 @@ static bool join_group(struct weft__task *task, weft_pool *pool, const struct we
     task->group = member->group;
     task->signals = member->signals ? member->signals : 1;
     settle_in(task, pool, 0);
-    return true;
+    return 0;
 }
 
 /* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet. NULL: no
- * memory. */
+ * memory, or *err says what else. */
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
                                       weft_pool *pool, struct weft__parent *parent, uint64_t flags,
-                                      int64_t now, const struct weft__member *member)
+                                      int64_t now, const struct weft__member *member, int *err)
 {
+    *err = -ENOMEM;
     if (__builtin_expect(take_credit(spawner, class) != 0, 0)) {
         return NULL;
     }
@@ -191,7 +196,8 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     task->joiners = (struct weft__node *)(void *)parent;
     task->born = now;
     if (__builtin_expect(member != NULL, 0)) {
-        if (!join_group(task, pool, member, opts->name)) {
+        *err = join_group(task, pool, member, opts->name);
+        if (*err) {
             weft__slab_put(&spawner->blocks, task);
             give_credit(spawner, class);
             return NULL;
@@ -313,10 +319,10 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
     bool joinable = out && !opts->detached && !parent;
     struct weft__task *task = make(spawner, fn, arg, opts, (unsigned)class, pool, parent,
                                    joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED,
-                                   w ? w->now : weft__clock_coarse_ns(), member);
+                                   w ? w->now : weft__clock_coarse_ns(), member, &err);
     if (__builtin_expect(!task, 0)) {
         unadmit(pool, inside, 1);
-        return -ENOMEM;
+        return err;
     }
     weft_fiber fiber = weft__task_handle(task);
     if (out) {
@@ -392,7 +398,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     for (size_t i = 0; i < n; i++) {
         struct weft__task *task =
             make(spawner, jobs[i].fn, jobs[i].arg, &no_opts, pool->stack_class, pool, NULL,
-                 WEFT__IDENT_DETACHED, now, NULL);
+                 WEFT__IDENT_DETACHED, now, NULL, &err);
         if (!task) {
             struct weft__link *link;
             while ((link = weft__chain_pop(&made))) {
@@ -418,14 +424,14 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
 {
     struct weft__spawner *spawner = spawner_of(weft__worker_self());
     opts = opts ? opts : &no_opts;
-    int class = check_opts(opts, NULL);
+    int class = check_opts(opts, NULL), err;
     if (class < 0 || !fn || !out) {
         return -EINVAL;
     }
     struct weft__task *task = spawner
                                   ? make(spawner, fn, arg, opts, (unsigned)class, NULL, NULL,
                                          opts->detached ? WEFT__IDENT_DETACHED : WEFT__IDENT_RIGHT,
-                                         weft__clock_ns(), NULL)
+                                         weft__clock_ns(), NULL, &err)
                                   : NULL;
     if (!task) {
         return -ENOMEM;
@@ -607,6 +613,7 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
     }
     struct weft__task *task = weft__slab_get(&spawner->blocks);
     if (!task) {
+        *err = -ENOMEM;
         goto unadmit;
     }
     task->own = own;
@@ -622,7 +629,7 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
     if (!pool->rounds) {
         snprintf(task->name, sizeof task->name, "%s", opts->name ? opts->name : "");
         settle_in(task, pool, -1);
-    } else if (!join_group(task, pool, &opts->member, opts->name)) {
+    } else if ((*err = join_group(task, pool, &opts->member, opts->name)) != 0) {
         weft__slab_put(&spawner->blocks, task);
         goto unadmit;
     }
@@ -631,7 +638,6 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
 
 unadmit:
     unadmit(pool, inside, 1);
-    *err = -ENOMEM;
     return NULL;
 }
 

@@ -59,7 +59,9 @@ void weft__gauge_follow(struct weft__worker *w, uint64_t mask)
 static void tell_work(struct weft__worker *w, int64_t now)
 {
     uint64_t turns = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
-    weft__perf_tell(WEFT_PERF_WORK, now - w->gauge.work_since, turns - w->gauge.work_turns, 0);
+    if (turns != w->gauge.work_turns || !w->rounds) {
+        weft__perf_tell(WEFT_PERF_WORK, now - w->gauge.work_since, turns - w->gauge.work_turns, 0);
+    }
 }
 
 static void tell_delays(struct weft__gauge *gauge)
@@ -77,6 +79,13 @@ void weft__gauge_tell(struct weft__worker *w)
         tell_work(w, w->now);
         begin_work(w, w->now);
     }
+}
+
+void weft__gauge_round(struct weft__worker *w)
+{
+    int64_t now = weft__clock_ns();
+    tell_work(w, now);
+    begin_work(w, now);
 }
 
 void weft__gauge_sleep(struct weft__worker *w)

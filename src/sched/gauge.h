@@ -42,6 +42,9 @@ void weft__gauge_tell(struct weft__worker *w);
 void weft__gauge_sleep(struct weft__worker *w);
 void weft__gauge_wake(struct weft__worker *w, bool slept);
 
+/* A dispatcher's round is over: work is told of round by round, and not of those in which nobody ran. */
+void weft__gauge_round(struct weft__worker *w);
+
 /* A fiber becomes ready, or runs. */
 void weft__gauge_stamp(uint64_t fiber);
 void weft__gauge_ran(struct weft__worker *w, uint64_t fiber);

@@ -66,6 +66,9 @@ static int check_target(struct weft__worker *w, const weft_pool *pool, int worke
     if (w->pool != pool && (w->rounds || pool->rounds)) {
         return -EPERM; /* a group's fiber stays on its thread, and nobody comes by himself */
     }
+    if (w->rounds && worker == WEFT_ANY_WORKER) {
+        return -EALREADY; /* there is no other */
+    }
     return worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count ? -EINVAL : 0;
 }
 
@@ -74,7 +77,7 @@ int weft_switch_to(weft_pool *pool, int worker)
     struct weft__worker *w = weft__worker_self();
     int err = check_target(w, pool, worker);
     if (err) {
-        return err;
+        return err == -EALREADY ? 0 : err;
     }
     struct weft__task *self = weft__current(w);
     struct weft_hop *hops = weft__task_rare(self)->hops;
@@ -106,7 +109,7 @@ int weft_hop_enter(struct weft_hop *hop, weft_pool *pool, int worker)
 {
     struct weft__worker *w = weft__worker_self();
     int err = check_target(w, pool, worker);
-    if (err) {
+    if (err && err != -EALREADY) {
         return err;
     }
     struct weft__task *self = weft__current(w);
@@ -172,6 +175,26 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
     return hop != NULL;
 }
 
+/* A fiber's. A cancel or an interrupt of the one who waits is the function's, as if that ran here; then there is nothing left but
+ * its end. */
+static int join_call(weft_fiber fiber, void **result)
+{
+    int err = weft_join(fiber, result, WEFT_FOREVER);
+    while (err == -EINTR) {
+        weft_interrupt(fiber);
+        err = weft_join(fiber, result, WEFT_FOREVER);
+    }
+    if (err == -ECANCELED) {
+        weft_cancel(fiber);
+        weft_shield_enter();
+        while ((err = weft_join(fiber, result, WEFT_FOREVER)) == -ECANCELED) {
+            weft_yield(); /* an abort, which no shield keeps away */
+        }
+        weft_shield_leave();
+    }
+    return err;
+}
+
 /* For one who cannot go there itself: a fiber does. Whatever comes, its end is waited for: it may use the caller's stack. */
 static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result,
                          bool in_fiber)
@@ -182,14 +205,7 @@ static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, voi
     if (err) {
         return err;
     }
-    if (in_fiber) {
-        weft_shield_enter();
-    }
-    err = weft_join(fiber, result, WEFT_FOREVER);
-    if (in_fiber) {
-        weft_shield_leave();
-    }
-    return err;
+    return in_fiber ? join_call(fiber, result) : weft_join(fiber, result, WEFT_FOREVER);
 }
 
 int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result)

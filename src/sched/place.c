@@ -124,6 +124,7 @@ void weft__place_many_front(struct weft__chain *tasks)
         struct weft__link *next = link->next;
         struct weft__task *task = (struct weft__task *)(void *)link;
         if (task->home == w->pool) {
+            WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
             weft__chain_push(&ours, link);
         } else {
             place(task, false);
@@ -142,6 +143,9 @@ void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
         return;
     }
     if (task->pin >= 0) {
+        if (!w && weft__perf_on(WEFT_PERF_QUEUE)) {
+            weft__gauge_stamp(weft__task_handle(task));
+        }
         place_bound(w, task, false);
         return;
     }

@@ -287,6 +287,7 @@ void weft_pool_destroy(weft_pool *pool)
         return;
     }
     weft__pool_check_fork(pool);
+    WEFT__REQUIRE(!pool->rounds, "pool %s is a dispatcher's, and goes with it", pool->name);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
                   "pool %s is destroyed before it was stopped", pool->name);
@@ -381,6 +382,11 @@ int weft__pool_create_threads(weft_pool *pool)
 }
 
 int weft_pool_start(weft_pool *pool)
+{
+    return pool->rounds ? -EINVAL : weft__pool_start(pool);
+}
+
+int weft__pool_start(weft_pool *pool)
 {
     weft__pool_check_fork(pool);
     pthread_mutex_lock(&pool->joining);
@@ -513,7 +519,7 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
 
 int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
 {
-    int err = check_caller(pool);
+    int err = pool->rounds ? -EINVAL : check_caller(pool);
     if (err) {
         return err;
     }
@@ -564,6 +570,11 @@ void weft__pool_leave_host(weft_pool *pool)
 
 int weft_pool_poll(weft_pool *pool)
 {
+    return pool->rounds ? -EINVAL : weft__pool_poll(pool);
+}
+
+int weft__pool_poll(weft_pool *pool)
+{
     int err = check_caller(pool);
     if (err) {
         return err;
@@ -582,8 +593,11 @@ int weft_pool_poll(weft_pool *pool)
         if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
             weft__pool_look_drained(pool);
         }
-        if (!weft__worker_anything_left(w) &&
-            weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
+        bool left = weft__worker_anything_left(w);
+        if ((!left || w->rounds) && weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
+            if (left) {
+                weft__parker_wake(&w->sleeper.parker); /* the host comes back at once */
+            }
             break;
         }
         weft__idle_leave(&pool->idle, &w->sleeper);

@@ -107,6 +107,11 @@ static inline void weft__pool_check_fork(const weft_pool *pool)
                   pool->name);
 }
 
+/* The public calls for a dispatcher, to whose pool they answer -EINVAL: it is started and stopped with its dispatcher. */
+int weft__pool_start(weft_pool *pool);
+int weft__pool_poll(weft_pool *pool);
+int weft__pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline);
+
 /* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside
  * are refused (the proof is at the function). */
 uint64_t weft__pool_live(weft_pool *pool);

@@ -34,7 +34,18 @@ void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *r)
     weft__chain_init(&ranks->ready);
     weft__chain_init(&ranks->next1);
     weft__chain_init(&ranks->next2);
-    atomic_init(&ranks->gate, 0);
+    weft__gate_init(&ranks->gate);
+}
+
+const struct weft__ranks *weft__ranks_of_locked(const struct weft__task *task)
+{
+    return task->flags & WEFT__TASK_GROUPED ? ranks_of(task->home->rounds, task) : NULL;
+}
+
+const char *weft__ranks_name_locked(const struct weft__task *task)
+{
+    const struct weft__ranks *ranks = weft__ranks_of_locked(task);
+    return ranks ? ranks->name : "";
 }
 
 /* --- queues ------------------------------------------------------------------------- */
@@ -112,6 +123,10 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = ranks_of(r, task);
+    task->turn = ~(r->round << LEFT_BITS); /* no round that it was woken in */
+    if (__builtin_expect(r->order != NULL, 0)) {
+        weft__order_started(r->order, task);
+    }
     if (task->flags & WEFT__TASK_DAEMON) {
         ranks->daemons++;
         ranks->daemons_ever++;
@@ -144,8 +159,6 @@ static void promote(struct weft__ranks *ranks)
 
 /* --- a turn ------------------------------------------------------------------------------ */
 
-#define HASH_PRIME 1099511628211u /* FNV-1a, of slots as they are */
-
 static struct weft__task *take(struct weft__rounds *r)
 {
     struct weft__link *link = r->left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
@@ -155,8 +168,8 @@ static struct weft__task *take(struct weft__rounds *r)
     r->left--;
     r->running->executed++;
     weft__count(&r->worker->counters.executed, 1);
-    if (__builtin_expect(r->hashing, 0)) {
-        r->hash = (r->hash ^ as_task(link)->slot) * HASH_PRIME;
+    if (__builtin_expect(r->order != NULL, 0)) {
+        weft__order_runs(r->order, as_task(link));
     }
     __builtin_prefetch(r->running->ready.head);
     return as_task(link);
@@ -165,7 +178,11 @@ static struct weft__task *take(struct weft__rounds *r)
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
     struct weft__link *head = r->running ? r->running->ready.head : NULL;
-    return head && !weft__task_is_body(as_task(head)) ? take(r) : NULL;
+    struct weft__task *task = head && !weft__task_is_body(as_task(head)) ? take(r) : NULL;
+    if (task) {
+        WEFT__TRACE(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
+    }
+    return task;
 }
 
 static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
@@ -206,7 +223,7 @@ static void take_in(struct weft__rounds *r, struct weft__link *items)
         if (weft__task_is_fresh(task)) {
             struct weft__ranks *ranks = ranks_of(r, task);
             weft__rounds_start(r, task);
-            atomic_fetch_sub_explicit(&ranks->gate, WEFT__GATE_ONE, memory_order_release);
+            weft__gate_arrive(&ranks->gate);
         } else {
             weft__rounds_wake(r, task, false);
         }
@@ -226,7 +243,7 @@ static void run_commands(struct weft__rounds *r)
         enter(r, NULL);
         if (ranks) {
             list(r, ranks); /* to be settled after its turn, be it an empty one */
-            atomic_fetch_sub_explicit(&ranks->gate, WEFT__GATE_ONE, memory_order_release);
+            weft__gate_arrive(&ranks->gate);
         }
     }
 }
@@ -234,6 +251,10 @@ static void run_commands(struct weft__rounds *r)
 void weft__rounds_post(struct weft__rounds *r, struct weft__command *command)
 {
     weft_pool *pool = r->worker->pool;
+    if (weft__worker_self() == r->worker) { /* it looks before it sleeps */
+        weft__inbox_push_remote(&r->commands, &command->link);
+        return;
+    }
     weft__pool_visit(pool);
     if (weft__inbox_push_remote(&r->commands, &command->link)) {
         weft__parker_wake(&r->worker->sleeper.parker);
@@ -264,10 +285,14 @@ static void go_round(struct weft__rounds *r)
     struct weft__worker *w = r->worker;
     struct weft__link *woken = weft__inbox_drain_local(&w->inbox);
     r->round++;
+    weft__count(&r->gone, 1);
     weft__worker_begin_round(w);
     take_in(r, woken);
     run_commands(r);
     run_groups(r);
+    if (__builtin_expect(w->gauge.work_since != 0, 0)) {
+        weft__gauge_round(w);
+    }
 }
 
 bool weft__rounds_busy(const struct weft__rounds *r)
@@ -275,10 +300,10 @@ bool weft__rounds_busy(const struct weft__rounds *r)
     return r->first || !weft__inbox_empty(&r->commands) || !weft__inbox_empty(&r->worker->inbox);
 }
 
-void weft__rounds_work(struct weft__rounds *r)
+void weft__rounds_work(struct weft__rounds *r, unsigned most)
 {
     unsigned idle = 0;
-    while (!weft__worker_told_to_leave(r->worker)) {
+    while (most-- > 0 && !weft__worker_told_to_leave(r->worker)) {
         go_round(r);
         if (weft__rounds_busy(r)) {
             idle = 0;

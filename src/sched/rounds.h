@@ -20,19 +20,21 @@
  * is counted in 48 bits of a task's `turn`, the rest of the budget in 16. Slices are counted in fibers, not in time:
  * the same inputs give the same order.
  *
- * Everything here is the worker's own thread's, but for the two inboxes.
+ * What I/O, timers, other threads and ending fibers wake goes to the back; what an object wakes goes to the front, by
+ * whomever it was signalled.
+ *
+ * Everything here is the worker's own thread's, but for the two inboxes and the gates (sched/gate.h).
  */
 #ifndef WEFT_SCHED_ROUNDS_H
 #define WEFT_SCHED_ROUNDS_H
 
 #include "base/link.h"
 #include "queue/inbox.h"
+#include "sched/gate.h"
+#include "sched/order.h"
 #include "sched/task.h"
 
 struct weft__rounds;
-
-#define WEFT__GATE_FINISHED 1u /* nothing comes through any more */
-#define WEFT__GATE_ONE 2u
 
 /* The queues of one group. */
 struct weft__ranks {
@@ -46,7 +48,7 @@ struct weft__ranks {
     uint64_t turns, executed;
     uint64_t live, daemons; /* fibers that have been started and have not ended */
     uint64_t daemons_ever;  /* have been started */
-    _Atomic(uint64_t) gate; /* times GATE_ONE: what others have sent and is not taken in yet */
+    struct weft__gate gate; /* what others send */
 };
 
 /* What the objects of a group have as their owner: see weft__worker.owner. Pools are even. */
@@ -75,15 +77,19 @@ struct weft__rounds {
     struct weft__ranks *first, **last; /* groups that are ready */
     struct weft__ranks *running;       /* whose turn it is */
     uint32_t left;                     /* of its slice */
-    struct weft__ranks **ranks;        /* by index; under no lock: changed on the worker's thread */
+    struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
     int64_t max_poll_ns;               /* 0: no limit */
     struct weft__inbox commands;       /* any thread */
-    uint64_t hash;                     /* of what ran, in which order: for tests */
-    bool hashing;
+    struct weft__order *order;         /* NULL: nobody asks */
+    _Atomic(uint64_t) gone;            /* rounds; for any thread */
     /* After every turn. */
     void (*settle)(struct weft__ranks *ranks);
 };
+
+/* Under the ident lock, of a fiber that has not ended, so that its group cannot be gone: which it is in, or NULL. From any thread. */
+const struct weft__ranks *weft__ranks_of_locked(const struct weft__task *task);
+const char *weft__ranks_name_locked(const struct weft__task *task);
 
 void weft__rounds_init(struct weft__rounds *rounds, struct weft__worker *w);
 void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *rounds);
@@ -104,8 +110,8 @@ struct weft__task *weft__rounds_pick(struct weft__rounds *rounds);
 /* Any thread: calls the function in a coming round. The command is the worker's until then. */
 void weft__rounds_post(struct weft__rounds *rounds, struct weft__command *command);
 
-/* Rounds until nothing is ready, or the worker is told to leave; on the base context. Never waits. */
-void weft__rounds_work(struct weft__rounds *rounds);
+/* Rounds until nothing is ready, or the worker is told to leave, or so many have gone; on the base context. Never waits. */
+void weft__rounds_work(struct weft__rounds *rounds, unsigned most);
 /* Is there anything to do without waiting? */
 bool weft__rounds_busy(const struct weft__rounds *rounds);
 

@@ -217,6 +217,11 @@ static int begin(weft_pool *pool)
 
 int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
 {
+    return pool->rounds ? -EINVAL : weft__pool_stop(pool, mode, deadline);
+}
+
+int weft__pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
+{
     if (mode != WEFT_STOP_DRAIN && mode != WEFT_STOP_CANCEL && mode != WEFT_STOP_ABORT) {
         return -EINVAL;
     }

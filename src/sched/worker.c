@@ -1,6 +1,7 @@
 #include "sched/worker.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -33,7 +34,8 @@
 #define FEW 16u          /* tasks from the global queue, see gather() */
 #define GATHER_PAUSES 24 /* about 600 ns */
 #define LEAST_SPIN_NS 500
-#define POLL_NS 100000 /* a busy worker looks for I/O this often */
+#define POLL_NS 100000    /* a busy worker looks for I/O this often */
+#define POLLED_ROUNDS 64u /* of a dispatcher in a host's loop, for each poll */
 
 /* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
  * of it goes over the wrap. */
@@ -419,7 +421,7 @@ bool weft__worker_told_to_leave(const struct weft__worker *w)
 static struct weft__task *find_here(struct weft__worker *w)
 {
     if (__builtin_expect(w->rounds != NULL, 0)) {
-        weft__rounds_work(w->rounds);
+        weft__rounds_work(w->rounds, UINT_MAX);
         return NULL;
     }
     struct weft__task *task = w->handoff;
@@ -706,8 +708,8 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
     for (;;) {
         struct weft__task *task = find_here(w);
         if (!task && !told_to_leave(w, until)) {
-            searching = searching || weft__idle_search(idle);
-            if (searching) {
+            searching = searching || (!w->rounds && weft__idle_search(idle));
+            if (searching && !w->rounds) { /* a dispatcher has looked everywhere */
                 set_state(w, WEFT_WORKER_SEARCHING);
                 task = search(w, until);
                 set_state(w, WEFT_WORKER_RUNNING);
@@ -800,6 +802,18 @@ void weft__worker_offer_timers(struct weft__worker *w)
     }
 }
 
+/* Fibers that yield for ever do not keep the host's thread: what is ready then is for the next time. */
+static void drain_rounds(struct weft__worker *w)
+{
+    unsigned left = POLLED_ROUNDS;
+    do {
+        uint64_t before = atomic_load_explicit(&w->rounds->gone, memory_order_relaxed);
+        weft__rounds_work(w->rounds, left);
+        left -= (unsigned)(atomic_load_explicit(&w->rounds->gone, memory_order_relaxed) - before);
+        weft__worker_poll(w); /* hands over what was submitted, too */
+    } while (left > 0 && weft__rounds_busy(w->rounds));
+}
+
 uint64_t weft__worker_drain(struct weft__worker *w)
 {
     uint64_t before = atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
@@ -807,7 +821,10 @@ uint64_t weft__worker_drain(struct weft__worker *w)
     w->now = weft__clock_ns();
     gauge_begin(w);
     weft__worker_poll(w);
-    while ((task = find_here(w)) || (task = steal(w, true))) {
+    if (w->rounds) {
+        drain_rounds(w);
+    }
+    while (!w->rounds && ((task = find_here(w)) || (task = steal(w, true)))) {
         weft__worker_run(w, task);
         if (weft__worker_peek_driver(w) && weft__ring_length(&w->ring) == 0) {
             weft__worker_poll(w); /* hands over what was submitted, too */

@@ -330,10 +330,13 @@ static void set_locked(struct weft__mutex *m, uint64_t holder, uint64_t set, uin
  * is young and another will try. True: it has the lock. */
 static bool tell_first_locked(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
 {
+    /* A dispatcher's order must not depend on the time: who waits is the next. */
+    const struct weft__worker *w = weft__worker_self();
+    bool by_dispatcher = w && w->rounds;
     int64_t now = weft__clock_ns();
     struct weft__node *node;
     while ((node = m->source.waiters.first)) {
-        bool old = now - (int64_t)(intptr_t)node->value > OLD_NS;
+        bool old = by_dispatcher || now - (int64_t)(intptr_t)node->value > OLD_NS;
         if (!old && (load(m) & WOKEN)) {
             break;
         }

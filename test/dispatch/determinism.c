@@ -1,0 +1,173 @@
+/* labels: valgrind */
+/* The same inputs give the same order, which the hash of the order shows; other inputs give another. */
+#include <weft/chan.h>
+#include <weft/mutex.h>
+#include <weft/sem.h>
+
+#include "dispatch/fixture.h"
+
+#define FIBERS 40
+#define GROUPS 3
+
+/* Everything that happens is drawn from one seed, in the order in which it happens: if the order changes, so does all that
+ * follows. */
+struct play {
+    uint64_t rand;
+    weft_group *groups[GROUPS];
+    weft_sem sem;
+    weft_mutex mutex;
+    weft_chan *chan;
+    weft_event event;
+    struct party parties[FIBERS];
+    int born, playing;
+};
+
+static uint64_t draw(struct play *p)
+{
+    p->rand = p->rand * 6364136223846793005u + 1442695040888963407u;
+    return p->rand >> 33;
+}
+
+static void posted(void *arg)
+{
+    struct play *p = arg;
+    draw(p);
+    weft_event_set(&p->parties[draw(p) % FIBERS].event);
+}
+
+static void *lives_short(void *arg)
+{
+    struct play *p = arg;
+    draw(p);
+    weft_yield();
+    draw(p);
+    return NULL;
+}
+
+static void act(struct play *p)
+{
+    void *item = p;
+    switch (draw(p) % 8) {
+    case 0:
+        weft_yield();
+        break;
+    case 1:
+        weft_event_set(&p->parties[draw(p) % FIBERS].event);
+        break;
+    case 2:
+        CHECK_EQ(weft_group_post(p->groups[draw(p) % GROUPS], posted, p), 0);
+        break;
+    case 3:
+        CHECK_EQ(weft_group_spawn(p->groups[draw(p) % GROUPS], NULL, lives_short, p,
+                                  &(struct weft_member_opts){.signals_per_round = 2}),
+                 0);
+        break;
+    case 4:
+        CHECK_EQ(weft_sem_acquire(&p->sem, 1, WEFT_FOREVER), 0);
+        weft_yield();
+        weft_sem_release(&p->sem, 1);
+        break;
+    case 5:
+        CHECK_EQ(weft_mutex_lock(&p->mutex, WEFT_FOREVER), 0);
+        weft_yield();
+        weft_mutex_unlock(&p->mutex);
+        break;
+    case 6:
+        (void)weft_chan_send(p->chan, &item, 0);
+        break;
+    default:
+        (void)weft_chan_recv(p->chan, &item, 0);
+        break;
+    }
+}
+
+static void *acts(void *arg)
+{
+    struct play *p = arg;
+    for (int i = 0; i < 50; i++) {
+        act(p);
+    }
+    if (--p->playing == 0) { /* the last one lets the parties go */
+        for (int i = 0; i < FIBERS; i++) {
+            p->parties[i].left = 1;
+            weft_event_set(&p->parties[i].event);
+        }
+    }
+    return NULL;
+}
+
+static uint64_t order_of(uint64_t seed)
+{
+    static struct play p;
+    weft_dispatcher *d;
+    p = (struct play){.rand = seed, .playing = FIBERS};
+    forget();
+    CHECK_EQ(weft_dispatcher_create(
+                 &d, &(struct weft_dispatcher_opts){.caller = true, .order_hash = true}),
+             0);
+    weft_sem_init(&p.sem, 2, NULL);
+    CHECK_EQ(weft_chan_create(&p.chan, sizeof(void *), &(struct weft_chan_opts){.capacity = 3}), 0);
+    for (int i = 0; i < GROUPS; i++) {
+        struct weft_group_opts opts = {.slice = 5 + (unsigned)i};
+        CHECK_EQ(weft_group_create(d, &p.groups[i], &opts), 0);
+    }
+    for (int i = 0; i < FIBERS; i++) {
+        struct weft_member_opts opts = {.signals_per_round = 1 + (unsigned)i % 3};
+        spawn_party(p.groups[i % GROUPS], &p.parties[i], i % 2 ? FRAME : STACK, "", INT32_MAX,
+                    1 + (unsigned)i % 2);
+        CHECK_EQ(weft_group_spawn(p.groups[i % GROUPS], NULL, acts, &p, &opts), 0);
+    }
+    weft_dispatcher_request_stop(d);
+    CHECK_EQ(weft_dispatcher_run(d), 0);
+    uint64_t hash = weft_dispatcher_order_hash(d);
+    weft_chan_destroy(p.chan);
+    stop_dispatcher(d);
+    return hash ^ p.rand; /* and of what they drew */
+}
+
+TEST(the_same_seed_gives_the_same_order)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        uint64_t first = order_of(seed);
+        CHECK(order_of(seed) == first);
+        CHECK(order_of(seed + 100) != first);
+    }
+}
+
+static void *yields(void *arg)
+{
+    for (int i = 0; i < *(int *)arg; i++) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+/* It is the order that counts, and not only how often each ran. */
+static uint64_t order_of_two(int a, int b)
+{
+    weft_dispatcher *d;
+    CHECK_EQ(weft_dispatcher_create(
+                 &d, &(struct weft_dispatcher_opts){.caller = true, .order_hash = true}),
+             0);
+    weft_group *group = make_group(d, "g");
+    CHECK_EQ(weft_group_spawn(group, NULL, yields, &a, NULL), 0);
+    CHECK_EQ(weft_group_spawn(group, NULL, yields, &b, NULL), 0);
+    weft_group_stop(group);
+    CHECK_EQ(weft_dispatcher_run(d), 0);
+    uint64_t hash = weft_dispatcher_order_hash(d);
+    stop_dispatcher(d);
+    return hash;
+}
+
+TEST(another_order_of_the_same_runs_gives_another_hash)
+{
+    CHECK(order_of_two(3, 5) == order_of_two(3, 5));
+    CHECK(order_of_two(3, 5) != order_of_two(5, 3));
+}
+
+TEST(it_is_not_kept_unless_asked_for)
+{
+    weft_dispatcher *d = start_dispatcher(NULL);
+    CHECK_EQ(weft_dispatcher_order_hash(d), 0);
+    stop_dispatcher(d);
+}
