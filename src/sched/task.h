@@ -29,7 +29,9 @@
  *   WAITING   READY     A    fire      CAS: the winner queues it (also fire_waiting)
  *   WAITING   HELD      A    hold      CAS: a viewer keeps it where it waits while it reads its stack
  *   HELD      WAITING   A    unhold    CAS: the viewer lets it go
- *   HELD      WOKEN     A    fire      CAS: fired while it was held; the viewer queues it, not the winner
+ *   HELD      WOKEN     A    fire      CAS: fired while it was held; the viewer queues it, not the winner. Of a
+ *                                      dispatcher's task the winner waits for the viewer instead: the order in
+ *                                      which tasks are queued there does not depend on who looks
  *   WOKEN     READY     A    unhold    the viewer lets it go and queues it
  *   RUNNING   DONE      P    finish    the result waits for its joiners
  *   DONE      FREE      A    free      the last right was used (under the ident lock)
@@ -39,11 +41,13 @@
 #ifndef WEFT_SCHED_TASK_H
 #define WEFT_SCHED_TASK_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/assert.h"
 #include "base/atomic.h"
+#include "base/cpu.h"
 #include "base/link.h"
 #include "fiber/context.h"
 
@@ -308,6 +312,25 @@ enum weft__fire {
     WEFT__FIRE_ENQUEUE /* the task is READY and the caller must queue it */
 };
 
+/* The word when no viewer holds the task any more: after microseconds, unless the viewer was preempted. Viewers wait for nobody
+ * meanwhile. */
+static __attribute__((noinline, cold, unused)) uint64_t
+weft__task_unheld(const struct weft__task *task)
+{
+    uint64_t word;
+    for (unsigned spins = 0;; spins++) {
+        word = atomic_load_explicit(&task->state, memory_order_relaxed);
+        if (weft__word_state(word) != WEFT__TASK_HELD) {
+            return word;
+        }
+        if (spins < 64) {
+            weft__cpu_pause();
+        } else {
+            sched_yield();
+        }
+    }
+}
+
 /* Ends the wait with this ticket. */
 static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t ticket,
                                               enum weft__reason reason)
@@ -320,6 +343,10 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
         } else if (state == WEFT__TASK_WAITING) {
             to = WEFT__TASK_READY;
         } else if (state == WEFT__TASK_HELD) {
+            if (task->flags & WEFT__TASK_GROUPED) {
+                word = weft__task_unheld(task);
+                continue;
+            }
             to = WEFT__TASK_WOKEN;
         } else {
             break;

@@ -1,5 +1,8 @@
 /* labels: valgrind */
 /* The same inputs give the same order, which the hash of the order shows; other inputs give another. */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include <weft/chan.h>
 #include <weft/mutex.h>
 #include <weft/sem.h>
@@ -123,6 +126,31 @@ static uint64_t order_of(uint64_t seed)
     weft_chan_destroy(p.chan);
     stop_dispatcher(d);
     return hash ^ p.rand; /* and of what they drew */
+}
+
+/* Whoever looks holds fibers where they wait for a moment. */
+static void *looks(void *arg)
+{
+    FILE *nowhere = fopen("/dev/null", "w");
+    CHECK(nowhere);
+    while (!atomic_load_explicit((_Atomic(bool) *)arg, memory_order_relaxed)) {
+        CHECK_EQ(weft_dump(nowhere, &(struct weft_dump_opts){.no_frames = true}), 0);
+    }
+    fclose(nowhere);
+    return NULL;
+}
+
+TEST(nor_does_it_depend_on_who_looks)
+{
+    _Atomic(bool) over = false;
+    pthread_t viewer;
+    uint64_t alone = order_of(7);
+    CHECK_EQ(pthread_create(&viewer, NULL, looks, &over), 0);
+    for (int i = 0; i < 10; i++) {
+        CHECK(order_of(7) == alone);
+    }
+    atomic_store_explicit(&over, true, memory_order_relaxed);
+    pthread_join(viewer, NULL);
 }
 
 TEST(the_same_seed_gives_the_same_order)
