@@ -1,0 +1,356 @@
+/* A dispatcher on the caller's thread: run, poll in a host's loop, deadlocks, forks. */
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <weft/net.h>
+#include <weft/report.h>
+
+#include "dispatch/fixture.h"
+
+static weft_dispatcher *callers(void)
+{
+    weft_dispatcher *d;
+    CHECK_EQ(weft_dispatcher_create(&d, &(struct weft_dispatcher_opts){.caller = true}), 0);
+    return d;
+}
+
+/* --- run ------------------------------------------------------------------------------------- */
+
+static void *sleeps_and_adds(void *arg)
+{
+    CHECK_EQ(weft_sleep(MS), 0);
+    ++*(int *)arg;
+    return NULL;
+}
+
+TEST(run_lasts_until_no_group_is_left)
+{
+    weft_dispatcher *d = callers();
+    int sum = 0;
+    CHECK_EQ(weft_dispatcher_run(d), 0); /* there is none */
+    for (int i = 0; i < 3; i++) {
+        weft_group *group = make_group(d, "g");
+        CHECK_EQ(weft_group_spawn(group, NULL, sleeps_and_adds, &sum, NULL), 0);
+        weft_group_stop(group);
+    }
+    CHECK_EQ(weft_dispatcher_run(d), 0);
+    CHECK_EQ(sum, 3);
+    weft_group *more = make_group(d, "more"); /* and again */
+    CHECK_EQ(weft_group_spawn(more, NULL, sleeps_and_adds, &sum, NULL), 0);
+    weft_group_stop(more);
+    CHECK_EQ(weft_dispatcher_run(d), 0);
+    CHECK_EQ(sum, 4);
+    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    CHECK_EQ(weft_dispatcher_run(d), -ESHUTDOWN);
+    CHECK_EQ(weft_dispatcher_poll(d), -ESHUTDOWN);
+    weft_dispatcher_destroy(d);
+}
+
+static void *runs_it(void *arg)
+{
+    CHECK_EQ(weft_dispatcher_run(arg), -EINVAL);
+    CHECK_EQ(weft_dispatcher_poll(arg), -EINVAL);
+    return NULL;
+}
+
+static void *runs_inside(void *arg)
+{
+    CHECK_EQ(weft_dispatcher_run(arg), -EBUSY);
+    CHECK_EQ(weft_dispatcher_poll(arg), -EBUSY);
+    return NULL;
+}
+
+TEST(only_its_caller_may_run_it)
+{
+    weft_dispatcher *d = callers(), *own = start_dispatcher(NULL);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, runs_it, d), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(weft_dispatcher_run(own), -EINVAL);
+    CHECK_EQ(weft_dispatcher_poll(own), -EINVAL);
+    CHECK_EQ(weft_dispatcher_fd(own), -EINVAL);
+    weft_group *group = make_group(d, "g");
+    CHECK_EQ(weft_group_spawn(group, NULL, runs_inside, d, NULL), 0);
+    weft_group_stop(group);
+    CHECK_EQ(weft_dispatcher_run(d), 0);
+    stop_dispatcher(d);
+    stop_dispatcher(own);
+}
+
+/* Nobody runs it: whoever stops it is told. */
+static void *stops_it(void *arg)
+{
+    CHECK_EQ(weft_dispatcher_stop(arg, WEFT_FOREVER, NULL, 0), -EDEADLK);
+    return NULL;
+}
+
+TEST(a_stop_by_another_thread_needs_the_caller)
+{
+    weft_dispatcher *d = callers();
+    pthread_t thread;
+    int sum = 0;
+    CHECK_EQ(weft_group_spawn(make_group(d, "g"), NULL, sleeps_and_adds, &sum, NULL), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, stops_it, d), 0);
+    pthread_join(thread, NULL);
+    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0),
+             0); /* as the caller it serves meanwhile */
+    CHECK_EQ(sum, 1);
+    weft_dispatcher_destroy(d);
+}
+
+static void *never_ends(void *arg)
+{
+    while (weft_sleep_until(WEFT_FOREVER) != -ECANCELED) {
+    }
+    return arg;
+}
+
+TEST(a_stop_with_a_deadline_by_the_caller)
+{
+    weft_dispatcher *d;
+    struct weft_dispatcher_opts opts = {.caller = true, .on_overdue = WEFT_OVERDUE_CANCEL};
+    CHECK_EQ(weft_dispatcher_create(&d, &opts), 0);
+    CHECK_EQ(weft_group_spawn(make_group(d, "late"), NULL, never_ends, NULL, NULL), 0);
+    const char *late[2];
+    CHECK_EQ(weft_dispatcher_stop(d, weft_after(MS), late, 2), 1);
+    CHECK_STR(late[0], "late");
+    weft_dispatcher_destroy(d);
+}
+
+/* --- a host's loop ------------------------------------------------------------------------------ */
+
+struct host {
+    weft_dispatcher *d;
+    weft_group *group;
+    int epoll, fds[2], echoed, ticks;
+    weft_fiber echo;
+};
+
+static void *echoes(void *arg)
+{
+    struct host *h = arg;
+    char c;
+    while (weft_read(h->fds[0], &c, 1, WEFT_FOREVER) == 1) {
+        CHECK_EQ(weft_write(h->fds[0], &c, 1, WEFT_FOREVER), 1);
+        h->echoed++;
+    }
+    return NULL;
+}
+
+static void *ticks(void *arg)
+{
+    struct host *h = arg;
+    for (h->ticks = 0; h->ticks < 5; h->ticks++) {
+        CHECK_EQ(weft_sleep(MS), 0);
+    }
+    return NULL;
+}
+
+/* One turn of the host's own loop: its own descriptor, the dispatcher's, the nearest deadline. */
+static void turn(struct host *h)
+{
+    struct epoll_event events[2];
+    int64_t deadline = weft_dispatcher_next_deadline(h->d), now = weft_now();
+    int ms = deadline == WEFT_FOREVER ? -1
+             : deadline <= now        ? 0
+                                      : (int)((deadline - now + MS - 1) / MS);
+    int n = epoll_wait(h->epoll, events, 2, ms);
+    CHECK(n >= 0);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.fd == h->fds[1]) {
+            char c;
+            CHECK_EQ(read(h->fds[1], &c, 1), 1);
+            if (c < 'e') {
+                c++;
+                CHECK_EQ(write(h->fds[1], &c, 1), 1);
+            } else {
+                shutdown(h->fds[1], SHUT_WR);
+            }
+        }
+    }
+    CHECK(weft_dispatcher_poll(h->d) >= 0);
+}
+
+static void watch(const struct host *h, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    CHECK_EQ(epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &event), 0);
+}
+
+static void *posts_later(void *arg)
+{
+    struct host *h = arg;
+    weft_group_stop(h->group); /* from another thread: the host's wait ends */
+    return NULL;
+}
+
+TEST(inside_a_loop_with_epoll)
+{
+    struct host h = {.d = callers(), .epoll = epoll_create1(EPOLL_CLOEXEC)};
+    pthread_t thread;
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, h.fds), 0);
+    h.group = make_group(h.d, "g");
+    watch(&h, h.fds[1]);
+    watch(&h, weft_dispatcher_fd(h.d));
+    CHECK_EQ(weft_group_spawn(h.group, NULL, echoes, &h, NULL), 0);
+    CHECK_EQ(weft_group_spawn(h.group, NULL, ticks, &h, NULL), 0);
+    CHECK_EQ(weft_dispatcher_poll(h.d) >= 0, 1);
+    CHECK_EQ(write(h.fds[1], "a", 1), 1);
+    while (h.ticks < 5 || h.echoed < 5) {
+        turn(&h);
+    }
+    CHECK_EQ(pthread_create(&thread, NULL, posts_later, &h), 0);
+    while (!weft_future_is_done(weft_group_finished(h.group))) {
+        turn(&h);
+    }
+    pthread_join(thread, NULL);
+    CHECK_EQ(h.echoed, 5);
+    stop_dispatcher(h.d);
+    close(h.epoll);
+    close(h.fds[0]);
+    close(h.fds[1]);
+}
+
+static void *yields_until(void *arg)
+{
+    while (!*(volatile bool *)arg) {
+        weft_yield();
+    }
+    return NULL;
+}
+
+TEST(a_fiber_that_yields_for_ever_does_not_keep_the_host)
+{
+    weft_dispatcher *d = callers();
+    weft_group *group = make_group(d, "g");
+    bool over = false;
+    CHECK_EQ(weft_group_spawn(group, NULL, yields_until, &over, NULL), 0);
+    for (int i = 0; i < 100; i++) {
+        int n = weft_dispatcher_poll(d);
+        CHECK(n >= 1 && n <= (i ? 64 : 128)); /* a wake that came meanwhile makes it look again */
+        CHECK(weft_dispatcher_next_deadline(d) <= weft_now());
+        struct epoll_event event;
+        CHECK_EQ(epoll_wait(weft_dispatcher_fd(d), &event, 1, 0), 1);
+    }
+    over = true;
+    weft_group_stop(group);
+    stop_dispatcher(d);
+}
+
+TEST(a_longest_poll_is_a_deadline_for_the_host)
+{
+    weft_dispatcher *d;
+    struct weft_dispatcher_opts opts = {.caller = true, .max_poll_ns = 5 * MS};
+    CHECK_EQ(weft_dispatcher_create(&d, &opts), 0);
+    CHECK_EQ(weft_dispatcher_poll(d), 0);
+    CHECK(weft_dispatcher_next_deadline(d) <= weft_now() + 5 * MS);
+    stop_dispatcher(d);
+}
+
+/* --- deadlocks ----------------------------------------------------------------------------------- */
+
+static char reported[4096];
+
+static void keeps_report(enum weft_report_kind kind, const char *text, void *arg)
+{
+    (void)kind, (void)arg;
+    snprintf(reported, sizeof reported, "%s", text);
+}
+
+static void *waits_for_ever(void *arg)
+{
+    return (void *)(intptr_t)weft_event_wait(arg, WEFT_FOREVER);
+}
+
+static void deadlocks(void *arg)
+{
+    struct weft_dispatcher_opts opts = {.caller = true, .on_overdue = WEFT_OVERDUE_CANCEL};
+    weft_dispatcher *d;
+    weft_event event;
+    (void)arg;
+    weft_event_init(&event, &(struct weft_sync_opts){.name = "godot"});
+    weft_on_report(keeps_report, NULL);
+    CHECK_EQ(weft_dispatcher_create(&d, &opts), 0);
+    weft_group *group = make_group(d, "g");
+    CHECK_EQ(weft_group_spawn(group, NULL, waits_for_ever, &event, NULL), 0);
+    weft_group_stop(group);
+    CHECK_EQ(weft_dispatcher_run(d), -EDEADLK);
+    CHECK(strstr(reported, "godot"));
+    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), -EDEADLK);
+    CHECK_EQ(weft_dispatcher_stop(d, weft_after(0), NULL, 0), 1); /* it is cancelled */
+    weft_dispatcher_destroy(d);
+}
+
+TEST(a_deadlock_is_reported_and_ends_run)
+{
+    char err[8192];
+    /* In a process without another thread: sanitizers have one of their own. */
+    weft_on_report(keeps_report, NULL);
+    int status = check_child(deadlocks, NULL, err, sizeof err);
+    weft_on_report(NULL, NULL);
+    if (status != 0) {
+        fputs(err, stderr);
+    }
+    CHECK_EQ(status, 0);
+}
+
+/* --- forks -------------------------------------------------------------------------------------- */
+
+struct forked {
+    weft_dispatcher *d;
+    weft_group *group;
+};
+
+static void does_nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void posts_in_the_child(void *arg)
+{
+    weft_group_post(((struct forked *)arg)->group, does_nothing, NULL);
+}
+
+static void creates_in_the_child(void *arg)
+{
+    weft_group *group;
+    weft_group_create(((struct forked *)arg)->d, &group, NULL);
+}
+
+static void spawns_in_the_child(void *arg)
+{
+    weft_group_spawn(((struct forked *)arg)->group, NULL, never_ends, NULL, NULL);
+}
+
+static void stops_in_the_child(void *arg)
+{
+    weft_group_stop(((struct forked *)arg)->group);
+}
+
+static void makes_another_in_the_child(void *arg)
+{
+    int sum = 0;
+    (void)arg;
+    weft_dispatcher *d = start_dispatcher(NULL);
+    CHECK_EQ(weft_group_spawn(make_group(d, "g"), NULL, sleeps_and_adds, &sum, NULL), 0);
+    stop_dispatcher(d);
+    CHECK_EQ(sum, 1);
+}
+
+TEST(a_child_may_have_dispatchers_of_its_own_and_none_of_its_parents)
+{
+    static void (*const bad[])(void *) = {posts_in_the_child, creates_in_the_child,
+                                          spawns_in_the_child, stops_in_the_child};
+    char err[4096];
+    struct forked f = {.d = start_dispatcher(NULL)};
+    f.group = make_group(f.d, "g");
+    for (int i = 0; i < 4; i++) {
+        CHECK(check_child(bad[i], &f, err, sizeof err) != 0);
+        CHECK(strstr(err, "was made before fork()"));
+    }
+    CHECK_EQ(check_child(makes_another_in_the_child, NULL, err, sizeof err), 0);
+    stop_dispatcher(f.d);
+}
