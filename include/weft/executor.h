@@ -46,8 +46,8 @@ struct weft_schedule_opts {
     size_t stack_bytes;
 };
 
-/* From any thread. *out, if `out` is not NULL, is to be given back by weft_schedule_unref. A periodic one that fails goes on: it is
- * counted, and the first failure of several in a row is told on stderr. -EINVAL, and as weft_group_call. */
+/* From any thread. *out, if `out` is not NULL, is to be given back by weft_schedule_unref. A periodic one that fails goes on: failures are
+ * counted, and the first is told on stderr. -EINVAL, and as weft_group_call. */
 WEFT_API int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn, void *arg,
                                  const struct weft_schedule_opts *opts);
 

@@ -104,7 +104,6 @@ struct weft_schedule {
     _Atomic(uint64_t) runs, failures, overruns;
     _Atomic(int) last_error;
     int64_t due; /* its own */
-    bool failing;
 };
 
 static void unref(weft_schedule *s)
@@ -148,9 +147,10 @@ static void count(_Atomic(uint64_t) *counter)
 
 static void note_failure(weft_schedule *s, int err)
 {
+    bool first = atomic_load_explicit(&s->failures, memory_order_relaxed) == 0;
     count(&s->failures);
     atomic_store_explicit(&s->last_error, err, memory_order_relaxed);
-    if (!s->failing && s->kind != WEFT_ONCE) {
+    if (first && s->kind != WEFT_ONCE) {
         fprintf(stderr, "weft: group %s: %s failed, and goes on: %s\n", weft_group_name(s->group),
                 s->name[0] ? s->name : "a periodic function", strerror(-err));
     }
@@ -163,7 +163,6 @@ static int run_once(weft_schedule *s, void **value)
     if (err) {
         note_failure(s, err);
     }
-    s->failing = err != 0;
     count(&s->runs);
     return err;
 }
@@ -178,7 +177,7 @@ static bool wait_for_time(weft_schedule *s)
     return err == -ETIMEDOUT;
 }
 
-/* One that is behind lets others run first. */
+/* Others run first, even if its time has come by then: a wait for that would not be one. */
 static void set_next(weft_schedule *s)
 {
     int64_t now = weft_now();
@@ -186,8 +185,8 @@ static void set_next(weft_schedule *s)
     s->due = s->period_ns < INT64_MAX - from ? from + s->period_ns : INT64_MAX - 1;
     if (s->due <= now) {
         count(&s->overruns);
-        weft_yield();
     }
+    weft_yield();
 }
 
 static void *run_schedule(void *arg)
