@@ -1,0 +1,261 @@
+/* Clients of sched/gate.h and of the rounds that serve it, sched/rounds.c: what is sent to a group against its end. T0 is the
+ * dispatcher's thread, which sleeps as a worker does; the others send functions, fibers and the request to stop. T0 leaves when the
+ * group has finished: one that never does is a deadlock. The group is freed then, by T0. */
+#include <limits.h>
+#include <string.h>
+
+#include "model/explore.h"
+#include "model/twins.h"
+#include "sched/body.h"
+#include "sched/pool.h"
+#include "sched/rounds.h"
+
+#define SENDERS 2
+
+struct sent {
+    struct weft__command command; /* first */
+    int by;
+};
+
+static weft_pool *pool;
+static struct weft__worker *worker;
+static struct weft__rounds rounds;
+static struct weft__ranks *by_number[2];
+static struct weft__ranks *group;
+static struct weft__task task;
+static bool stopping, finished;
+static int accepted[SENDERS + 1], served[SENDERS + 1], written[SENDERS + 1];
+
+/* --- what the rounds need of a worker ---------------------------------------------------------- */
+
+struct weft__worker *weft__worker_self(void)
+{
+    return x_thread() == 0 ? worker : NULL;
+}
+
+void weft__worker_begin_round(struct weft__worker *w)
+{
+    (void)w;
+}
+
+bool weft__worker_told_to_leave(const struct weft__worker *w)
+{
+    (void)w;
+    return finished;
+}
+
+void weft__worker_run(struct weft__worker *w, struct weft__task *which)
+{
+    (void)w, (void)which;
+    X_ASSERT(false); /* all are bodies here */
+}
+
+void weft__body_run(struct weft__worker *w, struct weft__task *which)
+{
+    X_ASSERT(which == &task && weft__task_run(which));
+    served[1] += written[1];
+    weft__rounds_end(w->rounds, which);
+}
+
+void weft__gauge_round(struct weft__worker *w)
+{
+    (void)w;
+}
+
+void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint64_t who)
+{
+    (void)w, (void)kind, (void)who;
+}
+
+void weft__order_started(struct weft__order *order, const struct weft__task *which)
+{
+    (void)order, (void)which;
+}
+
+void weft__order_runs(struct weft__order *order, const struct weft__task *which)
+{
+    (void)order, (void)which;
+}
+
+/* As dispatch/group.c settles it. */
+static void settle(struct weft__ranks *ranks)
+{
+    if (!stopping || finished || ranks->live > 0 || !weft__gate_is_still(&ranks->gate) ||
+        !weft__gate_shut(&ranks->gate)) {
+        return;
+    }
+    finished = true;
+}
+
+/* --- the threads --------------------------------------------------------------------------------- */
+
+static void setup(void)
+{
+    pool = x_alloc(sizeof *pool, false);
+    worker = x_alloc(sizeof *worker, false);
+    group = x_alloc(sizeof *group, false);
+    memset(pool, 0, sizeof *pool);
+    memset(worker, 0, sizeof *worker);
+    memset(group, 0, sizeof *group);
+    memset(&rounds, 0, sizeof rounds);
+    worker->pool = pool;
+    weft__parker_init(&worker->sleeper.parker);
+    weft__inbox_init(&worker->inbox);
+    weft__rounds_init(&rounds, worker);
+    weft__ranks_init(group, &rounds);
+    group->index = 1;
+    group->slice = 10;
+    by_number[1] = group;
+    rounds.ranks = by_number;
+    rounds.settle = settle;
+    task = (struct weft__task){
+        .flags = WEFT__TASK_BODY | WEFT__TASK_GROUPED, .group = 1, .signals = 1, .slot = 1};
+    atomic_init(&task.state, WEFT__TASK_FRESH);
+    stopping = finished = false;
+    for (int i = 0; i <= SENDERS; i++) {
+        accepted[i] = served[i] = written[i] = 0;
+    }
+    x_name(&rounds, sizeof rounds, "rounds");
+    x_name(worker, sizeof *worker, "worker");
+    x_name(group, sizeof *group, "group");
+    x_name(&task, sizeof task, "task");
+}
+
+static void dispatch(void)
+{
+    while (!finished) {
+        weft__rounds_work(&rounds, UINT_MAX);
+        if (!finished && !weft__rounds_busy(&rounds)) {
+            weft__parker_park(&worker->sleeper.parker, INT64_MAX);
+        }
+    }
+}
+
+static void run_sent(struct weft__command *command)
+{
+    struct sent *sent = (struct sent *)(void *)command;
+    served[sent->by] += written[sent->by]; /* what the sender wrote is here with it */
+    x_free(sent);
+}
+
+static void run_stop(struct weft__command *command)
+{
+    stopping = true;
+    x_free(command);
+}
+
+static bool post(struct weft__ranks *to, void (*run)(struct weft__command *))
+{
+    struct sent *sent = x_alloc(sizeof *sent, false);
+    *sent = (struct sent){.command = {.run = run, .ranks = to}, .by = x_thread()};
+    if (run == run_sent) {
+        written[x_thread()] = 1;
+    }
+    if (!weft__gate_enter(&to->gate)) {
+        x_free(sent);
+        return false;
+    }
+    weft__rounds_post(to->rounds, &sent->command); /* from here on the group may be gone */
+    return true;
+}
+
+/* As a spawn from outside does it: sched/fiber.c, sched/place.c. */
+static bool spawn(void)
+{
+    written[x_thread()] = 1;
+    if (!weft__gate_enter(&group->gate)) {
+        return false;
+    }
+    if (weft__inbox_push_remote(&worker->inbox, &task.link)) {
+        weft__parker_wake(&worker->sleeper.parker);
+    }
+    return true;
+}
+
+static void rest(void)
+{
+    X_ASSERT(finished);
+    for (int i = 1; i <= SENDERS; i++) {
+        X_ASSERT(served[i] == accepted[i]); /* exactly those, exactly once */
+    }
+    X_ASSERT(!weft__rounds_busy(&rounds));
+    x_free(group);
+    x_free(worker);
+    x_free(pool);
+}
+
+/* One sends, one stops. */
+static void post_against_stop(int i)
+{
+    if (i == 0) {
+        dispatch();
+    } else if (i == 1) {
+        accepted[1] = post(group, run_sent);
+    } else {
+        X_ASSERT(post(group, run_stop));
+    }
+}
+
+static void spawn_against_stop(int i)
+{
+    if (i == 0) {
+        dispatch();
+    } else if (i == 1) {
+        accepted[1] = spawn();
+    } else {
+        X_ASSERT(post(group, run_stop));
+    }
+}
+
+/* Both in one thread: the first is always in time. */
+static void post_then_stop(int i)
+{
+    if (i == 0) {
+        dispatch();
+    } else {
+        accepted[1] = post(group, run_sent);
+        X_ASSERT(accepted[1]);
+        X_ASSERT(post(group, run_stop));
+    }
+}
+
+/* What comes after the stop may be in time or not. */
+static void stop_then_post(int i)
+{
+    if (i == 0) {
+        dispatch();
+    } else {
+        X_ASSERT(post(group, run_stop));
+        accepted[1] = post(group, run_sent);
+    }
+}
+
+/* Whoever was the last to be accepted does not touch the group again: T0 frees it as soon as it has finished. */
+static void freed_when_finished(int i)
+{
+    if (i == 0) {
+        dispatch();
+        x_free(group);
+    } else {
+        X_ASSERT(post(group, run_stop));
+    }
+}
+
+static void freed_before(void)
+{
+    X_ASSERT(finished);
+    x_free(worker);
+    x_free(pool);
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("post_then_stop", 2, setup, post_then_stop, rest, .preemptions = 3, .stale = 2),
+    X_CLIENT("stop_then_post", 2, setup, stop_then_post, rest, .preemptions = 3, .stale = 1,
+             .spurious = 1),
+    X_CLIENT("freed_when_finished", 2, setup, freed_when_finished, freed_before),
+    X_CLIENT("post_against_stop", 3, setup, post_against_stop, rest, .preemptions = 2, .stale = 1),
+    X_CLIENT("spawn_against_stop", 3, setup, spawn_against_stop, rest, .preemptions = 2,
+             .stale = 1),
+};
+
+X_MAIN(clients)
