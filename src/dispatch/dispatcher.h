@@ -81,7 +81,7 @@ static inline weft_group *weft__group_of(struct weft__ranks *ranks)
 void weft__group_settle(struct weft__ranks *ranks);
 /* In the group. */
 void weft__group_stop_here(weft_group *group);
-/* A group has finished, and may be destroyed as soon as this has returned. */
+/* A group has finished. Its dispatcher is there until the round is over. */
 void weft__dispatcher_lost(weft_dispatcher *dispatcher);
 
 #endif

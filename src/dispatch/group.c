@@ -352,13 +352,13 @@ void weft__group_settle(struct weft__ranks *ranks)
     weft_future *finished = weft_future_ref(group->finished);
     int error = group->error;
     set_phase(group, WEFT__GROUP_FINISHED);
+    weft__dispatcher_lost(d);
     if (error) {
         weft_future_fail(finished, error);
     } else {
         weft_future_complete(finished, NULL);
     }
     weft_future_unref(finished);
-    weft__dispatcher_lost(d);
 }
 
 /* --- asking ---------------------------------------------------------------------------------------- */

@@ -332,15 +332,16 @@ static int thread_create(struct weft__worker *w)
         CPU_SET(w->cpu, &set);
         pthread_attr_setaffinity_np(&attr, sizeof set, &set);
     }
+    w->has_thread = true; /* before: the thread itself asks */
     int err = weft__thread_create(&w->thread, &attr, thread_main, w);
     pthread_attr_destroy(&attr);
     if (err) {
+        w->has_thread = false;
         return err;
     }
     char name[16]; /* all the kernel keeps: 10 of the pool's name, and up to 1023 */
     snprintf(name, sizeof name, "%.10s_%u", w->pool->name, (unsigned)w->index % MAX_WORKERS);
     pthread_setname_np(w->thread, name);
-    w->has_thread = true;
     return 0;
 }
 

@@ -63,6 +63,8 @@ TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
                               &(struct weft_member_opts){.name = "stubborn"}),
              0);
     CHECK_EQ(weft_group_spawn(worse, NULL, never_ends, NULL, NULL), 0);
+    weft_group_stop(good);
+    CHECK_EQ(finish_of(good), 0);
     int before = hide_stderr(&file);
     int n = weft_dispatcher_stop(d, weft_after(MS), late, 1);
     show_stderr(before, file, text, sizeof text);
