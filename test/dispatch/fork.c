@@ -1,6 +1,7 @@
-/* not under: tsan */
 /* Dispatchers in a forked child: docs/fork.md. */
+/* not under: qemu asan */
 #include "dispatch/fixture.h"
+#include "sched/forks.h"
 
 static void *sleeps_and_adds(void *arg)
 {
