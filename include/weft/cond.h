@@ -46,6 +46,9 @@ WEFT_API int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex 
 /* Lets the one go on who has waited longest; a waiter whose time was up first does not count. With or without the
  * mutex. */
 WEFT_API void weft_cond_signal(weft_cond *cond);
+/* The same, and in a dispatcher it goes behind those that are ready, where a signal puts it before them. In a pool there is no
+ * difference. */
+WEFT_API void weft_cond_signal_later(weft_cond *cond);
 /* Lets everybody go on who waits. */
 WEFT_API void weft_cond_broadcast(weft_cond *cond);
 

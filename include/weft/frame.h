@@ -32,9 +32,14 @@
  * it keeps as `suppressed`. At the bottom of a fiber an error is reported (weft_frame_on_error), and is what a join
  * of the fiber answers.
  *
+ * Misuse. A step that did two things, or none, or said something else than what it did; a frame that is called while it is in
+ * use, by this fiber or another; a wait with a frame that is not the one whose step runs; weft_frame_rethrow where there is no error: in a
+ * group each is an error like others, with the code -ENOTRECOVERABLE and the frame's name, and besides ends the group
+ * (weft_group_fail). In a pool it stops the program with a message.
+ *
  * Frame fibers run in a group of a dispatcher or in a pool; they are fibers: weft_join, weft_cancel, weft_interrupt,
- * weft_self, weft_cancelled and the shield work with them. Calls that wait, as weft_sleep does, cannot be made in a step:
- * that stops the program with a message.
+ * weft_self, weft_cancelled, the shield and scopes work with them. weft_ended_wait tells of the error that is being handled.
+ * Calls that wait, as weft_sleep does, cannot be made in a step: that stops the program with a message.
  */
 #ifndef WEFT_FRAME_H
 #define WEFT_FRAME_H
@@ -47,6 +52,8 @@
 #include <weft/event.h>
 #include <weft/future.h>
 #include <weft/io.h>
+#include <weft/scope.h>
+#include <weft/select.h>
 
 WEFT_BEGIN_DECLS
 
@@ -102,7 +109,7 @@ struct weft_frame {
     uint32_t fiber; /* that it belongs to; 0: none */
     uint8_t act, waits;
     unsigned phase : 2, size : 4, pooled : 1, failed : 1, misused : 1, tries : 1, caught : 1,
-        over : 1;
+        over : 1, stray : 1;
 };
 
 /* Before its first use; again before every further one. */
@@ -115,13 +122,20 @@ WEFT_API void weft_frame_free(weft_frame *frame);
 
 /* --- fibers ----------------------------------------------------------------------------- */
 
-/* Starts a fiber whose bottom is this frame. As weft_group_spawn; the result is what the frame returns. The frame is the
- * fiber's until it has ended. */
+/* Starts a fiber whose bottom is this frame. As weft_group_spawn; the result is what the frame returns, and a join answers the code of
+ * the error that ended it. The frame is the fiber's until it has ended, and still the caller's after an error of spawn. A
+ * fiber without a name is shown by its bottom frame's. */
 WEFT_API int weft_group_spawn_frame(weft_group *group, weft_fiber *out, weft_frame *frame,
                                     const struct weft_member_opts *opts);
 /* As weft_pool_spawn; of the options name and detached count. */
 WEFT_API int weft_pool_spawn_frame(weft_pool *pool, weft_fiber *out, weft_frame *frame,
                                    const struct weft_fiber_opts *opts);
+/* As weft_spawn: in the pool or the group of the fiber that calls, which may be of either kind. */
+WEFT_API int weft_spawn_frame(weft_fiber *out, weft_frame *frame,
+                              const struct weft_fiber_opts *opts);
+/* As weft_scope_spawn. That the child ends by an error is its failure; its result does not matter. */
+WEFT_API int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame,
+                                    const struct weft_fiber_opts *opts);
 
 /* --- steps that do not wait ------------------------------------------------------------- */
 
@@ -138,12 +152,13 @@ WEFT_API enum weft_step weft_frame_go(weft_frame *frame, void *value,
                                       const struct weft_point *then);
 /* Is done. In finally: with this instead of what was on its way. */
 WEFT_API enum weft_step weft_frame_return(weft_frame *frame, void *value);
-/* In finally: is done, with what was on its way. */
+/* In finally: is done, with what was on its way. Elsewhere: is done, with NULL. */
 WEFT_API enum weft_step weft_frame_done(weft_frame *frame);
 
 /* --- errors -------------------------------------------------------------------------------- */
 
-/* Ends the frame by an error: `code` is a negative errno. */
+/* Ends the frame by an error: `code` is a negative errno. Of the text up to 255 bytes are kept. Without memory for it the error is
+ * an -ENOMEM that has neither text nor frames. */
 WEFT_API enum weft_step weft_frame_throw(weft_frame *frame, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same, because of another one, of which it keeps a copy as `cause`. */
@@ -185,7 +200,7 @@ struct weft_wait {
 /* Each takes an absolute deadline, as all waits; got.status is -ETIMEDOUT when it has passed, unless it says otherwise. A
  * cancel and an interrupt throw -ECANCELED and -EINTR. What need not be waited for goes on at once. */
 
-/* To the back of the line. */
+/* To the back of the line. No deadline, and nothing ends it: it goes on in any case. */
 WEFT_API enum weft_step weft_frame_yield(weft_frame *frame, const struct weft_point *then);
 /* got.status is 0 when the time has come. */
 WEFT_API enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until,
@@ -219,6 +234,24 @@ WEFT_API enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wai
 WEFT_API enum weft_step weft_frame_await_join(weft_frame *frame, struct weft_wait *wait,
                                               weft_fiber fiber, int64_t deadline,
                                               const struct weft_point *then);
+/* Until the descriptor is ready for `events`: WEFT_READABLE or WEFT_WRITABLE. got.status: 0, or what else weft_fd_wait
+ * answers. Throws -ENOMEM. */
+WEFT_API enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait *wait, int fd,
+                                            int events, int64_t deadline,
+                                            const struct weft_point *then);
+/* Closes a scope that a step of this fiber has opened: got.status is what weft_scope_close answers, also after a cancel or an
+ * interrupt, and nothing is thrown. Where the scope is in a frame, that has to close it before it leaves; its finally can. weft_scope_deadline
+ * is that of the scopes around the fiber. */
+WEFT_API enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait,
+                                               weft_scope *scope, const struct weft_point *then);
+/* As weft_select with n cases, and as many waits (1 .. 64): got.status is the index of the one that was done, got.value
+ * the case itself. A condition is given without a mutex. */
+WEFT_API enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *waits,
+                                          struct weft_case *cases, size_t n, int64_t deadline,
+                                          const struct weft_point *then);
+/* In a group: as weft_group_sleep. */
+WEFT_API enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait,
+                                              int64_t deadline, const struct weft_point *then);
 
 WEFT_END_DECLS
 #endif

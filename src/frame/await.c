@@ -1,6 +1,7 @@
 /* Steps that wait. Each tries first, then arms: what is there already goes on at once. */
 #include <errno.h>
 
+#include "dispatch/dispatcher.h"
 #include "frame/frame.h"
 #include "sched/handle.h"
 #include "sched/ident.h"
@@ -12,27 +13,25 @@
 
 #define MOST_CONDITIONS 64u
 
-static struct weft__await *await_of(struct weft_wait *wait)
-{
-    return (struct weft__await *)(void *)wait;
-}
-
-static uint64_t address(const void *object)
-{
-    return (uint64_t)(uintptr_t)object;
-}
-
-/* The worker and the fiber of a step; a frame whose step does not run cannot wait. */
-static struct weft__worker *here(const weft_frame *frame, struct weft__task **task)
+struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **task)
 {
     struct weft__worker *w = weft__worker_self();
-    *task = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
-    WEFT__REQUIRE(*task && (*task)->slot == frame->fiber, "frame %s waits outside of its fiber",
-                  frame->kind->name);
+    struct weft__task *running = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
+    weft_frame *top = running ? running->own : NULL;
+    if (__builtin_expect(top != frame, 0)) {
+        WEFT__REQUIRE(top && running->body->waits == weft__frame_waits,
+                      "frame %s waits outside of a frame fiber", frame->kind->name);
+        top->misused = top->stray = true;
+        return NULL;
+    }
+    if (__builtin_expect(frame->act != WEFT__ACT_NONE, 0)) {
+        frame->misused = true;
+        return NULL;
+    }
+    *task = running;
     return w;
 }
 
-/* Its nodes are linked, if there are any. */
 static enum weft_step park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                            int64_t deadline)
 {
@@ -40,52 +39,91 @@ static enum weft_step park(struct weft__worker *w, struct weft__task *task, weft
     return frame->over ? WEFT_CALL : WEFT_SUSPEND;
 }
 
-/* Links all nodes. False: one could be had, and none is linked. */
-static bool arm(struct weft__task *task, struct weft__await *waits, unsigned n)
+enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                                struct weft__await *waits, unsigned n, int64_t deadline,
+                                const struct weft_point *then)
 {
-    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    frame->act = WEFT__ACT_WAIT;
+    frame->next = then;
+    frame->wait = waits;
+    frame->waits = (uint8_t)n;
+    waits->since = w->now;
+    return park(w, task, frame, deadline);
+}
+
+enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
+                                 const struct weft__await *wait)
+{
+    if (weft__frame_does(frame, WEFT__ACT_THROW)) {
+        weft_error *error = weft__error_new(frame, err, "%s", wait->kind->shown.name);
+        if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
+            weft__error_ended(error, &wait->kind->shown, wait->on);
+        }
+        frame->wait = error;
+    }
+    return WEFT_RETURN;
+}
+
+/* Links the nodes; of several none can be had at once. False: it can be had, and the wait was taken back, unless it
+ * had ended by *reason. */
+static bool arm(struct weft__task *task, struct weft__await *waits, unsigned n,
+                enum weft__reason *reason)
+{
+    weft__body_arm(task, waits->kind->outside ? WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE
+                                              : WEFT__WAIT_OBJECT);
     for (unsigned i = 0; i < n; i++) {
         weft__node_init(&waits[i].node, weft__body_waiter(task), i);
         waits[i].node.item = waits[i].item;
         if (!waits[i].kind->arm(&waits[i])) {
-            enum weft__reason reason = weft__task_disarm(task);
-            WEFT__ASSERT(n == 1 && reason == WEFT__REASON_NONE);
+            WEFT__ASSERT(n == 1);
+            *reason = weft__task_disarm(task);
             return false;
         }
     }
     return true;
 }
 
-static enum weft_step throw(weft_frame * frame, int err, const struct weft__await *wait) {
-    if (weft__frame_does(frame, WEFT__ACT_THROW)){
-        frame->wait = weft__error_new(frame, err, "%s", wait->kind->shown.name);}
-return WEFT_RETURN;
-}
-
-/* The whole of it. Of several objects none can be had at once. */
-static enum weft_step await(weft_frame *frame, struct weft__await *waits, unsigned n,
-                            int64_t deadline, const struct weft_point *then)
+enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                           struct weft__await *waits, unsigned n, int64_t deadline,
+                           const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = here(frame, &task);
     const struct weft__await_kind *kind = waits->kind;
-    if (frame->act != WEFT__ACT_NONE) {
-        frame->misused = true;
-        return WEFT_SUSPEND;
-    }
+    enum weft__reason reason = WEFT__REASON_NONE;
     do {
         struct weft_got got = {0};
-        int err = 0;
-        if (kind->attempt && kind->attempt(waits, &got, &err)) {
-            return err ? throw(frame, err, waits)
-                       : weft__frame_go(frame, got.status, got.value, then);
+        int err = weft__reason_errno(reason);
+        if (__builtin_expect(err && kind->abandon, 0)) {
+            kind->abandon(waits);
         }
-    } while (!arm(task, waits, n));
-    frame->act = WEFT__ACT_WAIT;
-    frame->next = then;
-    frame->wait = waits;
-    frame->waits = (uint8_t)n;
-    return park(w, task, frame, deadline);
+        if (err || (kind->attempt && kind->attempt(waits, &got, &err))) {
+            return err ? weft__await_throw(frame, reason, err, waits)
+                       : weft__frame_got(frame, waits, got, then);
+        }
+    } while (!arm(task, waits, n, &reason));
+    return weft__await_park(w, task, frame, waits, n, deadline, then);
+}
+
+bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                       enum weft__reason *reason, struct weft_got *got, int *err)
+{
+    struct weft__await *wait = frame->wait;
+    struct weft__round next = {.how = WEFT__WAIT_OBJECT, .deadline = WEFT_FOREVER};
+    while (wait->kind->again(wait, *reason, &next, got, err)) {
+        weft__body_arm(task, next.how);
+        weft__node_init(&wait->node, weft__body_waiter(task), 0);
+        if (!wait->kind->arm(wait)) {
+            *reason = weft__task_disarm(task);
+            *reason = *reason == WEFT__REASON_NONE ? WEFT__REASON_DONE : *reason;
+            continue;
+        }
+        frame->over = !weft__body_park(w, task, next.deadline);
+        if (!frame->over) {
+            return true;
+        }
+        *reason = weft__body_waited(w, task);
+        wait->kind->finish(wait);
+    }
+    return false;
 }
 
 /* --- without an object ------------------------------------------------------------------------ */
@@ -93,27 +131,31 @@ static enum weft_step await(weft_frame *frame, struct weft__await *waits, unsign
 enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = here(frame, &task);
-    if (!weft__frame_does(frame, WEFT__ACT_SLEEP)) {
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    if (!w) {
         return WEFT_SUSPEND;
     }
+    frame->act = WEFT__ACT_SLEEP;
     frame->next = then;
     weft__body_arm(task, WEFT__WAIT_OBJECT);
     return park(w, task, frame, until);
 }
 
+/* For the error of a park that a cancel or an interrupt ended before it was parked. */
+static const struct weft__await_kind park_kind = {.shown = {.name = "park"}};
+static const struct weft__await parked = {.kind = &park_kind};
+
 enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = here(frame, &task);
-    if (frame->act != WEFT__ACT_NONE) {
-        frame->misused = true;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    if (!w) {
         return WEFT_SUSPEND;
     }
     for (;;) { /* as weft_park */
         if ((weft__ident_flags(task) & WEFT__IDENT_PERMIT) &&
             weft__ident_take(task, WEFT__IDENT_PERMIT)) {
-            return weft__frame_go(frame, 0, NULL, then);
+            return weft_frame_go(frame, NULL, then);
         }
         weft__body_arm(task, WEFT__WAIT_PARK);
         /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
@@ -122,8 +164,12 @@ enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct
             frame->next = then;
             return park(w, task, frame, deadline);
         }
-        if (weft__task_disarm(task) == WEFT__REASON_DONE) {
-            return weft__frame_go(frame, 0, NULL, then);
+        enum weft__reason reason = weft__task_disarm(task);
+        if (reason == WEFT__REASON_DONE) {
+            return weft_frame_go(frame, NULL, then);
+        }
+        if (reason != WEFT__REASON_NONE) {
+            return weft__await_throw(frame, reason, weft__reason_errno(reason), &parked);
         }
     }
 }
@@ -163,9 +209,26 @@ static const struct weft__await_kind event_kind = {
 enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wait *wait, weft_event *event,
                                       int64_t deadline, const struct weft_point *then)
 {
-    struct weft__await *a = await_of(wait);
-    *a = (struct weft__await){.kind = &event_kind, .object = event, .on = address(event)};
-    return await(frame, a, 1, deadline, then);
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
+    *a = (struct weft__await){
+        .kind = &event_kind, .object = event, .on = weft__await_address(event)};
+    return weft__await(w, task, frame, a, 1, deadline, then);
+}
+
+enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, int64_t deadline,
+                                     const struct weft_point *then)
+{
+    weft_group *group = weft_group_self();
+    WEFT__REQUIRE(group, "frame %s waits for the stop of a group outside of one",
+                  frame->kind->name);
+    return weft_event_is_set(&group->stop)
+               ? weft_frame_yield(frame, then) /* a loop around it starves nobody */
+               : weft_frame_await_event(frame, wait, &group->stop, deadline, then);
 }
 
 static bool arm_cond(struct weft__await *wait)
@@ -195,11 +258,16 @@ static const struct weft__await_kind cond_kind = {
 enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait, weft_cond *cond,
                                      int64_t deadline, const struct weft_point *then)
 {
-    struct weft__await *a = await_of(wait);
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
     a->kind = &cond_kind;
     a->object = cond;
-    a->on = address(cond);
-    return await(frame, a, 1, deadline, then);
+    a->on = weft__await_address(cond);
+    return weft__await(w, task, frame, a, 1, deadline, then);
 }
 
 enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits,
@@ -208,11 +276,17 @@ enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits
 {
     WEFT__REQUIRE(n >= 1 && n <= MOST_CONDITIONS, "frame %s waits for %zu conditions",
                   frame->kind->name, n);
-    for (size_t i = 0; i < n; i++) {
-        *await_of(&waits[i]) =
-            (struct weft__await){.kind = &cond_kind, .object = conds[i], .on = address(conds[i])};
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *first = weft__await_of(waits);
+    if (!w) {
+        return WEFT_SUSPEND;
     }
-    return await(frame, await_of(waits), (unsigned)n, deadline, then);
+    for (size_t i = 0; i < n; i++) {
+        first[i] = (struct weft__await){
+            .kind = &cond_kind, .object = conds[i], .on = weft__await_address(conds[i])};
+    }
+    return weft__await(w, task, frame, first, (unsigned)n, deadline, then);
 }
 
 /* --- futures -------------------------------------------------------------------------------------- */
@@ -251,9 +325,15 @@ enum weft_step weft_frame_await_future(weft_frame *frame, struct weft_wait *wait
                                        weft_future *future, int64_t deadline,
                                        const struct weft_point *then)
 {
-    struct weft__await *a = await_of(wait);
-    *a = (struct weft__await){.kind = &future_kind, .object = future, .on = address(future)};
-    return await(frame, a, 1, deadline, then);
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
+    *a = (struct weft__await){
+        .kind = &future_kind, .object = future, .on = weft__await_address(future)};
+    return weft__await(w, task, frame, a, 1, deadline, then);
 }
 
 /* --- channels --------------------------------------------------------------------------------------- */
@@ -287,10 +367,17 @@ enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, 
                                      const void *item, int64_t deadline,
                                      const struct weft_point *then)
 {
-    struct weft__await *a = await_of(wait);
-    *a = (struct weft__await){
-        .kind = &send_kind, .object = chan, .on = address(chan), .item = (void *)(uintptr_t)item};
-    return await(frame, a, 1, deadline, then);
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
+    *a = (struct weft__await){.kind = &send_kind,
+                              .object = chan,
+                              .on = weft__await_address(chan),
+                              .item = (void *)(uintptr_t)item};
+    return weft__await(w, task, frame, a, 1, deadline, then);
 }
 
 static bool attempt_recv(struct weft__await *wait, struct weft_got *got, int *err)
@@ -321,10 +408,15 @@ static const struct weft__await_kind recv_kind = {
 enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                      void *item, int64_t deadline, const struct weft_point *then)
 {
-    struct weft__await *a = await_of(wait);
-    *a =
-        (struct weft__await){.kind = &recv_kind, .object = chan, .on = address(chan), .item = item};
-    return await(frame, a, 1, deadline, then);
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
+    *a = (struct weft__await){
+        .kind = &recv_kind, .object = chan, .on = weft__await_address(chan), .item = item};
+    return weft__await(w, task, frame, a, 1, deadline, then);
 }
 
 /* --- the end of a fiber -------------------------------------------------------------------------------- */
@@ -337,8 +429,7 @@ static uint64_t joined_fiber(uint64_t on)
 static bool attempt_join(struct weft__await *wait, struct weft_got *got, int *err)
 {
     (void)err;
-    got->status = wait->on == weft_self() ? -EDEADLK : weft_join(wait->on, &got->value, 0);
-    return got->status != -ETIMEDOUT;
+    return weft__join_try(wait->on, &got->value, &got->status);
 }
 
 static bool arm_join(struct weft__await *wait)
@@ -368,7 +459,12 @@ static const struct weft__await_kind join_kind = {
 enum weft_step weft_frame_await_join(weft_frame *frame, struct weft_wait *wait, weft_fiber fiber,
                                      int64_t deadline, const struct weft_point *then)
 {
-    struct weft__await *a = await_of(wait);
+    struct weft__task *task;
+    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
     *a = (struct weft__await){.kind = &join_kind, .on = fiber};
-    return await(frame, a, 1, deadline, then);
+    return weft__await(w, task, frame, a, 1, deadline, then);
 }

@@ -1,5 +1,6 @@
 /* The engine: runs the steps of a fiber's top frame until it waits or ends. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "frame/frame.h"
 #include "sched/ident.h"
@@ -38,6 +39,7 @@ static enum weft_step step_of(const weft_frame *frame)
     case WEFT__ACT_CALL:
     case WEFT__ACT_TRY:
     case WEFT__ACT_GO:
+    case WEFT__ACT_GOT:
         return WEFT_CALL;
     case WEFT__ACT_YIELD:
     case WEFT__ACT_SLEEP:
@@ -61,7 +63,7 @@ static struct weft__await *waits_of(const weft_frame *frame)
     return frame->wait;
 }
 
-/* Ends the wait that the frame's last step began, whether it was parked or not. */
+/* Takes the nodes of the frame's wait back, whether it was parked or not. */
 static enum weft__reason end_wait(struct weft__worker *w, struct weft__task *task,
                                   const weft_frame *frame)
 {
@@ -78,6 +80,31 @@ static bool is_wait(enum weft__frame_act act)
     return act == WEFT__ACT_WAIT || act == WEFT__ACT_SLEEP || act == WEFT__ACT_PARK;
 }
 
+/* What the wait was for, as others see it. */
+static struct weft__body_wait wait_of(const weft_frame *frame)
+{
+    static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
+    static const struct weft__wait_kind park_kind = {.name = "park"};
+    if (frame->waits) {
+        const struct weft__await *wait = waits_of(frame);
+        return (struct weft__body_wait){
+            .kind = &wait->kind->shown, .on = wait->on, .since = wait->since};
+    }
+    return (struct weft__body_wait){.kind =
+                                        frame->act == WEFT__ACT_SLEEP ? &sleep_kind : &park_kind};
+}
+
+/* Of a wait that throws. A cancel and an interrupt keep what they have ended, for weft_ended_wait. */
+static weft_error *thrown(const weft_frame *frame, enum weft__reason reason, int err)
+{
+    struct weft__body_wait wait = wait_of(frame);
+    weft_error *error = weft__error_new(frame, err, "%s", wait.kind->name);
+    if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
+        weft__error_ended(error, wait.kind, wait.on);
+    }
+    return error;
+}
+
 static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reason)
 {
     struct outcome out = value(0, NULL);
@@ -92,22 +119,43 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
     } else if (reason == WEFT__REASON_NONE) {
         err = -ENOMEM;
     } else if (err == -ETIMEDOUT && !(frame->waits && wait->kind->throws_timeout)) {
-        return value(frame->act == WEFT__ACT_SLEEP ? 0 : -ETIMEDOUT, NULL);
+        out = value(frame->act == WEFT__ACT_SLEEP ? 0 : -ETIMEDOUT, NULL);
+        if (frame->waits && wait->kind->timed_out) {
+            wait->kind->timed_out(wait, frame->waits, &out.got);
+        }
+        return out;
     }
     if (err) {
-        out.error = weft__error_new(frame, err, "%s", frame->waits ? wait->kind->shown.name : "");
+        out.error = thrown(frame, reason, err);
     }
     return out;
 }
 
-/* What the fiber is given now that it runs again. */
-static struct outcome resume(struct weft__worker *w, struct weft__task *task, weft_frame *frame)
+/* The wait has ended, or its round. False: it goes on with another. */
+static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                         struct outcome *out)
+{
+    enum weft__reason reason = end_wait(w, task, frame);
+    if (__builtin_expect(frame->waits == 0 || !waits_of(frame)->kind->again, 1)) {
+        *out = outcome_of(frame, reason);
+        return true;
+    }
+    int err = 0;
+    *out = value(0, NULL);
+    if (weft__await_again(w, task, frame, &reason, &out->got, &err)) {
+        return false;
+    }
+    out->error = err ? thrown(frame, reason, err) : NULL;
+    return true;
+}
+
+/* What the fiber is given now that it runs again. False: it waits on. */
+static bool resume(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                   struct outcome *out)
 {
     frame->fiber = task->slot;
-    if (!is_wait((enum weft__frame_act)frame->act)) {
-        return value(0, NULL); /* its first step, or it had yielded */
-    }
-    return outcome_of(frame, end_wait(w, task, frame));
+    *out = value(0, NULL); /* its first step, or it had yielded */
+    return !is_wait((enum weft__frame_act)frame->act) || wait_is_over(w, task, frame, out);
 }
 
 /* --- frames come and go ------------------------------------------------------------------------- */
@@ -189,6 +237,7 @@ static bool handles(weft_frame *frame, const struct outcome *out)
     }
     frame->phase = WEFT__FRAME_HANDLING;
     frame->kept = out->error;
+    frame->next = NULL;
     return true;
 }
 
@@ -213,15 +262,20 @@ static bool is_sound(const weft_frame *frame, enum weft_step step)
 static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft_frame *frame)
 {
     enum weft__frame_act act = (enum weft__frame_act)frame->act;
-    const char *what = frame->misused          ? "did two things in one step"
+    const char *what = frame->stray            ? "waits with a frame that is not its own"
+                       : frame->misused        ? "did two things in one step"
                        : act == WEFT__ACT_NONE ? "has neither called, nor waited, nor returned"
                                                : "returned something else than what it did";
     if (is_wait(act)) {
         end_wait(w, task, frame);
+        if (frame->waits && waits_of(frame)->kind->abandon) {
+            waits_of(frame)->kind->abandon(waits_of(frame));
+        }
     } else if (act == WEFT__ACT_THROW) {
         weft__error_free(frame->wait);
+    } else if (act == WEFT__ACT_CALL || act == WEFT__ACT_TRY) {
+        weft__frame_drop(frame->wait);
     }
-    frame->misused = false;
     return fatal(frame, what);
 }
 
@@ -241,19 +295,21 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
         frame->tries = true; /* fall through */
     case WEFT__ACT_CALL:
         error = enter(task, frame, frame->wait);
+        if (error) {
+            frame->tries = false;
+        }
         *out = error ? failure(error) : value(0, NULL);
         return GOES_ON;
     case WEFT__ACT_GO:
-        *out = value(-(int)frame->waits, frame->wait);
+        *out = value(0, frame->wait);
+        return GOES_ON;
+    case WEFT__ACT_GOT:
+        *out = value(waits_of(frame)->node.status, waits_of(frame)->node.value);
         return GOES_ON;
     case WEFT__ACT_SLEEP:
     case WEFT__ACT_PARK:
     case WEFT__ACT_WAIT:
-        if (frame->over) {
-            *out = outcome_of(frame, end_wait(w, task, frame));
-            return GOES_ON;
-        }
-        return RESTS;
+        return frame->over && wait_is_over(w, task, frame, out) ? GOES_ON : RESTS;
     case WEFT__ACT_YIELD:
         return RESTS;
     case WEFT__ACT_RETURN:
@@ -282,27 +338,41 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
     return GOES_ON;
 }
 
-/* The bottom frame has left. */
-static void end(struct weft__worker *w, struct weft__task *task, const struct outcome *out)
+static bool is_cancelled(const struct weft__task *task)
+{
+    return weft__ident_flags(task) & (WEFT__IDENT_CANCEL | WEFT__IDENT_ABORT);
+}
+
+/* The bottom frame, which was of this kind, has left. */
+static void end(struct weft__worker *w, struct weft__task *task, const struct weft_frame_kind *kind,
+                const struct outcome *out)
 {
     int status = out->error ? weft_error_code(out->error) : 0;
-    if (out->error && !(status == -ECANCELED && (weft__ident_flags(task) & WEFT__IDENT_CANCEL))) {
-        weft__error_report(weft__task_handle(task), weft__task_name(task), out->error);
+    if (out->error && !(status == -ECANCELED && is_cancelled(task))) {
+        const char *name = weft__task_name(task);
+        weft__error_report(weft__task_handle(task), name[0] ? name : kind->name, out->error);
     }
     weft__error_free(out->error);
+    if (task->body->leaves) {
+        task->body->leaves(task, status);
+    }
     weft__body_end(w, task, out->got.value, status);
 }
 
-static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
+enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
 {
     weft_frame *frame = task->own;
-    struct outcome out = resume(w, task, frame);
+    struct outcome out;
     enum turn turn = GOES_ON;
+    if (!resume(w, task, frame, &out)) {
+        return WEFT__BODY_WAIT;
+    }
     for (;;) {
         if (turn == IS_OUT && is_out(task, frame, &out)) {
+            const struct weft_frame_kind *kind = frame->kind;
             frame = leave(task, frame, &out);
             if (!frame) {
-                end(w, task, &out);
+                end(w, task, kind, &out);
                 return WEFT__BODY_END;
             }
             turn = GOES_ON;
@@ -315,7 +385,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         }
         frame->act = WEFT__ACT_NONE;
         frame->waits = 0;
-        frame->over = false;
+        frame->over = frame->misused = frame->stray = false;
         enum weft_step step = handled          ? frame->kind->handle(frame, out.error)
                               : turn == IS_OUT ? frame->kind->finally(frame)
                                                : call_next(frame, out.got);
@@ -334,32 +404,61 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
 
 /* --- for those who look from outside ---------------------------------------------------------------------- */
 
-static const char *name(const struct weft__task *task)
+/* Of a fiber that has none: its bottom frame's. */
+const char *weft__frame_name(const struct weft__task *task)
 {
     const weft_frame *frame = task->own;
+    while (frame->caller) {
+        frame = frame->caller;
+    }
     return frame->kind->name;
 }
 
-static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
-static const struct weft__wait_kind park_kind = {.name = "park"};
-
-static struct weft__body_wait waits(const struct weft__task *task)
+struct weft__body_wait weft__frame_waits(const struct weft__task *task)
 {
-    const weft_frame *frame = task->own;
-    if (frame->waits) {
-        const struct weft__await *wait = frame->wait;
-        return (struct weft__body_wait){.kind = &wait->kind->shown, .on = wait->on};
-    }
-    return (struct weft__body_wait){.kind =
-                                        frame->act == WEFT__ACT_SLEEP ? &sleep_kind : &park_kind};
+    return wait_of(task->own);
 }
 
-const struct weft__body_kind weft__frame_body = {
-    .what = "frame fiber",
-    .step = run,
-    .name = name,
-    .waits = waits,
-};
+int weft__frame_trace(const struct weft__task *task, const void **out, int max)
+{
+    int n = 0;
+    for (const weft_frame *frame = task->own; frame && n + 1 < max; frame = frame->caller) {
+        out[n++] = frame->kind;
+        out[n++] = frame->next;
+    }
+    return n;
+}
+
+int weft__frame_describe(const void *const *trace, char *buf, size_t size)
+{
+    const struct weft_frame_kind *kind = trace[0];
+    const struct weft_point *at = trace[1];
+    return at ? snprintf(buf, size, "%s, then %s (%s:%u)", kind->name, at->name, at->file, at->line)
+              : snprintf(buf, size, "%s", kind->name);
+}
+
+/* The error that is being dealt with: the innermost frame's that has one. */
+static const weft_error *error_at_hand(const struct weft__task *task)
+{
+    for (const weft_frame *frame = task->own; frame; frame = frame->caller) {
+        if (frame->caught) {
+            return frame->wait;
+        }
+        if (frame->phase == WEFT__FRAME_HANDLING ||
+            (frame->phase == WEFT__FRAME_FINALLY && frame->failed)) {
+            return frame->kept;
+        }
+    }
+    return NULL;
+}
+
+struct weft__body_wait weft__frame_ended(const struct weft__task *task)
+{
+    const weft_error *error = error_at_hand(task);
+    return error ? weft__error_what_ended(error) : (struct weft__body_wait){0};
+}
+
+const struct weft__body_kind weft__frame_body = {WEFT__FRAME_BODY_KIND, .step = weft__frame_run};
 
 /* --- steps ------------------------------------------------------------------------------------------------ */
 
@@ -369,6 +468,8 @@ static enum weft_step call(weft_frame *frame, weft_frame *sub, const struct weft
     if (weft__frame_does(frame, act)) {
         frame->next = then;
         frame->wait = sub;
+    } else if (frame->wait != sub) {
+        weft__frame_drop(sub); /* it will not be called */
     }
     return WEFT_CALL;
 }
@@ -390,7 +491,11 @@ const weft_error *weft_frame_caught(const weft_frame *frame)
 
 enum weft_step weft_frame_go(weft_frame *frame, void *passed, const struct weft_point *then)
 {
-    return weft__frame_go(frame, 0, passed, then);
+    if (weft__frame_does(frame, WEFT__ACT_GO)) {
+        frame->next = then;
+        frame->wait = passed;
+    }
+    return WEFT_CALL;
 }
 
 enum weft_step weft_frame_return(weft_frame *frame, void *result)

@@ -15,6 +15,8 @@ struct weft_error {
     weft_error *cause, *suppressed;
     struct weft_error_frame *trace;
     char *message;
+    const struct weft__wait_kind *ended; /* by a cancel or an interrupt; or NULL */
+    uint64_t ended_on;
     _Alignas(struct weft_error_frame) char room[]; /* the trace, then the message */
 };
 
@@ -33,11 +35,13 @@ static unsigned depth_of(const weft_frame *frame)
 static struct weft_error_frame frame_of(const weft_frame *frame)
 {
     const struct weft_point *at = frame->next;
-    if (frame->phase == WEFT__FRAME_FINALLY && !at) {
-        return (struct weft_error_frame){.frame = frame->kind->name, .step = "finally"};
-    }
+    static const char *const first[] = {
+        [WEFT__FRAME_BODY] = "start",
+        [WEFT__FRAME_HANDLING] = "handle",
+        [WEFT__FRAME_FINALLY] = "finally",
+    };
     if (!at) {
-        return (struct weft_error_frame){.frame = frame->kind->name, .step = "start"};
+        return (struct weft_error_frame){.frame = frame->kind->name, .step = first[frame->phase]};
     }
     return (struct weft_error_frame){
         .frame = frame->kind->name, .step = at->name, .file = at->file, .line = at->line};
@@ -56,8 +60,7 @@ weft_error *weft__error_make(const weft_frame *frame, int code, const char *form
     if (!error) {
         return &no_memory;
     }
-    error->code = code;
-    error->frames = depth;
+    *error = (weft_error){.code = code, .frames = depth};
     error->trace = (struct weft_error_frame *)(void *)error->room;
     error->message = (char *)(error->trace + depth);
     memcpy(error->message, message, used);
@@ -115,6 +118,19 @@ static weft_error *copy(const weft_error *from)
     to->cause = from->cause ? copy(from->cause) : NULL;
     to->suppressed = NULL;
     return to;
+}
+
+void weft__error_ended(weft_error *error, const struct weft__wait_kind *kind, uint64_t on)
+{
+    if (error != &no_memory) {
+        error->ended = kind;
+        error->ended_on = on;
+    }
+}
+
+struct weft__body_wait weft__error_what_ended(const weft_error *error)
+{
+    return (struct weft__body_wait){.kind = error->ended, .on = error->ended_on};
 }
 
 void weft__error_because(weft_error *error, const weft_error *cause)
@@ -195,8 +211,8 @@ struct weft_error_frame weft_error_frame(const weft_error *error, size_t i)
 
 static void print(const weft_error *error, const char *what, FILE *out)
 {
-    const char *message = weft_error_message(error);
-    fprintf(out, "%s%s%s%s\n", what, strerrordesc_np(-error->code), message[0] ? ": " : "",
+    const char *message = weft_error_message(error), *text = strerrordesc_np(-error->code);
+    fprintf(out, "%s%s%s%s\n", what, text ? text : "of a kind of its own", message[0] ? ": " : "",
             message);
     for (unsigned i = 0; i < error->frames; i++) {
         const struct weft_error_frame *at = &error->trace[i];

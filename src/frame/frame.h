@@ -13,7 +13,7 @@
  * In FINALLY the fiber is shielded, and `kept` is what it will leave with; in HANDLING it is the error that is handled.
  * Bits: `pooled` goes back to the pool, by `size`; `failed`: what is kept is an error; `misused`: a step did two things;
  * `tries`: the frame it called is not to throw; `caught`: what that threw is in `wait`, until the step has returned; `over`:
- * the wait that the step began has ended before it was parked.
+ * the wait that the step began has ended before it was parked; `stray`: a step of it waited with another frame.
  */
 #ifndef WEFT_FRAME_FRAME_H
 #define WEFT_FRAME_FRAME_H
@@ -33,7 +33,8 @@ enum weft__frame_act {
     WEFT__ACT_NONE,
     WEFT__ACT_CALL, /* `wait` is the frame */
     WEFT__ACT_TRY,  /* the same */
-    WEFT__ACT_GO,   /* `wait` is the value, -`waits` the status */
+    WEFT__ACT_GO,   /* `wait` is the value */
+    WEFT__ACT_GOT,  /* the node in `wait` has the status and the value */
     WEFT__ACT_YIELD,
     WEFT__ACT_SLEEP,
     WEFT__ACT_PARK,
@@ -46,6 +47,12 @@ enum weft__frame_act {
 
 struct weft__await;
 
+/* How the next round of a wait is to be armed, and until when. */
+struct weft__round {
+    unsigned how; /* enum weft__wait */
+    int64_t deadline;
+};
+
 /* One static record for all waits of a kind. */
 struct weft__await_kind {
     struct weft__wait_kind shown;
@@ -57,20 +64,80 @@ struct weft__await_kind {
     void (*finish)(struct weft__await *wait);
     /* It has ended the wait. Nonzero: is thrown. */
     int (*outcome)(const struct weft__await *wait, struct weft_got *got);
+    /* Of the first of them: the deadline has passed, and *got says so. NULL: nothing to add. */
+    void (*timed_out)(const struct weft__await *wait, unsigned n, struct weft_got *got);
+    /* NULL: when the wait has ended it is over. Else, after finish, in the place of outcome: is there another round? If
+     * not *got is it, or *err is not 0 and is thrown. A round that need not be waited for ends by REASON_DONE. */
+    bool (*again)(struct weft__await *wait, enum weft__reason reason, struct weft__round *next,
+                  struct weft_got *got, int *err);
+    /* After finish: there will be no `again`. NULL: nothing is left. */
+    void (*abandon)(struct weft__await *wait);
     bool throws_timeout;
+    bool outside; /* no fiber holds what is waited for */
 };
 
 struct __attribute__((may_alias)) weft__await {
     struct weft__node node;
     const struct weft__await_kind *kind;
     void *object;
-    void *item;  /* of a channel */
+    union {
+        void *item;    /* of a channel, until it is armed: then the node has it */
+        int64_t since; /* when it began to wait, by the worker's clock */
+    };
     uint64_t on; /* for those who look from outside: the object, or a fiber */
 };
 
 _Static_assert(sizeof(struct weft__await) <= sizeof(struct weft_wait), "the public storage");
 
+/* --- bodies (frame/engine.c) ------------------------------------------------------------- */
+
 extern const struct weft__body_kind weft__frame_body;
+
+enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task);
+const char *weft__frame_name(const struct weft__task *task);
+struct weft__body_wait weft__frame_waits(const struct weft__task *task);
+struct weft__body_wait weft__frame_ended(const struct weft__task *task);
+int weft__frame_trace(const struct weft__task *task, const void **out, int max);
+int weft__frame_describe(const void *const *trace, char *buf, size_t size);
+
+/* What all kinds of frame fibers have in common, besides `step`. */
+#define WEFT__FRAME_BODY_KIND                                                                      \
+    .what = "frame fiber", .name = weft__frame_name, .waits = weft__frame_waits,                   \
+    .ended = weft__frame_ended, .trace = weft__frame_trace, .describe = weft__frame_describe
+
+/* Makes the frame the bottom of a new fiber (frame/spawn.c). */
+int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
+                      weft_frame *frame, const struct weft__body_opts *opts);
+
+/* --- waits (frame/await.c) ----------------------------------------------------------------- */
+
+/* The worker and the fiber of the step that waits with this frame. NULL: it did something already, or the frame is not
+ * the one whose step runs; the engine will say so. */
+struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **task);
+/* The whole of a wait for n objects, none of which can be had at once if there are several. */
+enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                           struct weft__await *waits, unsigned n, int64_t deadline,
+                           const struct weft_point *then);
+/* Its nodes are linked: parks. */
+enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                                struct weft__await *waits, unsigned n, int64_t deadline,
+                                const struct weft_point *then);
+/* It has ended by this without having been parked, and nothing is linked: -EINTR or -ECANCELED. */
+enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
+                                 const struct weft__await *wait);
+/* Further rounds of one that has `again`. True: it waits. *reason is that of the last. */
+bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                       enum weft__reason *reason, struct weft_got *got, int *err);
+
+static inline struct weft__await *weft__await_of(struct weft_wait *wait)
+{
+    return (struct weft__await *)(void *)wait;
+}
+
+static inline uint64_t weft__await_address(const void *object)
+{
+    return (uint64_t)(uintptr_t)object;
+}
 
 /* Notes what the step does. False: it did something already, and the engine will say so. */
 static inline bool weft__frame_does(weft_frame *frame, enum weft__frame_act act)
@@ -83,15 +150,15 @@ static inline bool weft__frame_does(weft_frame *frame, enum weft__frame_act act)
     return true;
 }
 
-/* Goes on at once as if a wait had ended so. */
-static inline enum weft_step weft__frame_go(weft_frame *frame, int status, void *value,
-                                            const struct weft_point *then)
+/* Goes on at once, as if the wait had ended so. */
+static inline enum weft_step weft__frame_got(weft_frame *frame, struct weft__await *wait,
+                                             struct weft_got got, const struct weft_point *then)
 {
-    if (weft__frame_does(frame, WEFT__ACT_GO)) {
-        frame->next = then;
-        frame->wait = value;
-        frame->waits = (uint8_t)-status;
-    }
+    frame->act = WEFT__ACT_GOT;
+    frame->next = then;
+    frame->wait = wait;
+    wait->node.status = got.status;
+    wait->node.value = got.value;
     return WEFT_CALL;
 }
 
@@ -105,6 +172,9 @@ void weft__error_free(weft_error *error);
 /* `earlier` becomes its suppressed one. */
 void weft__error_suppress(weft_error *error, weft_error *earlier);
 void weft__error_because(weft_error *error, const weft_error *cause);
+/* What a cancel or an interrupt has ended. */
+void weft__error_ended(weft_error *error, const struct weft__wait_kind *kind, uint64_t on);
+struct weft__body_wait weft__error_what_ended(const weft_error *error);
 /* To whoever is set by weft_frame_on_error. */
 void weft__error_report(weft_fiber fiber, const char *name, const weft_error *error);
 
@@ -112,5 +182,7 @@ void weft__error_report(weft_fiber fiber, const char *name, const weft_error *er
 
 /* The frame is done. */
 void weft__frame_release(weft_frame *frame);
+/* It was to be called, and will not be: goes back if it came from the pool and nobody uses it. */
+void weft__frame_drop(weft_frame *frame);
 
 #endif

@@ -44,3 +44,10 @@ void weft__frame_release(weft_frame *frame)
         weft__small_put(small_here(), frame->size, frame);
     }
 }
+
+void weft__frame_drop(weft_frame *frame)
+{
+    if (frame->pooled && frame->fiber == 0) {
+        weft__frame_release(frame);
+    }
+}

@@ -6,7 +6,7 @@
 #include "sched/pool.h"
 
 /* The frame is its fiber's from now on; which one, nobody knows yet. */
-static bool claim(weft_frame *frame)
+static void claim(weft_frame *frame)
 {
     WEFT__REQUIRE(frame->fiber == 0, "frame %s is used by two fibers", frame->kind->name);
     frame->fiber = UINT32_MAX;
@@ -14,14 +14,13 @@ static bool claim(weft_frame *frame)
     frame->next = NULL;
     frame->phase = WEFT__FRAME_BODY;
     frame->act = WEFT__ACT_NONE;
-    return true;
 }
 
-static int spawn(weft_pool *pool, weft_fiber *out, weft_frame *frame,
-                 const struct weft__body_opts *opts)
+int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
+                      weft_frame *frame, const struct weft__body_opts *opts)
 {
     claim(frame);
-    int err = weft__body_spawn(pool, out, &weft__frame_body, frame, opts);
+    int err = weft__body_spawn(pool, out, kind, frame, opts);
     if (err) {
         frame->fiber = 0;
     }
@@ -36,8 +35,23 @@ int weft_pool_spawn_frame(weft_pool *pool, weft_fiber *out, weft_frame *frame,
     if (pool->rounds) {
         return -EINVAL; /* a group has to be named */
     }
-    return spawn(pool, out, frame,
-                 &(struct weft__body_opts){.name = opts->name, .detached = opts->detached});
+    return weft__frame_spawn(
+        pool, out, &weft__frame_body, frame,
+        &(struct weft__body_opts){.name = opts->name, .detached = opts->detached});
+}
+
+int weft_spawn_frame(weft_fiber *out, weft_frame *frame, const struct weft_fiber_opts *options)
+{
+    static const struct weft_fiber_opts defaults;
+    const struct weft_fiber_opts *opts = options ? options : &defaults;
+    struct weft__worker *w = weft__worker_self();
+    if (!w || !(weft__running(w) || (w->rounds && w->rounds->running))) {
+        return -ENXIO;
+    }
+    return weft__frame_spawn(w->pool, out, &weft__frame_body, frame,
+                             &(struct weft__body_opts){.name = opts->name,
+                                                       .detached = opts->detached,
+                                                       .like_maker = true});
 }
 
 int weft_group_spawn_frame(weft_group *group, weft_fiber *out, weft_frame *frame,
@@ -50,5 +64,5 @@ int weft_group_spawn_frame(weft_group *group, weft_fiber *out, weft_frame *frame
     if (err) {
         return err;
     }
-    return spawn(group->dispatcher->pool, out, frame, &body);
+    return weft__frame_spawn(group->dispatcher->pool, out, &weft__frame_body, frame, &body);
 }

@@ -31,15 +31,26 @@ struct weft__body_wait {
 struct weft__body_kind {
     const char *what; /* "frame fiber" */
     enum weft__body_step (*step)(struct weft__worker *w, struct weft__task *task);
-    /* Both are called while the body is held where it waits; must not block. */
+    /* These are called while the body is held where it waits; must not block. `trace`: its frames as pairs of pointers to
+     * static records, innermost first; how many pointers there are, at most `max`. `describe` makes a text of such a pair, at any
+     * time later. */
     const char *(*name)(const struct weft__task *task);
     struct weft__body_wait (*waits)(const struct weft__task *task);
+    int (*trace)(const struct weft__task *task, const void **out, int max);
+    int (*describe)(const void *const *pair, char *buf, size_t size);
+    /* By its own step. What a cancel or an interrupt has ended, without a kind if nothing; the scope whose child it is, NULL:
+     * of none; it is about to end, with this status. */
+    struct weft__body_wait (*ended)(const struct weft__task *task);
+    struct weft__scope *(*scope)(const struct weft__task *task);
+    void (*leaves)(struct weft__task *task, int status);
 };
 
 struct weft__body_opts {
     const char *name;
     bool detached;
     struct weft__member member; /* in a dispatcher's pool */
+    bool like_maker;            /* or that of the fiber that makes it */
+    struct weft__node *joiner;  /* told when it has ended; with it nobody else may join */
 };
 
 /* Spawns a body in the pool; `own` is its own. *out may be NULL: then nobody can join it. 0, or what weft_pool_spawn

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "sched/body.h"
 #include "sched/cancel.h"
 #include "sched/handle.h"
 #include "sched/ident.h"
@@ -107,16 +108,21 @@ void weft_shield_leave(void)
 int weft_ended_wait(struct weft_ended_wait *out)
 {
     struct weft__task *task = self();
-    const struct weft__rare *rare =
-        task && !weft__task_is_body(task) ? weft__task_rare(task) : NULL;
-    if (!rare || !rare->ended) {
+    struct weft__body_wait ended = {0};
+    if (task && weft__task_is_body(task)) {
+        ended = task->body->ended ? task->body->ended(task) : ended;
+    } else if (task) {
+        ended.kind = weft__task_rare(task)->ended;
+        ended.on = weft__task_rare(task)->ended_on;
+    }
+    if (!ended.kind) {
         return -ENOENT;
     }
-    *out = (struct weft_ended_wait){.what = rare->ended->name};
-    if (rare->ended->fiber) {
-        out->fiber = rare->ended_on;
+    *out = (struct weft_ended_wait){.what = ended.kind->name};
+    if (ended.kind->fiber) {
+        out->fiber = ended.on;
     } else {
-        out->object = (const void *)(uintptr_t)rare->ended_on;
+        out->object = (const void *)(uintptr_t)ended.on;
     }
     return 0;
 }

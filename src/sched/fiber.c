@@ -486,8 +486,14 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 static unsigned fire_joiners_locked(struct weft__task *task, int status, struct weft__chain *ready)
 {
     unsigned fired = 0;
-    struct weft__node *node = task->joiners;
+    struct weft__node *node = NULL, *latest = task->joiners;
     task->joiners = NULL;
+    while (latest) { /* the first who came goes on first */
+        struct weft__node *earlier = latest->next;
+        latest->next = node;
+        node = latest;
+        latest = earlier;
+    }
     while (node) {
         struct weft__node *next = node->next; /* fired, it may be gone */
         fired += weft__node_fire(node, task->value, status, ready);
@@ -607,6 +613,12 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
 {
     struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
     struct weft__spawner *spawner = spawner_of(w);
+    struct weft__member here;
+    const struct weft__member *member = &opts->member;
+    if (pool->rounds && opts->like_maker && !(member = member_here(inside, &here))) {
+        *err = -EINVAL; /* a group has to be named */
+        return NULL;
+    }
     *err = spawner ? admit(pool, inside, 1) : -ENOMEM;
     if (*err) {
         return NULL;
@@ -624,12 +636,12 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
     task->body = kind;
     task->value = NULL;
     task->shields = 0;
-    task->joiners = NULL;
+    task->joiners = opts->joiner;
     task->born = w ? w->now : weft__clock_coarse_ns();
     if (!pool->rounds) {
         snprintf(task->name, sizeof task->name, "%s", opts->name ? opts->name : "");
         settle_in(task, pool, -1);
-    } else if ((*err = join_group(task, pool, &opts->member, opts->name)) != 0) {
+    } else if ((*err = join_group(task, pool, member, opts->name)) != 0) {
         weft__slab_put(&spawner->blocks, task);
         goto unadmit;
     }
@@ -674,7 +686,7 @@ int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_k
     int err;
     struct weft__task *task = weft__body_make(pool, kind, own, opts, &err);
     if (task) {
-        weft__body_start(task, out, out && !opts->detached);
+        weft__body_start(task, out, out && !opts->detached && !opts->joiner);
     }
     return err;
 }
@@ -796,6 +808,31 @@ int weft_join(weft_fiber fiber, void **result, int64_t deadline)
         *result = node.value;
     }
     return node.status;
+}
+
+bool weft__join_try(weft_fiber fiber, void **value, int *status)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__spawner *spawner = spawner_of(w);
+    uint64_t ident;
+    if (!spawner || weft_self() == fiber) {
+        *status = spawner ? -EDEADLK : -ENOMEM;
+        return true;
+    }
+    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
+    if (!task) {
+        *status = no_such_fiber(fiber);
+        return true;
+    }
+    if (ident & WEFT__IDENT_DETACHED || !(ident & WEFT__IDENT_DONE)) {
+        weft__ident_unlock(task, ident);
+        *status = -EINVAL;
+        return (ident & WEFT__IDENT_DETACHED) != 0;
+    }
+    *status = status_of(task);
+    *value = *status == 0 ? task->value : NULL;
+    use_right_locked(task, ident, spawner);
+    return true;
 }
 
 bool weft__join_arm(weft_fiber fiber, struct weft__node *node)

@@ -121,6 +121,8 @@ uint64_t weft__pool_live(weft_pool *pool);
 bool weft__join_arm(weft_fiber fiber, struct weft__node *node);
 /* The same for one that may be gone, or detached: false, and nothing was taken. */
 bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node);
+/* A join that does not wait. False: the fiber has not ended. */
+bool weft__join_try(weft_fiber fiber, void **value, int *status);
 /* A joiner that gives up takes its node out, unless the fiber has ended. */
 void weft__join_leave(weft_fiber fiber, struct weft__node *node);
 /* Takes it back, with the right to join. */

@@ -70,19 +70,31 @@ int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, u
     return wait_for(conds, n, nodes, mutex, which, deadline);
 }
 
-void weft_cond_signal(weft_cond *cond)
+/* Fires the first. */
+static void signal(struct weft__cond *c, struct weft__chain *ready)
 {
-    struct weft__cond *c = weft__cond_of(cond);
-    struct weft__chain ready;
     struct weft__node *node;
-    weft__chain_init(&ready);
+    weft__chain_init(ready);
     weft__source_lock(&c->source);
     /* One whose wait has ended already passes it on. */
     while ((node = weft__waitlist_pop(&c->source.waiters)) &&
-           !weft__node_fire(node, NULL, 0, &ready)) {
+           !weft__node_fire(node, NULL, 0, ready)) {
     }
     weft__source_unlock(&c->source);
+}
+
+void weft_cond_signal(weft_cond *cond)
+{
+    struct weft__chain ready;
+    signal(weft__cond_of(cond), &ready);
     weft__place_chain(&ready);
+}
+
+void weft_cond_signal_later(weft_cond *cond)
+{
+    struct weft__chain ready;
+    signal(weft__cond_of(cond), &ready);
+    weft__place_many(&ready);
 }
 
 void weft_cond_broadcast(weft_cond *cond)

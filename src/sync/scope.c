@@ -1,4 +1,4 @@
-/* A child has a record on its own stack, from its start to its end. Start: it links the record, so that a cancel finds
+/* A child has a record on its own stack, from its start to its end; one without a stack, in memory of its own. Start: it links the record, so that a cancel finds
  * it, and makes itself known as a joiner of its own. End: first, as the last of its cleanups, it says how it went; then,
  * where joiners are told, and under its ident lock like them, it unlinks the record and counts itself out. So the
  * parent goes on when a joiner would.
@@ -16,6 +16,8 @@
 
 #include <errno.h>
 
+#include "base/alloc.h"
+#include "sched/body.h"
 #include "sched/cancel.h"
 #include "sched/ident.h"
 #include "sched/local.h"
@@ -28,7 +30,7 @@ struct weft__child {
     struct weft__node node;     /* its own joiner */
     struct weft__scope *scope;
     struct weft__child *next, **at; /* under the scope's lock */
-    weft_fiber fiber;
+    weft_fiber fiber;               /* 0: it has not started */
     struct weft_cleanup cleanup;
 };
 
@@ -171,12 +173,8 @@ static void child_ended(struct weft__waiter *waiter)
     count_out(child->scope, child);
 }
 
-/* The last of its cleanups: its result is known. */
-static void child_leaves(void *arg)
+static void note_result(struct weft__scope *s, int result)
 {
-    struct weft__child *child = arg;
-    struct weft__scope *s = child->scope;
-    int result = (int)(intptr_t)weft__task_rare(current())->result;
     if (result < 0) {
         weft__source_lock(&s->source);
         note_locked(s, s->cancelled && result == -ECANCELED ? 0 : result);
@@ -189,17 +187,25 @@ static void child_leaves(void *arg)
     }
 }
 
-static void child_starts(struct weft__child *child, struct weft__scope *s)
+/* The last of its cleanups: its result is known. */
+static void child_leaves(void *arg)
 {
-    struct weft__task *task = current();
+    struct weft__child *child = arg;
+    note_result(child->scope, (int)(intptr_t)weft__task_rare(current())->result);
+}
+
+static void make_joiner(struct weft__child *child, struct weft__scope *s,
+                        void (*ended)(struct weft__waiter *waiter))
+{
     child->scope = s;
-    child->fiber = weft__task_handle(task);
-    weft__waiter_arm_notify(&child->waiter, child_ended);
+    weft__waiter_arm_notify(&child->waiter, ended);
     weft__node_init(&child->node, &child->waiter, 0);
     child->node.next = NULL;
-    task->joiners = &child->node; /* it is detached: nobody else looks at them */
-    weft__task_rare(task)->scope = s;
-    weft_cleanup_push(&child->cleanup, child_leaves, child);
+}
+
+/* A cancel finds it from now on. */
+static void link_started(struct weft__child *child, struct weft__scope *s)
+{
     weft__source_lock(&s->source);
     bool cancelled = s->cancelled;
     link_child(cancelled ? &s->told : &s->running, child);
@@ -207,6 +213,17 @@ static void child_starts(struct weft__child *child, struct weft__scope *s)
     if (cancelled) {
         weft_cancel(child->fiber);
     }
+}
+
+static void child_starts(struct weft__child *child, struct weft__scope *s)
+{
+    struct weft__task *task = current();
+    make_joiner(child, s, child_ended);
+    child->fiber = weft__task_handle(task);
+    task->joiners = &child->node; /* it is detached: nobody else looks at them */
+    weft__task_rare(task)->scope = s;
+    weft_cleanup_push(&child->cleanup, child_leaves, child);
+    link_started(child, s);
 }
 
 /* Does not return: the record is needed to the end. */
@@ -224,10 +241,8 @@ static void *child_run(struct weft__parent *parent, weft_fn fn, void *arg)
     weft_exit((void *)(intptr_t)result);
 }
 
-int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
-                     const struct weft_fiber_opts *opts)
+int weft__scope_admit(struct weft__scope *s)
 {
-    struct weft__scope *s = weft__scope_of(scope);
     WEFT__REQUIRE(s->open, "weft_scope_spawn: the scope is not open");
     weft__source_lock(&s->source);
     int err = s->expired ? -ETIMEDOUT : s->cancelled ? -ECANCELED : 0;
@@ -236,6 +251,14 @@ int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), v
     }
     s->live += !err;
     weft__source_unlock(&s->source);
+    return err;
+}
+
+int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
+                     const struct weft_fiber_opts *opts)
+{
+    struct weft__scope *s = weft__scope_of(scope);
+    int err = weft__scope_admit(s);
     if (err) {
         return err;
     }
@@ -327,8 +350,9 @@ static void end(struct weft__scope *s)
 {
     struct weft__task *task = current();
     if (s->wheel) {
-        WEFT__REQUIRE(at_home(s, task), "a fiber has moved to another pool for good with a scope "
-                                        "open that has a deadline");
+        WEFT__REQUIRE(!s->opener || at_home(s, task),
+                      "a fiber has moved to another pool for good with a scope "
+                      "open that has a deadline");
         weft__wheel_cancel(s->wheel, &s->timer);
     }
     if (s->opener) {
@@ -346,19 +370,12 @@ static void close_as_cleanup(void *arg)
     end(s);
 }
 
-/* In a fiber: what is around it counts as well, and a timer keeps the deadline. */
-static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
+/* In a fiber of either kind: what is around it counts as well, and a timer keeps the deadline. */
+static void keep_deadline(struct weft__scope *s, struct weft__worker *w)
 {
-    struct weft__worker *w = weft__worker_self();
-    struct weft__rare *rare = weft__task_rare(task);
-    s->opener = weft__task_handle(task);
-    s->home = task->home;
-    s->outer = rare->scope;
     if (s->outer && s->outer->deadline < s->deadline) {
         s->deadline = s->outer->deadline;
     }
-    rare->scope = s;
-    weft_cleanup_push(&s->cleanup, close_as_cleanup, s);
     if (s->deadline <= weft_now()) {
         s->expired = s->cancelled = true;
     } else if (s->deadline != WEFT_FOREVER) {
@@ -368,11 +385,28 @@ static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
     }
 }
 
+static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
+{
+    struct weft__rare *rare = weft__task_rare(task);
+    s->opener = weft__task_handle(task);
+    s->home = task->home;
+    s->outer = rare->scope;
+    rare->scope = s;
+    weft_cleanup_push(&s->cleanup, close_as_cleanup, s);
+}
+
+/* The scope whose child a body is, or NULL. */
+static struct weft__scope *around_body(const struct weft__task *task)
+{
+    return task->body->scope ? task->body->scope(task) : NULL;
+}
+
 int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
 {
     static const struct weft_scope_opts defaults;
     struct weft__scope *s = weft__scope_of(scope);
-    struct weft__task *task = current();
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = w ? weft__running(w) : NULL;
     opts = opts ? opts : &defaults;
     if (!opts->pool && !task) {
         return -EINVAL;
@@ -385,8 +419,13 @@ int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
         .pool = opts->pool ? opts->pool : task->home,
     };
     weft__source_init(&s->source, &(struct weft_sync_opts){.name = opts->name});
-    if (task) {
+    if (task && weft__task_is_body(task)) {
+        s->outer = around_body(task);
+    } else if (task) {
         open_in_fiber(s, task);
+    }
+    if (task) {
+        keep_deadline(s, w);
     }
     return 0;
 }
@@ -410,12 +449,67 @@ int weft_scope_close(weft_scope *scope)
 
 int64_t weft_scope_deadline(void)
 {
-    struct weft__task *task = current();
-    const struct weft__scope *s = task ? weft__task_rare(task)->scope : NULL;
+    struct weft__worker *w = weft__worker_self();
+    const struct weft__task *task = w ? weft__running(w) : NULL;
+    const struct weft__scope *s = !task                      ? NULL
+                                  : weft__task_is_body(task) ? around_body(task)
+                                                             : weft__task_rare(task)->scope;
     return s ? s->deadline : WEFT_FOREVER;
 }
 
 /* --- without a stack ---------------------------------------------------------------------------- */
+
+static struct weft__child *child_of(const struct weft__node *node)
+{
+    return (struct weft__child *)(void *)((char *)(uintptr_t)node -
+                                          offsetof(struct weft__child, node));
+}
+
+/* Where joiners are told. */
+static void body_ended(struct weft__waiter *waiter)
+{
+    struct weft__child *child = (struct weft__child *)(void *)waiter;
+    count_out(child->scope, child);
+    weft__free(child);
+}
+
+struct weft__node *weft__scope_child_make(struct weft__scope *s)
+{
+    struct weft__child *child = weft__alloc(sizeof *child);
+    if (!child) {
+        return NULL;
+    }
+    make_joiner(child, s, body_ended);
+    return &child->node;
+}
+
+void weft__scope_unadmit(struct weft__scope *s, struct weft__node *node)
+{
+    weft__free(node ? child_of(node) : NULL);
+    count_out(s, NULL);
+}
+
+bool weft__scope_child_started(const struct weft__node *node)
+{
+    return child_of(node)->fiber != WEFT_NO_FIBER;
+}
+
+void weft__scope_child_starts(struct weft__node *node)
+{
+    struct weft__child *child = child_of(node);
+    child->fiber = weft_self();
+    link_started(child, child->scope);
+}
+
+void weft__scope_child_leaves(struct weft__node *node, int status)
+{
+    note_result(child_of(node)->scope, status);
+}
+
+struct weft__scope *weft__scope_of_child(const struct weft__node *node)
+{
+    return child_of(node)->scope;
+}
 
 bool weft__scope_arm(struct weft__scope *s, struct weft__node *node)
 {

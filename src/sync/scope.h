@@ -57,7 +57,20 @@ bool weft__scope_finish(struct weft__scope *scope, struct weft__node *node,
 /* When whoever keeps the deadline of such a body, or the plain thread itself, ends the wait with REASON_TIMEOUT. */
 static inline int64_t weft__scope_until(const struct weft__scope *scope)
 {
-    return scope->opener || scope->expired ? WEFT_FOREVER : scope->deadline;
+    return scope->opener || scope->wheel || scope->expired ? WEFT_FOREVER : scope->deadline;
 }
+
+/* A child without a stack. Spawning it is
+ *   admit    0, or what weft_scope_spawn answers; then the child counts;
+ *   make     its record, and the node that is its only joiner; NULL: no memory;
+ *   unadmit  if it could not be spawned after all; the record, unless NULL, goes back.
+ * It calls itself starts when it first runs, and leaves, with its status, before it ends. */
+int weft__scope_admit(struct weft__scope *scope);
+struct weft__node *weft__scope_child_make(struct weft__scope *scope);
+void weft__scope_unadmit(struct weft__scope *scope, struct weft__node *child);
+void weft__scope_child_starts(struct weft__node *child);
+void weft__scope_child_leaves(struct weft__node *child, int status);
+bool weft__scope_child_started(const struct weft__node *child);
+struct weft__scope *weft__scope_of_child(const struct weft__node *child);
 
 #endif

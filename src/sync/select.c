@@ -153,7 +153,7 @@ static const struct weft__case_ops kinds[] = {
     [WEFT_CASE_AT] = {take_at, arm_none, finish_none},
 };
 
-static const struct weft__case_ops *ops_of(const struct weft_case *one)
+const struct weft__case_ops *weft__case_ops_of(const struct weft_case *one)
 {
     static const struct weft__case_ops never = {take_never, arm_none, finish_none};
     if (!one->object && one->kind != WEFT_CASE_AT) {
@@ -177,13 +177,13 @@ static uint32_t any_number(void)
 
 /* The index of the case that was done, or -1. Each that is ready has a chance: the round begins anywhere, and goes
  * either way, so that neighbours of those that are not ready are not preferred. */
-static int take_any(struct weft_case *cases, size_t n)
+int weft__select_take(struct weft_case *cases, size_t n)
 {
     uint32_t dice = any_number();
     size_t step = dice >> 31 ? n - 1 : 1;
     size_t i = n ? (size_t)(((uint64_t)(dice & 0x7fffffff) * n) >> 31) : 0;
     for (size_t k = 0; k < n; k++) {
-        if (ops_of(&cases[i])->take(&cases[i])) {
+        if (weft__case_ops_of(&cases[i])->take(&cases[i])) {
             return (int)i;
         }
         i += step;
@@ -201,7 +201,7 @@ static size_t arm_all(struct weft_case *cases, size_t n, struct weft__node *node
         weft__node_init(&nodes[i], waiter, (unsigned)i);
         nodes[i].item = cases[i].item;
         nodes[i].shared = true;
-        if (!ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {
+        if (!weft__case_ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {
             break;
         }
     }
@@ -256,7 +256,7 @@ static void lock_all(const struct weft_case *cases, size_t n)
 }
 
 /* The earliest point in time, if it comes before the deadline; -1: it does not. */
-static int timer_before(const struct weft_case *cases, size_t n, int64_t deadline)
+int weft__select_timer(const struct weft_case *cases, size_t n, int64_t deadline)
 {
     int timer = earliest(cases, n);
     return timer >= 0 && cases[timer].at <= deadline ? timer : -1;
@@ -268,7 +268,7 @@ static int finish_all(struct weft_case *cases, struct weft__node *nodes, size_t 
 {
     size_t winner = weft__reason_done(reason) ? weft__reason_index(reason) : armed;
     for (size_t i = 0; i < armed; i++) {
-        ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
+        weft__case_ops_of(&cases[i])->finish(&cases[i], &nodes[i], i == winner);
     }
     if (winner < armed) {
         cases[winner].status = nodes[winner].status;
@@ -287,14 +287,15 @@ static int finish_early(struct weft_case *cases, struct weft__node *nodes, size_
                         enum weft__reason reason)
 {
     int done = finish_all(cases, nodes, armed, timer, reason);
-    return done == -EAGAIN && ops_of(&cases[armed])->take(&cases[armed]) ? (int)armed : done;
+    return done == -EAGAIN && weft__case_ops_of(&cases[armed])->take(&cases[armed]) ? (int)armed
+                                                                                    : done;
 }
 
 /* One round of steps 2 to 5. -EAGAIN: another. */
 static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes,
                      struct weft__waiter *waiter, int64_t deadline)
 {
-    int timer = timer_before(cases, n, deadline);
+    int timer = weft__select_timer(cases, n, deadline);
     weft__waiter_arm(waiter, WEFT__WAIT_OBJECT);
     size_t armed = arm_all(cases, n, nodes, waiter);
     if (armed < n) {
@@ -312,7 +313,7 @@ int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
 {
     struct weft__waiter waiter;
     struct weft__node few[NODES_ON_STACK], *nodes = few;
-    int done = take_any(cases, n);
+    int done = weft__select_take(cases, n);
     if (done >= 0 || deadline <= 0) {
         return done >= 0 ? done : -ETIMEDOUT;
     }
@@ -321,7 +322,7 @@ int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
         return -ENOMEM;
     }
     while ((done = wait_once(cases, n, nodes, &waiter, deadline)) == -EAGAIN &&
-           (done = take_any(cases, n)) < 0) {
+           (done = weft__select_take(cases, n)) < 0) {
     }
     if (nodes != few) {
         weft__free(nodes);
@@ -366,7 +367,7 @@ static int arm_once(struct weft__select *s)
 int weft__select_arm(struct weft__select *s, struct weft_case *cases, struct weft__node *nodes,
                      size_t n, int64_t deadline, void (*told)(struct weft__select *select))
 {
-    int done = take_any(cases, n);
+    int done = weft__select_take(cases, n);
     if (done >= 0 || deadline <= 0) {
         return done >= 0 ? done : -ETIMEDOUT;
     }
@@ -379,9 +380,9 @@ int weft__select_arm(struct weft__select *s, struct weft_case *cases, struct wef
     s->nodes = nodes;
     s->n = n;
     s->told = told;
-    s->timer = timer_before(cases, n, deadline);
+    s->timer = weft__select_timer(cases, n, deadline);
     s->until = s->timer >= 0 ? cases[s->timer].at : deadline;
-    while ((done = arm_once(s)) == -EAGAIN && (done = take_any(cases, n)) < 0) {
+    while ((done = arm_once(s)) == -EAGAIN && (done = weft__select_take(cases, n)) < 0) {
     }
     return done;
 }

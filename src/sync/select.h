@@ -27,6 +27,12 @@ struct weft__case_ops {
     void (*finish)(struct weft_case *one, struct weft__node *node, bool won);
 };
 
+const struct weft__case_ops *weft__case_ops_of(const struct weft_case *one);
+/* Step 1: the index of the case that was done, or -1. */
+int weft__select_take(struct weft_case *cases, size_t n);
+/* The earliest of the cases that are points in time, if it comes before the deadline; -1: it does not. */
+int weft__select_timer(const struct weft_case *cases, size_t n, int64_t deadline);
+
 /* The select of a body without a stack. A case may fire while others are still being linked, and then the body must not
  * go on yet: of the two who come to the gate, the one that has linked all and the one that has fired, the second lets the body on. */
 struct weft__select {
