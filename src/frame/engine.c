@@ -1,6 +1,5 @@
 /* The engine: runs the steps of a fiber's top frame until it waits or ends. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "frame/frame.h"
 #include "sched/ident.h"
@@ -419,22 +418,27 @@ struct weft__body_wait weft__frame_waits(const struct weft__task *task)
     return wait_of(task->own);
 }
 
-int weft__frame_trace(const struct weft__task *task, const void **out, int max)
+int weft__frame_trace(const struct weft__task *task, void **out, int max)
 {
     int n = 0;
     for (const weft_frame *frame = task->own; frame && n + 1 < max; frame = frame->caller) {
-        out[n++] = frame->kind;
-        out[n++] = frame->next;
+        out[n++] = (void *)(uintptr_t)frame->kind;
+        out[n++] = (void *)(uintptr_t)frame->next;
     }
     return n;
 }
 
-int weft__frame_describe(const void *const *trace, char *buf, size_t size)
+struct weft__body_frame weft__frame_describe(void *const *pair)
 {
-    const struct weft_frame_kind *kind = trace[0];
-    const struct weft_point *at = trace[1];
-    return at ? snprintf(buf, size, "%s, then %s (%s:%u)", kind->name, at->name, at->file, at->line)
-              : snprintf(buf, size, "%s", kind->name);
+    const struct weft_frame_kind *kind = pair[0];
+    const struct weft_point *at = pair[1];
+    struct weft__body_frame out = {.frame = kind->name};
+    if (at) {
+        out.step = at->name;
+        out.file = at->file;
+        out.line = at->line;
+    }
+    return out;
 }
 
 /* The error that is being dealt with: the innermost frame's that has one. */

@@ -97,8 +97,8 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
 const char *weft__frame_name(const struct weft__task *task);
 struct weft__body_wait weft__frame_waits(const struct weft__task *task);
 struct weft__body_wait weft__frame_ended(const struct weft__task *task);
-int weft__frame_trace(const struct weft__task *task, const void **out, int max);
-int weft__frame_describe(const void *const *trace, char *buf, size_t size);
+int weft__frame_trace(const struct weft__task *task, void **out, int max);
+struct weft__body_frame weft__frame_describe(void *const *pair);
 
 /* What all kinds of frame fibers have in common, besides `step`. */
 #define WEFT__FRAME_BODY_KIND                                                                      \

@@ -48,7 +48,7 @@ static void look_at_all(struct weft__dump *dump)
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
         if (dump->seen >= dump->opts.max_fibers) {
-            dump->viewer.max_frames = 0; /* from here on they are counted */
+            dump->viewer.max_frames = dump->viewer.max_steps = 0; /* from here on they are counted */
         }
         if (!weft__view_slot(&dump->viewer, slot, &dump->view)) {
             continue;
@@ -93,6 +93,7 @@ int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
         .pool = o->pool,
         .group = (const struct weft__ranks *)(const void *)o->group,
         .max_frames = o->no_frames || !weft__unwind_works() ? 0 : (int)o->max_frames,
+        .max_steps = o->no_frames ? 0 : (int)o->max_frames,
         .sample_ns = o->sample_ns,
         .sample_budget = o->sample_ns < INT64_MAX / SAMPLES ? o->sample_ns * SAMPLES : INT64_MAX,
         .shot = &dump->shot,

@@ -51,7 +51,7 @@ static bool same(const struct weft__fold_group *group, const struct weft__view *
 {
     return group->state == view->state && group->unreadable == view->unreadable &&
            group->waits == view->waits && group->no_frames == view->no_frames &&
-           group->frames == view->frames &&
+           group->describe == view->describe && group->frames == view->frames &&
            memcmp(group->pcs, view->pcs, (size_t)view->frames * sizeof *view->pcs) == 0;
 }
 
@@ -82,6 +82,7 @@ static struct weft__fold_group *group_of(struct weft__fold *fold, const struct w
         .unreadable = view->unreadable,
         .waits = view->waits,
         .no_frames = view->no_frames,
+        .describe = view->describe,
         .frames = view->frames,
     };
     memcpy(group->pcs, view->pcs, pcs);

@@ -23,6 +23,7 @@ struct weft__fold_group {
     enum weft_fiber_state state;
     bool unreadable;
     const char *waits, *no_frames;
+    struct weft__body_frame (*describe)(void *const *pair); /* as in a view */
     int frames;
     void *pcs[];
 };

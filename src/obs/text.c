@@ -50,6 +50,26 @@ static void text_fiber(struct weft__out *out, const struct weft__view *view)
     weft__out(out, "\n");
 }
 
+static void text_frame(struct weft__dump *dump, const struct weft__fold_group *group, int i)
+{
+    if (!group->describe) {
+        weft__out(&dump->out, "    at %s\n", weft__dump_symbol(dump, group->pcs[i], i > 0));
+        return;
+    }
+    struct weft__body_frame at = group->describe(&group->pcs[i]);
+    weft__out(&dump->out, "    in %s", at.frame);
+    if (at.step) {
+        weft__out(&dump->out, ", then %s (%s:%u)", at.step, at.file, at.line);
+    }
+    weft__out(&dump->out, "\n");
+}
+
+/* How many pointers a frame is. */
+static int step_of(const struct weft__fold_group *group)
+{
+    return group->describe ? 2 : 1;
+}
+
 static void text_group(struct weft__dump *dump, const struct weft__fold_group *group,
                        unsigned state)
 {
@@ -62,8 +82,8 @@ static void text_group(struct weft__dump *dump, const struct weft__fold_group *g
     if (group->count > group->shown) {
         weft__out(out, "  ... and %zu more\n", group->count - group->shown);
     }
-    for (int i = 0; i < group->frames; i++) {
-        weft__out(out, "    at %s\n", weft__dump_symbol(dump, group->pcs[i], i > 0));
+    for (int i = 0; i < group->frames; i += step_of(group)) {
+        text_frame(dump, group, i);
     }
     if (group->no_frames) {
         weft__out(out, "    no backtrace: %s\n", group->no_frames);
@@ -166,6 +186,26 @@ static void json_fiber(struct weft__out *out, const struct weft__view *view)
     weft__out(out, "}");
 }
 
+static void json_frame(struct weft__dump *dump, const struct weft__fold_group *group, int i)
+{
+    struct weft__out *out = &dump->out;
+    if (!group->describe) {
+        weft__out(out, "{\"pc\":\"0x%" PRIxPTR "\",", (uintptr_t)group->pcs[i]);
+        json_string(out, "symbol", weft__dump_symbol(dump, group->pcs[i], i > 0));
+        weft__out(out, "}");
+        return;
+    }
+    struct weft__body_frame at = group->describe(&group->pcs[i]);
+    weft__out(out, "{");
+    json_string(out, "frame", at.frame);
+    weft__out(out, ",");
+    json_string(out, "step", at.step);
+    weft__out(out, ",");
+    json_string(out, "file", at.file);
+    json_number(out, "line", at.step ? (int64_t)at.line : -1);
+    weft__out(out, "}");
+}
+
 static void json_group(struct weft__dump *dump, const struct weft__fold_group *group,
                        unsigned state)
 {
@@ -180,10 +220,9 @@ static void json_group(struct weft__dump *dump, const struct weft__fold_group *g
         weft__out(out, "%s", one->next ? ",\n" : "");
     }
     weft__out(out, "],\"frames\":[");
-    for (int i = 0; i < group->frames; i++) {
-        weft__out(out, "%s{\"pc\":\"0x%" PRIxPTR "\",", i ? "," : "", (uintptr_t)group->pcs[i]);
-        json_string(out, "symbol", weft__dump_symbol(dump, group->pcs[i], i > 0));
-        weft__out(out, "}");
+    for (int i = 0; i < group->frames; i += step_of(group)) {
+        weft__out(out, "%s", i ? "," : "");
+        json_frame(dump, group, i);
     }
     weft__out(out, "],");
     json_string(out, "no_frames", group->no_frames);

@@ -37,12 +37,31 @@ static void look_at_wait(struct weft__view *out, const struct weft__task *task, 
     }
 }
 
+/* While it is held. */
+static void look_at_body(const struct weft__viewer *viewer, const struct weft__task *task,
+                         struct weft__view *out)
+{
+    const struct weft__body_kind *kind = task->body;
+    if (!out->name[0] && kind->name) {
+        snprintf(out->name, sizeof out->name, "%s", kind->name(task));
+    }
+    if (viewer->max_steps && kind->trace) {
+        int most = viewer->max_steps < WEFT__VIEW_FRAMES / 2 ? 2 * viewer->max_steps
+                                                             : WEFT__VIEW_FRAMES;
+        out->frames = kind->trace(task, out->pcs, most);
+        out->describe = kind->describe;
+    }
+}
+
 /* Held by the caller, who has given the ident lock back; lets it go. */
 static void look_at_held(const struct weft__viewer *viewer, struct weft__task *task,
                          struct weft__view *out)
 {
-    bool unwinds = viewer->max_frames && !weft__task_is_body(task);
+    bool body = weft__task_is_body(task), unwinds = viewer->max_frames && !body;
     look_at_wait(out, task, weft__clock_ns());
+    if (body) {
+        look_at_body(viewer, task, out);
+    }
     if (unwinds) {
         weft__shot_take_held(viewer->shot, task);
     }
@@ -136,9 +155,14 @@ static bool view(struct weft__viewer *viewer, struct weft__task *task, uint64_t 
     bool held = weft__task_hold(task);
     out->state = held ? WEFT_FIBER_WAITING : weft__fiber_state_of(weft__task_state(task));
     int tid = out->state == WEFT_FIBER_RUNNING ? thread_of_locked(task) : 0;
+    bool body = weft__task_is_body(task);
     weft__ident_unlock(task, ident);
     if (held) {
         look_at_held(viewer, task, out);
+    } else if (body) {
+        out->no_frames = out->state == WEFT_FIBER_RUNNING && viewer->max_steps
+                             ? "one of its steps runs"
+                             : NULL;
     } else if (out->state == WEFT_FIBER_RUNNING) {
         look_at_running(viewer, tid, out);
     }

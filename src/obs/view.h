@@ -9,6 +9,7 @@
 #include <weft/stats.h>
 
 #include "obs/unwind.h"
+#include "sched/body.h"
 
 #define WEFT__VIEW_FRAMES 128
 
@@ -29,6 +30,8 @@ struct weft__view {
     char holder_name[16];
 
     const char *no_frames; /* why there are none; NULL: there are */
+    /* Of a fiber without a stack: its frames are pairs of pointers, for sched/body.h; else NULL. */
+    struct weft__body_frame (*describe)(void *const *pair);
     int frames;
     void *pcs[WEFT__VIEW_FRAMES];
 };
@@ -38,6 +41,7 @@ struct weft__viewer {
     const weft_pool *pool;           /* only its fibers; NULL: all */
     const struct weft__ranks *group; /* only its; NULL: all */
     int max_frames;                  /* 0: no backtraces */
+    int max_steps;                   /* the same, of fibers without a stack */
     bool sampling;                   /* between weft__sample_begin and end */
     int64_t sample_ns;               /* for one that runs */
     int64_t sample_budget;           /* for all of them; counted down */

@@ -27,17 +27,23 @@ struct weft__body_wait {
     int64_t since; /* 0: nobody knows */
 };
 
+/* One of its frames, for those who look from outside; texts that are never freed. */
+struct weft__body_frame {
+    const char *frame, *step, *file; /* step and file may be NULL */
+    unsigned line;
+};
+
 /* One static record for all bodies of a kind. */
 struct weft__body_kind {
     const char *what; /* "frame fiber" */
     enum weft__body_step (*step)(struct weft__worker *w, struct weft__task *task);
     /* These are called while the body is held where it waits; must not block. `trace`: its frames as pairs of pointers to
-     * static records, innermost first; how many pointers there are, at most `max`. `describe` makes a text of such a pair, at any
-     * time later. */
+     * static records, innermost first; how many pointers there are, at most `max`. `describe` says what such a pair is, at
+     * any time later. */
     const char *(*name)(const struct weft__task *task);
     struct weft__body_wait (*waits)(const struct weft__task *task);
-    int (*trace)(const struct weft__task *task, const void **out, int max);
-    int (*describe)(const void *const *pair, char *buf, size_t size);
+    int (*trace)(const struct weft__task *task, void **out, int max);
+    struct weft__body_frame (*describe)(void *const *pair);
     /* By its own step. What a cancel or an interrupt has ended, without a kind if nothing; the scope whose child it is, NULL:
      * of none; it is about to end, with this status. */
     struct weft__body_wait (*ended)(const struct weft__task *task);
