@@ -52,8 +52,9 @@ enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task,
 }
 
 enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
-                                 const struct weft__await *wait)
+                                 const struct weft__await *wait, const struct weft_point *then)
 {
+    frame->next = then; /* for the trace */
     if (weft__frame_does(frame, WEFT__ACT_THROW)) {
         weft_error *error = weft__error_new(frame, err, "%s", wait->kind->shown.name);
         if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
@@ -96,7 +97,7 @@ enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft
             kind->abandon(waits);
         }
         if (err || (kind->attempt && kind->attempt(waits, &got, &err))) {
-            return err ? weft__await_throw(frame, reason, err, waits)
+            return err ? weft__await_throw(frame, reason, err, waits, then)
                        : weft__frame_got(frame, waits, got, then);
         }
     } while (!arm(task, waits, n, &reason));
@@ -104,23 +105,23 @@ enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft
 }
 
 bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                       enum weft__reason *reason, struct weft_got *got, int *err)
+                       enum weft__reason reason, struct weft_got *got, int *err)
 {
     struct weft__await *wait = frame->wait;
     struct weft__round next = {.how = WEFT__WAIT_OBJECT, .deadline = WEFT_FOREVER};
-    while (wait->kind->again(wait, *reason, &next, got, err)) {
+    while (wait->kind->again(wait, reason, &next, got, err)) {
         weft__body_arm(task, next.how);
         weft__node_init(&wait->node, weft__body_waiter(task), 0);
         if (!wait->kind->arm(wait)) {
-            *reason = weft__task_disarm(task);
-            *reason = *reason == WEFT__REASON_NONE ? WEFT__REASON_DONE : *reason;
+            reason = weft__task_disarm(task);
+            reason = reason == WEFT__REASON_NONE ? WEFT__REASON_DONE : reason;
             continue;
         }
         frame->over = !weft__body_park(w, task, next.deadline);
         if (!frame->over) {
             return true;
         }
-        *reason = weft__body_waited(w, task);
+        reason = weft__body_waited(w, task);
         wait->kind->finish(wait);
     }
     return false;
@@ -169,7 +170,7 @@ enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct
             return weft_frame_go(frame, NULL, then);
         }
         if (reason != WEFT__REASON_NONE) {
-            return weft__await_throw(frame, reason, weft__reason_errno(reason), &parked);
+            return weft__await_throw(frame, reason, weft__reason_errno(reason), &parked, then);
         }
     }
 }

@@ -94,11 +94,11 @@ static struct weft__body_wait wait_of(const weft_frame *frame)
 }
 
 /* Of a wait that throws. A cancel and an interrupt keep what they have ended, for weft_ended_wait. */
-static weft_error *thrown(const weft_frame *frame, enum weft__reason reason, int err)
+static weft_error *thrown(const weft_frame *frame, bool ended, int err)
 {
     struct weft__body_wait wait = wait_of(frame);
     weft_error *error = weft__error_new(frame, err, "%s", wait.kind->name);
-    if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
+    if (ended) {
         weft__error_ended(error, wait.kind, wait.on);
     }
     return error;
@@ -125,7 +125,8 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
         return out;
     }
     if (err) {
-        out.error = thrown(frame, reason, err);
+        bool ended = reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT;
+        out.error = thrown(frame, ended, err);
     }
     return out;
 }
@@ -141,10 +142,10 @@ static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_f
     }
     int err = 0;
     *out = value(0, NULL);
-    if (weft__await_again(w, task, frame, &reason, &out->got, &err)) {
+    if (weft__await_again(w, task, frame, reason, &out->got, &err)) {
         return false;
     }
-    out->error = err ? thrown(frame, reason, err) : NULL;
+    out->error = err ? thrown(frame, err == -ECANCELED || err == -EINTR, err) : NULL;
     return true;
 }
 

@@ -124,10 +124,10 @@ enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task,
                                 const struct weft_point *then);
 /* It has ended by this without having been parked, and nothing is linked: -EINTR or -ECANCELED. */
 enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
-                                 const struct weft__await *wait);
-/* Further rounds of one that has `again`. True: it waits. *reason is that of the last. */
+                                 const struct weft__await *wait, const struct weft_point *then);
+/* Further rounds of one that has `again`, the last of which has ended so. True: it waits. */
 bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                       enum weft__reason *reason, struct weft_got *got, int *err);
+                       enum weft__reason reason, struct weft_got *got, int *err);
 
 static inline struct weft__await *weft__await_of(struct weft_wait *wait)
 {

@@ -118,7 +118,7 @@ enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *places,
             return go_on(frame, waits, got.status, then);
         }
         if (reason != WEFT__REASON_NONE) {
-            return weft__await_throw(frame, reason, weft__reason_errno(reason), waits);
+            return weft__await_throw(frame, reason, weft__reason_errno(reason), waits, then);
         }
         if (weft__case_ops_of(&cases[armed])->take(&cases[armed])) {
             return go_on(frame, waits, (int)armed, then);

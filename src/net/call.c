@@ -220,17 +220,25 @@ static int poll_until(int fd, enum weft__side side, int64_t deadline)
     }
 }
 
+/* Who is about to block a thread must not be a worker's. */
+static void must_not_wait(int64_t deadline)
+{
+    const struct weft__worker *w = weft__worker_self();
+    WEFT__REQUIRE(!w || deadline <= weft__clock_ns(),
+                  weft__running(w) ? "a frame waits in the middle of a step, for I/O"
+                                   : "a callback on a worker waits for I/O");
+}
+
 static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64_t deadline)
 {
     bool begun = false;
-    const struct weft__worker *w = weft__worker_self();
     for (;;) {
         int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
         if (!would_block(op, result)) {
             return result;
         }
         begun = op->code == WEFT__OP_CONNECT;
-        WEFT__REQUIRE(!w || deadline <= weft__clock_ns(), "a callback on a worker waits for I/O");
+        must_not_wait(deadline);
         int err = poll_until(op->fd, (enum weft__side)op->side, deadline);
         if (err) {
             return err;
@@ -315,7 +323,7 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
         return err;
     }
     if (!w || !weft__current(w)) {
-        WEFT__REQUIRE(!w || deadline <= weft__clock_ns(), "a callback on a worker waits for I/O");
+        must_not_wait(deadline);
     } else if (!weft__worker_driver(w, &err) && !lacks_driver(err)) {
         return err;
     }
@@ -389,7 +397,12 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
         return 0;
     }
     if (!w || !weft__current(w)) {
-        return poll_until(fd, side, deadline);
+        err = poll_until(fd, side, 0);
+        if (err == -ETIMEDOUT) {
+            must_not_wait(deadline);
+            err = poll_until(fd, side, deadline);
+        }
+        return err;
     }
     struct weft__driver *driver = weft__worker_driver(w, &err);
     if (!driver) {

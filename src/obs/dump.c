@@ -48,7 +48,8 @@ static void look_at_all(struct weft__dump *dump)
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
         if (dump->seen >= dump->opts.max_fibers) {
-            dump->viewer.max_frames = dump->viewer.max_steps = 0; /* from here on they are counted */
+            dump->viewer.max_frames = dump->viewer.max_steps =
+                0; /* from here on they are counted */
         }
         if (!weft__view_slot(&dump->viewer, slot, &dump->view)) {
             continue;

@@ -46,8 +46,8 @@ static void look_at_body(const struct weft__viewer *viewer, const struct weft__t
         snprintf(out->name, sizeof out->name, "%s", kind->name(task));
     }
     if (viewer->max_steps && kind->trace) {
-        int most = viewer->max_steps < WEFT__VIEW_FRAMES / 2 ? 2 * viewer->max_steps
-                                                             : WEFT__VIEW_FRAMES;
+        int most =
+            viewer->max_steps < WEFT__VIEW_FRAMES / 2 ? 2 * viewer->max_steps : WEFT__VIEW_FRAMES;
         out->frames = kind->trace(task, out->pcs, most);
         out->describe = kind->describe;
     }
@@ -160,9 +160,8 @@ static bool view(struct weft__viewer *viewer, struct weft__task *task, uint64_t 
     if (held) {
         look_at_held(viewer, task, out);
     } else if (body) {
-        out->no_frames = out->state == WEFT_FIBER_RUNNING && viewer->max_steps
-                             ? "one of its steps runs"
-                             : NULL;
+        out->no_frames =
+            out->state == WEFT_FIBER_RUNNING && viewer->max_steps ? "one of its steps runs" : NULL;
     } else if (out->state == WEFT_FIBER_RUNNING) {
         look_at_running(viewer, tid, out);
     }

@@ -1,0 +1,192 @@
+/* labels: valgrind */
+/* Catching errors. Of the original's tests:
+ *   CatchTest      own_handle_gives_the_result, the_callers_handle_sees_it, nobody_handles_and_all_finallys_run,
+ *                  an_error_of_handle_goes_to_the_caller, ...also_after_it_has_waited, handle_may_wait_and_then_return
+ *   CallTest       a_called_frame_waits_and_its_result_arrives
+ * Of its faults: a_future_that_has_failed_already_is_handled_like_others (its pending error stayed set: the continuation of
+ * a handle that waits was lost, and a finally that waits ended the dispatcher).
+ */
+#include "frame/script.h"
+
+EACH_HOME(a_called_frame_waits_and_its_result_arrives)
+{
+    struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "sr", "x", "d");
+    void *result;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == script_value('B'));
+    notes_are("inner. outer.");
+    CHECK_EQ(take_reports(), 0);
+}
+
+EACH_HOME(own_handle_gives_the_result)
+{
+    struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", "r", "d");
+    void *result;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == script_value('H'));
+    notes_are("inner!B inner. outer.");
+}
+
+EACH_HOME(the_callers_handle_sees_it)
+{
+    struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "st", NULL, "d");
+    void *result;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == script_value('H'));
+    notes_are("inner. outer!B outer.");
+}
+
+EACH_HOME(and_so_it_does_if_it_is_thrown_again)
+{
+    struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "x", "d");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
+    notes_are("inner!B inner. outer!B outer.");
+    outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "syx", "sd");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
+    notes_are("inner!B inner. outer!B outer.");
+}
+
+EACH_HOME(nobody_handles_and_all_finallys_run)
+{
+    struct script outer = script("outer", "c", NULL, "d"), inner = script("inner", "t", NULL, "d");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), B_CODE);
+    notes_are("inner. outer.");
+    CHECK_EQ(take_reports(), 1);
+}
+
+EACH_HOME(an_error_of_handle_goes_to_the_caller)
+{
+    struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "t", "d");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
+    notes_are("inner!B inner. outer!H outer.");
+}
+
+EACH_HOME(also_after_it_has_waited)
+{
+    struct script outer = script("outer", "c", "r", "d"), inner = script("inner", "t", "sgyt", "d");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
+    notes_are("inner!B inner. outer!H outer.");
+}
+
+EACH_HOME(handle_may_wait_and_then_return)
+{
+    struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", "sr", "d");
+    void *result;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == script_value('H'));
+    notes_are("inner!B inner. outer.");
+}
+
+EACH_HOME(handle_may_call)
+{
+    struct script outer = script("outer", "t", "cv", "d"), inner = script("inner", "sr", "x", "d");
+    void *result;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == script_value('B'));
+    notes_are("outer!B inner. outer.");
+    outer = script("outer", "t", "cv", "d"), inner = script("inner", "st", "x", "d");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), B_CODE);
+    notes_are("outer!B inner!B inner. outer."); /* the outer one's handle is over */
+    CHECK_EQ(take_reports(), 1);
+}
+
+EACH_HOME(one_that_is_done_gives_nothing)
+{
+    struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "t", "d", "d");
+    void *result = home;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == NULL);
+    notes_are("inner!B inner. outer.");
+}
+
+/* --- try ---------------------------------------------------------------------------------- */
+
+EACH_HOME(try_gives_a_value_or_a_code_and_never_throws)
+{
+    struct script outer = script("outer", "Tv", "x", "d"), inner = script("inner", "sr", "x", "d");
+    void *result;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK_EQ(outer.tried, 0);
+    CHECK(result == script_value('B'));
+    notes_are("inner. outer.");
+    outer = script("outer", "Tsr", "x", "d"), inner = script("inner", "st", NULL, "sd");
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK_EQ(outer.tried, B_CODE);
+    CHECK(result == script_value('B'));
+    notes_are("inner. outer.");
+    CHECK_EQ(take_reports(), 0);
+}
+
+EACH_HOME(a_call_after_a_try_throws_as_ever)
+{
+    struct script outer = script("outer", "Tc", "r", "d"), inner = script("inner", "t", NULL, "d");
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0); /* the same frame once more */
+    CHECK_EQ(outer.tried, B_CODE);
+    notes_are("inner. inner. outer!B outer.");
+}
+
+struct asks {
+    weft_frame frame;
+    struct script sub;
+};
+
+static enum weft_step has_tried(weft_frame *f, struct weft_got got)
+{
+    const weft_error *error = weft_frame_caught(f);
+    CHECK_EQ(got.status, B_CODE);
+    CHECK(got.value == NULL);
+    CHECK(error);
+    CHECK_EQ(weft_error_code(error), B_CODE);
+    CHECK_STR(weft_error_message(error), "sub threw in B");
+    CHECK_EQ(weft_error_frames(error), 2);
+    return weft_frame_throw_for(f, -EPROTO, error, "because of that");
+}
+
+static enum weft_step tries(weft_frame *f, struct weft_got got)
+{
+    SELF(asks);
+    (void)got;
+    CHECK(!weft_frame_caught(f));
+    self->sub = script("sub", "st", NULL, "d");
+    return weft_frame_try(f, &self->sub.frame, WEFT_THEN(has_tried));
+}
+
+static enum weft_step looks(weft_frame *f, const weft_error *error)
+{
+    CHECK_EQ(weft_error_code(error), -EPROTO);
+    CHECK(!weft_frame_caught(f)); /* the step has returned */
+    CHECK(weft_error_cause(error));
+    CHECK_STR(weft_error_message(weft_error_cause(error)), "sub threw in B");
+    CHECK_EQ(weft_error_frames(weft_error_cause(error)), 2);
+    return weft_frame_return(f, NULL);
+}
+
+static const struct weft_frame_kind asking = {.name = "asks", .start = tries, .handle = looks};
+
+EACH_HOME(the_error_of_a_try_can_be_read_and_be_a_cause)
+{
+    struct asks asks;
+    weft_frame_init(&asks.frame, &asking);
+    CHECK_EQ(home_run(home, &asks.frame, NULL), 0);
+    notes_are("sub.");
+}
+
+/* --- a fault of the original ------------------------------------------------------------------ */
+
+EACH_HOME(a_future_that_has_failed_already_is_handled_like_others)
+{
+    weft_future *failed;
+    CHECK_EQ(weft_future_create(&failed, NULL), 0);
+    weft_future_fail(failed, -ENOLINK);
+    struct script outer = script("outer", "cv", "x", "d"), inner = script("inner", "n", "sr", "d");
+    void *result;
+    inner.failed = failed;
+    CHECK_EQ(script_run(home, &outer, &inner, &result), 0);
+    CHECK(result == script_value('H'));
+    notes_are("inner!nolink inner. outer.");
+    outer = script("outer", "cv", "r", "d"), inner = script("inner", "n", "x", "sd");
+    inner.failed = failed;
+    CHECK_EQ(script_run(home, &outer, &inner, NULL), 0);
+    notes_are("inner!nolink inner. outer!nolink outer.");
+    weft_future_unref(failed);
+}
