@@ -1,0 +1,183 @@
+/* labels: valgrind */
+/* Conditions and frames. Of the original's tests:
+ *   ConditionTest  broadcast_wakes_all_in_their_order, of_several_the_one_that_was_signalled_is_told (with and without a
+ *                  deadline; afterwards nobody is linked: deinit says so)
+ * Timeout, signal of a timed wait, interrupt: test/frame/wait.c. Of its faults: which of two had fired was not told, nor signal from
+ * timeout; only two could be awaited.
+ */
+#include "dispatch/fixture.h"
+#include "frame/fixture.h"
+
+struct sleeper {
+    weft_frame frame;
+    struct weft_wait waits[64];
+    weft_cond *conds[64];
+    size_t n;
+    int64_t deadline;
+    const char *name;
+    struct weft_got got;
+};
+
+static enum weft_step woken(weft_frame *f, struct weft_got got)
+{
+    SELF(sleeper);
+    self->got = got;
+    if (self->name) {
+        note(self->name);
+    }
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step sleeps(weft_frame *f, struct weft_got got)
+{
+    SELF(sleeper);
+    (void)got;
+    return self->n == 1 ? weft_frame_await_cond(f, self->waits, self->conds[0], self->deadline,
+                                                WEFT_THEN(woken))
+                        : weft_frame_await_conds(f, self->waits, self->conds, self->n,
+                                                 self->deadline, WEFT_THEN(woken));
+}
+
+static const struct weft_frame_kind sleeping = {.name = "sleeper", .start = sleeps};
+
+static void sleeper_init(struct sleeper *s, const char *name, weft_cond *cond)
+{
+    *s = (struct sleeper){.name = name, .n = 1, .conds = {cond}, .deadline = WEFT_FOREVER};
+    weft_frame_init(&s->frame, &sleeping);
+}
+
+/* --- order, in a group ---------------------------------------------------------------------- */
+
+static void *notes(void *arg)
+{
+    note(arg);
+    return NULL;
+}
+
+static void *orders(void *arg)
+{
+    static struct sleeper a, b, c;
+    weft_cond cond;
+    (void)arg;
+    weft_cond_init(&cond, &(struct weft_sync_opts){.group = weft_group_self()});
+    sleeper_init(&a, "a", &cond);
+    sleeper_init(&b, "b", &cond);
+    sleeper_init(&c, "c", &cond);
+    CHECK_EQ(weft_spawn_frame(NULL, &a.frame, NULL), 0);
+    CHECK_EQ(weft_spawn_frame(NULL, &b.frame, NULL), 0);
+    CHECK_EQ(weft_spawn_frame(NULL, &c.frame, NULL), 0);
+    weft_yield();
+    CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "x", NULL), 0);
+    weft_cond_signal(&cond);       /* a, before x */
+    weft_cond_signal_later(&cond); /* b, behind it */
+    weft_cond_signal(&cond);       /* c, before a */
+    weft_cond_signal(&cond);       /* nobody: it is not kept */
+    weft_yield();
+    notes_are("c a x b");
+    sleeper_init(&a, "a", &cond);
+    sleeper_init(&b, "b", &cond);
+    sleeper_init(&c, "c", &cond);
+    CHECK_EQ(weft_spawn_frame(NULL, &a.frame, NULL), 0);
+    CHECK_EQ(weft_spawn_frame(NULL, &b.frame, NULL), 0);
+    CHECK_EQ(weft_spawn_frame(NULL, &c.frame, NULL), 0);
+    weft_yield();
+    CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "x", NULL), 0);
+    weft_cond_broadcast(&cond);
+    weft_yield();
+    notes_are("a b c x");
+    weft_cond_deinit(&cond);
+    return NULL;
+}
+
+TEST(signals_go_to_the_front_later_ones_to_the_back_and_a_broadcast_keeps_the_order)
+{
+    run_in_group(orders, NULL);
+}
+
+EACH_HOME(broadcast_wakes_all)
+{
+    enum { MANY = 20 };
+    static struct sleeper all[MANY];
+    weft_fiber fibers[MANY];
+    weft_cond cond;
+    weft_cond_init(&cond, NULL);
+    for (int i = 0; i < MANY; i++) {
+        sleeper_init(&all[i], NULL, &cond);
+        fibers[i] = home_waiting(home, &all[i].frame);
+    }
+    weft_cond_broadcast(&cond);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    weft_cond_deinit(&cond);
+}
+
+EACH_HOME(one_signal_wakes_one)
+{
+    static struct sleeper a, b;
+    weft_cond cond;
+    enum weft_fiber_state state;
+    weft_cond_init(&cond, NULL);
+    sleeper_init(&a, NULL, &cond);
+    sleeper_init(&b, NULL, &cond);
+    weft_fiber first = home_waiting(home, &a.frame), second = home_waiting(home, &b.frame);
+    weft_cond_signal_later(&cond);
+    CHECK_EQ(weft_join(first, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_fiber_state(second, &state), 0);
+    CHECK_EQ(state, WEFT_FIBER_WAITING);
+    weft_cond_signal(&cond);
+    CHECK_EQ(weft_join(second, NULL, WEFT_FOREVER), 0);
+    weft_cond_deinit(&cond);
+}
+
+/* --- several --------------------------------------------------------------------------------- */
+
+static void of_several(const struct home *home, size_t n, size_t which, int64_t deadline)
+{
+    static struct sleeper s;
+    static weft_cond conds[64];
+    s = (struct sleeper){.n = n, .deadline = deadline};
+    weft_frame_init(&s.frame, &sleeping);
+    for (size_t i = 0; i < n; i++) {
+        weft_cond_init(&conds[i], NULL);
+        s.conds[i] = &conds[i];
+    }
+    weft_fiber fiber = home_waiting(home, &s.frame);
+    weft_cond_signal(&conds[which]);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(s.got.status, 0);
+    CHECK(s.got.value == &conds[which]);
+    for (size_t i = 0; i < n; i++) {
+        weft_cond_deinit(&conds[i]); /* nobody is linked */
+    }
+}
+
+EACH_HOME(of_several_the_one_that_was_signalled_is_told)
+{
+    of_several(home, 2, 0, WEFT_FOREVER);
+    of_several(home, 2, 1, WEFT_FOREVER);
+    of_several(home, 2, 0, weft_after(3600 * 1000 * MS));
+    of_several(home, 2, 1, weft_after(3600 * 1000 * MS));
+    of_several(home, 64, 0, WEFT_FOREVER);
+    of_several(home, 64, 63, WEFT_FOREVER);
+}
+
+/* A signal that the wait could not use goes to another. */
+EACH_HOME(a_second_signal_is_not_used_up_by_a_wait_that_has_ended)
+{
+    static struct sleeper both, other;
+    weft_cond conds[2];
+    weft_cond_init(&conds[0], NULL);
+    weft_cond_init(&conds[1], NULL);
+    both = (struct sleeper){.n = 2, .conds = {&conds[0], &conds[1]}, .deadline = WEFT_FOREVER};
+    weft_frame_init(&both.frame, &sleeping);
+    sleeper_init(&other, NULL, &conds[1]);
+    weft_fiber first = home_waiting(home, &both.frame), second = home_waiting(home, &other.frame);
+    weft_cond_signal(&conds[0]);
+    weft_cond_signal(&conds[1]);
+    CHECK_EQ(weft_join(first, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(second, NULL, WEFT_FOREVER), 0);
+    CHECK(both.got.value == &conds[0]);
+    weft_cond_deinit(&conds[0]);
+    weft_cond_deinit(&conds[1]);
+}

@@ -1,0 +1,109 @@
+/* labels: valgrind */
+/* Futures and frames. Of the original's tests:
+ *   FutureTest     completed, failed or cancelled by another thread, before and after the wait began; the rest of it is in
+ *                  test/frame/wait.c (timeout, interrupt, interrupt before the start) and test/sync/future.c (callbacks, conversions)
+ */
+#include "frame/fixture.h"
+
+struct awaits {
+    weft_frame frame;
+    struct weft_wait wait;
+    weft_future *future;
+    void *value;
+    int code;
+};
+
+static enum weft_step got_it(weft_frame *f, struct weft_got got)
+{
+    SELF(awaits);
+    CHECK_EQ(got.status, 0);
+    self->value = got.value;
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step awaits(weft_frame *f, struct weft_got got)
+{
+    SELF(awaits);
+    (void)got;
+    return weft_frame_await_future(f, &self->wait, self->future, WEFT_FOREVER, WEFT_THEN(got_it));
+}
+
+static enum weft_step failed(weft_frame *f, const weft_error *error)
+{
+    SELF(awaits);
+    self->code = weft_error_code(error);
+    return weft_frame_rethrow(f);
+}
+
+static const struct weft_frame_kind awaiting = {
+    .name = "awaits", .start = awaits, .handle = failed};
+
+enum how { COMPLETE, FAIL, CANCEL };
+
+struct decides {
+    weft_future *future;
+    enum how how;
+};
+
+static void *decide(void *arg)
+{
+    const struct decides *d = arg;
+    CHECK_EQ(d->how == COMPLETE ? weft_future_complete(d->future, arg)
+             : d->how == FAIL   ? weft_future_fail(d->future, -EBADE)
+                                : weft_future_cancel(d->future),
+             0);
+    return NULL;
+}
+
+static void decided(const struct home *home, enum how how, bool before)
+{
+    static const int codes[] = {0, -EBADE, -ECANCELED};
+    struct awaits one = {0};
+    struct decides decides = {.how = how};
+    weft_fiber fiber;
+    CHECK_EQ(weft_future_create(&decides.future, NULL), 0);
+    one.future = decides.future;
+    weft_frame_init(&one.frame, &awaiting);
+    if (before) {
+        thread_close(thread_open(decide, &decides));
+        fiber = home_spawn(home, &one.frame);
+    } else {
+        fiber = home_waiting(home, &one.frame);
+        thread_close(thread_open(decide, &decides));
+    }
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), codes[how]);
+    CHECK_EQ(one.code, codes[how]);
+    CHECK(one.value == (how == COMPLETE ? &decides : NULL));
+    /* That the future was cancelled is an error of this fiber, which was not. */
+    CHECK_EQ(take_reports(), how != COMPLETE);
+    weft_future_unref(decides.future);
+}
+
+EACH_HOME(it_gives_what_another_thread_has_made_of_it)
+{
+    for (int before = 0; before < 2; before++) {
+        decided(home, COMPLETE, before);
+        decided(home, FAIL, before);
+        decided(home, CANCEL, before);
+    }
+}
+
+EACH_HOME(all_who_wait_get_it)
+{
+    enum { MANY = 30 };
+    static struct awaits all[MANY];
+    weft_fiber fibers[MANY];
+    weft_future *future;
+    CHECK_EQ(weft_future_create(&future, NULL), 0);
+    for (int i = 0; i < MANY; i++) {
+        all[i] = (struct awaits){.future = future};
+        weft_frame_init(&all[i].frame, &awaiting);
+        fibers[i] = home_waiting(home, &all[i].frame);
+    }
+    weft_future_complete(future, all);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+        CHECK(all[i].value == all);
+    }
+    weft_future_unref(future);
+}

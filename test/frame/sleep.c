@@ -1,0 +1,172 @@
+/* labels: valgrind */
+/* Sleeping and yielding. Of the original's tests:
+ *   YieldTest      one_that_yields_lets_others_run
+ *   SleepTest      an_interrupt_ends_a_long_sleep, a_groups_stop_ends_the_wait_for_it, and_when_it_is_stopping_that_is_a_yield
+ * Of its faults: sleeps could end early, by its cached clock (no_sleep_ends_early).
+ */
+#include "dispatch/fixture.h"
+#include "frame/script.h"
+
+struct yields {
+    weft_frame frame;
+    const atomic_bool *until;
+    long rounds;
+};
+
+static enum weft_step yields(weft_frame *f, struct weft_got got)
+{
+    SELF(yields);
+    (void)got;
+    self->rounds++;
+    return atomic_load(self->until) ? weft_frame_return(f, NULL)
+                                    : weft_frame_yield(f, WEFT_THEN(yields));
+}
+
+static const struct weft_frame_kind yielding = {.name = "yields", .start = yields};
+
+static void *sets(void *arg)
+{
+    atomic_store((atomic_bool *)arg, true);
+    return NULL;
+}
+
+EACH_HOME(one_that_yields_lets_others_run)
+{
+    atomic_bool flag = false;
+    struct yields all[4];
+    weft_fiber fibers[4];
+    for (int i = 0; i < 4; i++) { /* more than there are workers */
+        all[i] = (struct yields){.until = &flag};
+        weft_frame_init(&all[i].frame, &yielding);
+        fibers[i] = home_spawn(home, &all[i].frame);
+    }
+    CHECK_EQ(weft_join(home_spawn_fn(home, sets, &flag), NULL, WEFT_FOREVER), 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+        CHECK(all[i].rounds > 0);
+    }
+}
+
+EACH_HOME(an_interrupt_ends_a_long_sleep)
+{
+    struct script one = script("one", "st", "r", "d");
+    one.until = weft_after(3600 * 1000 * MS);
+    weft_fiber fiber = home_waiting(home, &one.frame);
+    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    notes_are("one!interrupt one."); /* and not what would have come next */
+}
+
+struct naps {
+    weft_frame frame;
+    int left;
+    int64_t until;
+};
+
+static enum weft_step naps(weft_frame *f, struct weft_got got)
+{
+    SELF(naps);
+    CHECK_EQ(got.status, 0);
+    CHECK(weft_now() >= self->until);
+    if (self->left-- == 0) {
+        return weft_frame_return(f, NULL);
+    }
+    self->until = weft_after(100000);
+    return weft_frame_sleep(f, self->until, WEFT_THEN(naps));
+}
+
+static const struct weft_frame_kind napping = {.name = "naps", .start = naps};
+
+EACH_HOME(no_sleep_ends_early)
+{
+    struct naps one = {.left = 200};
+    weft_frame_init(&one.frame, &napping);
+    CHECK_EQ(home_run(home, &one.frame, NULL), 0);
+}
+
+/* --- a group's stop -------------------------------------------------------------------------- */
+
+struct stops {
+    weft_frame frame;
+    struct weft_wait wait;
+    int64_t deadline;
+    int status, rounds;
+};
+
+static enum weft_step heard(weft_frame *f, struct weft_got got)
+{
+    SELF(stops);
+    self->status = got.status;
+    if (self->rounds-- > 0) {
+        return weft_frame_await_stop(f, &self->wait, self->deadline, WEFT_THEN(heard));
+    }
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step listens(weft_frame *f, struct weft_got got)
+{
+    SELF(stops);
+    (void)got;
+    return weft_frame_await_stop(f, &self->wait, self->deadline, WEFT_THEN(heard));
+}
+
+static const struct weft_frame_kind listening = {.name = "stops", .start = listens};
+
+TEST(a_groups_stop_ends_the_wait_for_it)
+{
+    struct home home;
+    struct stops all[2] = {{.deadline = WEFT_FOREVER, .status = 77},
+                           {.deadline = weft_after(3600 * 1000 * MS), .status = 77}};
+    weft_fiber fibers[2];
+    home_open(&home, true);
+    for (int i = 0; i < 2; i++) {
+        weft_frame_init(&all[i].frame, &listening);
+        fibers[i] = home_waiting(&home, &all[i].frame);
+    }
+    weft_group_stop(home.group);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(all[i].status, 0);
+    }
+    home_close(&home);
+}
+
+TEST(it_has_a_deadline)
+{
+    struct home home;
+    struct stops one = {.deadline = weft_after(MS)};
+    home_open(&home, true);
+    weft_frame_init(&one.frame, &listening);
+    CHECK_EQ(home_run(&home, &one.frame, NULL), 0);
+    CHECK_EQ(one.status, -ETIMEDOUT);
+    home_close(&home);
+}
+
+static void *notes(void *arg)
+{
+    note(arg);
+    return NULL;
+}
+
+static void *stops_then_waits(void *arg)
+{
+    static struct stops one;
+    weft_fiber fiber;
+    (void)arg;
+    weft_group_stop(weft_group_self());
+    weft_yield();
+    CHECK(weft_group_is_stopping(weft_group_self()));
+    one = (struct stops){.deadline = WEFT_FOREVER, .rounds = 1000};
+    weft_frame_init(&one.frame, &listening);
+    CHECK_EQ(weft_spawn_frame(&fiber, &one.frame, NULL), 0);
+    weft_yield();
+    CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "other", NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    notes_are("other"); /* a loop of it has let it run */
+    return NULL;
+}
+
+TEST(and_when_it_is_stopping_that_is_a_yield)
+{
+    run_in_group(stops_then_waits, NULL);
+}
