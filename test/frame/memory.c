@@ -1,0 +1,221 @@
+/* labels: valgrind */
+/* Frames from the pool and from the caller's memory. Of the original: a frame may be used again once its finally has run. */
+#include "frame/fixture.h"
+#include "sched/worker.h"
+
+struct small {
+    weft_frame frame;
+    int sum, left;
+};
+
+struct large {
+    weft_frame frame;
+    char room[4000];
+};
+
+static enum weft_step returns(weft_frame *f, struct weft_got got)
+{
+    return weft_frame_return(f, got.value);
+}
+
+static const struct weft_frame_kind returning = {.name = "returns", .start = returns};
+
+TEST(a_new_one_is_zeroed_and_may_be_given_back_unused)
+{
+    for (int i = 0; i < 3; i++) {
+        struct large *large = (struct large *)weft_frame_new(&returning, sizeof *large);
+        CHECK(large);
+        for (size_t k = 0; k < sizeof large->room; k++) {
+            CHECK_EQ(large->room[k], 0);
+        }
+        memset(large->room, 7, sizeof large->room);
+        weft_frame_free(&large->frame);
+    }
+    weft_frame_free(NULL);
+}
+
+/* --- many, of several sizes ------------------------------------------------------------------ */
+
+static enum weft_step next(weft_frame *f, struct weft_got got)
+{
+    SELF(small);
+    size_t bytes = self->left % 5 == 0 ? sizeof(struct large)
+                                       : sizeof(weft_frame) + 60u * (unsigned)(self->left % 9);
+    (void)got;
+    if (self->left-- == 0) {
+        return weft_frame_return(f, NULL);
+    }
+    weft_frame *sub = weft_frame_new(&returning, bytes);
+    CHECK(sub);
+    char *room = (char *)(sub + 1);
+    for (size_t i = 0; i < bytes - sizeof *sub; i++) {
+        CHECK_EQ(room[i], 0);
+        room[i] = 1;
+    }
+    return self->left % 2 ? weft_frame_call(f, sub, WEFT_THEN(next))
+                          : weft_frame_try(f, sub, WEFT_THEN(next));
+}
+
+static const struct weft_frame_kind making = {.name = "makes", .start = next};
+
+EACH_HOME(they_go_back_by_themselves)
+{
+    enum { MANY = 8 };
+    struct small all[MANY];
+    weft_fiber fibers[MANY];
+    for (int i = 0; i < MANY; i++) {
+        all[i] = (struct small){.left = 500};
+        weft_frame_init(&all[i].frame, &making);
+        fibers[i] = home_spawn(home, &all[i].frame);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+}
+
+static weft_frame *seen[2];
+
+static enum weft_step takes_two(weft_frame *f, struct weft_got got)
+{
+    SELF(small);
+    (void)got;
+    if (self->left == 2) {
+        return weft_frame_return(f, NULL);
+    }
+    weft_frame *sub = weft_frame_new(&returning, sizeof(struct small));
+    CHECK(sub);
+    seen[self->left++] = sub;
+    return weft_frame_call(f, sub, WEFT_THEN(takes_two));
+}
+
+static const struct weft_frame_kind taking = {.name = "takes", .start = takes_two};
+
+EACH_HOME(the_next_one_has_the_same_memory)
+{
+    struct small one = {.left = 0};
+    weft_frame_init(&one.frame, &taking);
+    CHECK_EQ(home_run(home, &one.frame, NULL), 0);
+    CHECK(seen[0] && seen[0] == seen[1]);
+}
+
+/* The bottom frame itself may be of the pool, and made by a plain thread. */
+EACH_HOME(a_bottom_frame_goes_back_too)
+{
+    for (int i = 0; i < 100; i++) {
+        struct small *one = (struct small *)weft_frame_new(&making, sizeof *one);
+        CHECK(one);
+        one->left = 3;
+        CHECK_EQ(home_run(home, &one->frame, NULL), 0);
+    }
+}
+
+/* --- taken on one worker, given back on another ------------------------------------------------- */
+
+static _Atomic(int) moved;
+
+struct mover {
+    weft_frame frame;
+    int left;
+    const struct weft__worker *made_on;
+};
+
+static enum weft_step looks(weft_frame *f, struct weft_got got)
+{
+    SELF(mover);
+    (void)got;
+    atomic_fetch_add(&moved, weft__worker_self() != self->made_on);
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step yields(weft_frame *f, struct weft_got got)
+{
+    (void)got;
+    return weft_frame_yield(f, WEFT_THEN(looks));
+}
+
+static const struct weft_frame_kind moving = {.name = "moves", .start = yields};
+
+static enum weft_step moves(weft_frame *f, struct weft_got got)
+{
+    SELF(mover);
+    (void)got;
+    if (self->left-- == 0) {
+        return weft_frame_return(f, NULL);
+    }
+    struct mover *sub = (struct mover *)weft_frame_new(&moving, sizeof *sub);
+    CHECK(sub);
+    sub->made_on = weft__worker_self();
+    return weft_frame_call(f, &sub->frame, WEFT_THEN(moves));
+}
+
+static const struct weft_frame_kind mover_kind = {.name = "mover", .start = moves};
+
+TEST(one_may_be_given_back_on_another_worker_than_it_was_taken_on)
+{
+    enum { MANY = 64 };
+    static struct mover all[MANY];
+    weft_fiber fibers[MANY];
+    struct home home;
+    home_open(&home, false);
+    for (int tries = 0; tries < 200 && atomic_load(&moved) == 0; tries++) {
+        for (int i = 0; i < MANY; i++) {
+            all[i] = (struct mover){.left = 100};
+            weft_frame_init(&all[i].frame, &mover_kind);
+            fibers[i] = home_spawn(&home, &all[i].frame);
+        }
+        for (int i = 0; i < MANY; i++) {
+            CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+        }
+    }
+    CHECK(atomic_load(&moved) > 0);
+    home_close(&home);
+}
+
+/* --- the caller's ----------------------------------------------------------------------------------- */
+
+static enum weft_step ends(weft_frame *f)
+{
+    SELF(small);
+    self->sum++;
+    return weft_frame_done(f);
+}
+
+static const struct weft_frame_kind counting = {
+    .name = "counts", .start = returns, .finally = ends};
+
+struct again {
+    weft_frame frame;
+    struct small sub;
+    int left;
+};
+
+static enum weft_step calls_again(weft_frame *f, struct weft_got got)
+{
+    SELF(again);
+    (void)got;
+    if (self->left-- == 0) {
+        return weft_frame_return(f, NULL);
+    }
+    return weft_frame_call(f, &self->sub.frame, WEFT_THEN(calls_again)); /* without another init */
+}
+
+static const struct weft_frame_kind calling_again = {.name = "again", .start = calls_again};
+
+EACH_HOME(a_frame_that_is_done_may_be_used_again)
+{
+    struct again again = {.left = 100};
+    for (int i = 0; i < 3; i++) { /* also as the bottom of another fiber */
+        again.left = 100;
+        again.sub.sum = 0;
+        weft_frame_init(&again.frame, &calling_again);
+        weft_frame_init(&again.sub.frame, &counting);
+        CHECK_EQ(home_run(home, &again.frame, NULL), 0);
+        CHECK_EQ(again.sub.sum, 100);
+    }
+}
+
+TEST(it_is_small)
+{
+    CHECK(sizeof(weft_frame) <= 48);
+    CHECK(sizeof(struct weft__task) + sizeof(weft_frame) <= 200);
+}
