@@ -98,11 +98,11 @@ static void on_completion(struct weft__op *op, void *ready)
 
 static bool attempt_fd(struct weft__await *wait, struct weft_got *got, int *err)
 {
-    (void)err;
     got->status = look_again(ready_of(wait));
     if (got->status == -ETIMEDOUT) {
         return false;
     }
+    *err = got->status == -ENOMEM ? -ENOMEM : 0;
     give(ready_of(wait));
     return true;
 }

@@ -123,14 +123,23 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     }
 }
 
-/* The name of another fiber, if it can be had. */
+/* The name of another fiber, if it can be had; of a body without one, where it waits, what it calls itself. */
 static void name_of(weft_fiber fiber, char *name, size_t size)
 {
     struct weft__task *task = weft__slab_find((uint32_t)fiber);
     uint64_t ident;
-    if (task && weft__ident_lock_soon(task, fiber >> 32, &ident) == 1) {
-        snprintf(name, size, "%s", weft__task_name(task));
-        weft__ident_unlock(task, ident);
+    if (!task || weft__ident_lock_soon(task, fiber >> 32, &ident) != 1) {
+        return;
+    }
+    bool ready = false;
+    snprintf(name, size, "%s", weft__task_name(task));
+    if (!name[0] && weft__task_is_body(task) && task->body->name && weft__task_hold(task)) {
+        snprintf(name, size, "%s", task->body->name(task));
+        ready = weft__task_unhold(task);
+    }
+    weft__ident_unlock(task, ident);
+    if (ready) {
+        weft__place(task);
     }
 }
 

@@ -1,0 +1,345 @@
+/* labels: valgrind */
+/* Scopes and frames: children without a stack, and a parent without one. */
+#include "frame/script.h"
+
+/* --- a parent that is a frame ---------------------------------------------------------------- */
+
+struct parent {
+    weft_frame frame;
+    struct weft_wait wait, other;
+    weft_scope scope;
+    struct weft_scope_opts opts;
+    struct script *children;
+    int n, status, spawned;
+    weft_future *lingers; /* awaited before the scope is */
+    bool cancels;
+    int (*fn)(void *arg); /* a child with a stack besides */
+    _Atomic(bool) opened;
+};
+
+static enum weft_step closed(weft_frame *f, struct weft_got got)
+{
+    SELF(parent);
+    self->status = got.status;
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step closes(weft_frame *f, struct weft_got got)
+{
+    SELF(parent);
+    (void)got;
+    if (self->cancels) {
+        weft_scope_cancel(&self->scope);
+    }
+    return weft_frame_await_scope(f, &self->wait, &self->scope, WEFT_THEN(closed));
+}
+
+static enum weft_step opens(weft_frame *f, struct weft_got got)
+{
+    SELF(parent);
+    (void)got;
+    CHECK_EQ(weft_scope_open(&self->scope, &self->opts), 0);
+    for (int i = 0; i < self->n; i++) {
+        int err = weft_scope_spawn_frame(&self->scope, NULL, &self->children[i].frame, NULL);
+        CHECK(err == 0 || err == -ECANCELED || err == -ETIMEDOUT);
+        self->spawned += !err;
+    }
+    if (self->fn) {
+        CHECK_EQ(weft_scope_spawn(&self->scope, NULL, self->fn, self, NULL), 0);
+    }
+    atomic_store(&self->opened, true);
+    return self->lingers ? weft_frame_await_future(f, &self->other, self->lingers, WEFT_FOREVER,
+                                                   WEFT_THEN(closes))
+                         : closes(f, got);
+}
+
+static const struct weft_frame_kind parenting = {.name = "parent", .start = opens};
+
+static struct parent parent_of(struct script *children, int n)
+{
+    struct parent p = {.children = children, .n = n, .status = 77};
+    weft_frame_init(&p.frame, &parenting);
+    return p;
+}
+
+static void all(struct script *children, int n, const char *body, const char *handle,
+                const char *finally)
+{
+    for (int i = 0; i < n; i++) {
+        children[i] = script("c", body, handle, finally);
+    }
+}
+
+/* Notes of several threads would not be in order: only what is told at the end is looked at. */
+static void forget_notes(void)
+{
+    noted[0] = 0;
+}
+
+#define MANY 12
+
+EACH_HOME(it_ends_after_all_children)
+{
+    struct script children[MANY];
+    for (int n = 0; n <= MANY; n += 6) {
+        all(children, n, "sysr", "x", "syd");
+        struct parent p = parent_of(children, n);
+        CHECK_EQ(home_run(home, &p.frame, NULL), 0);
+        CHECK_EQ(p.status, 0);
+        for (int i = 0; i < n; i++) {
+            CHECK_EQ(children[i].part, 'F');
+            CHECK_EQ(*children[i].next, 0); /* its finally was done to the end */
+        }
+    }
+    forget_notes();
+}
+
+EACH_HOME(a_childs_error_is_what_it_answers)
+{
+    struct script children[3];
+    all(children, 3, "sr", "x", "d");
+    children[1] = script("c", "st", NULL, "d");
+    struct parent p = parent_of(children, 3);
+    CHECK_EQ(home_run(home, &p.frame, NULL), 0);
+    CHECK_EQ(p.status, B_CODE);
+    CHECK_EQ(take_reports(), 1);
+    forget_notes();
+}
+
+EACH_HOME(fail_fast_cancels_the_others_and_their_finallys_may_wait)
+{
+    struct script children[MANY];
+    all(children, MANY, "s", NULL, "yyd");
+    for (int i = 0; i < MANY; i++) {
+        children[i].until = WEFT_FOREVER;
+    }
+    children[4] = script("c", "yt", NULL, "d");
+    struct parent p = parent_of(children, MANY);
+    p.opts.fail_fast = true;
+    CHECK_EQ(home_run(home, &p.frame, NULL), 0);
+    CHECK_EQ(p.status, B_CODE);
+    CHECK_EQ(take_reports(), 1); /* that the others were cancelled is known */
+    forget_notes();
+}
+
+EACH_HOME(a_cancel_of_the_scope_reaches_them)
+{
+    struct script children[MANY];
+    weft_future *go;
+    CHECK_EQ(weft_future_create(&go, NULL), 0);
+    all(children, MANY, "s", NULL, "yd");
+    for (int i = 0; i < MANY; i++) {
+        children[i].until = WEFT_FOREVER;
+    }
+    struct parent p = parent_of(children, MANY);
+    p.cancels = true;
+    p.lingers = go;
+    weft_fiber fiber = home_waiting(home, &p.frame);
+    weft_future_complete(go, NULL);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(p.status, 0);
+    weft_future_unref(go);
+    forget_notes();
+}
+
+/* Also while the parent waits for something else. */
+EACH_HOME(so_does_its_deadline)
+{
+    for (int i = 0; i < 2; i++) {
+        struct script children[MANY];
+        weft_future *go;
+        CHECK_EQ(weft_future_create(&go, NULL), 0);
+        all(children, MANY, "s", NULL, "yd");
+        for (int k = 0; k < MANY; k++) {
+            children[k].until = WEFT_FOREVER;
+        }
+        struct parent p = parent_of(children, MANY);
+        p.opts.deadline = weft_after(2 * MS);
+        p.lingers = i ? go : NULL;
+        weft_fiber fiber = home_spawn(home, &p.frame);
+        if (i) {
+            while (!atomic_load(&p.opened) || !weft_scope_is_cancelled(&p.scope)) {
+                weft_yield();
+            }
+            weft_future_complete(go, NULL);
+        }
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(p.status, -ETIMEDOUT);
+        weft_future_unref(go);
+    }
+    forget_notes();
+}
+
+EACH_HOME(a_deadline_in_the_past_takes_no_children)
+{
+    struct script child = script("c", "r", NULL, "d");
+    struct parent p = parent_of(&child, 1);
+    p.opts.deadline = 1;
+    CHECK_EQ(home_run(home, &p.frame, NULL), 0);
+    CHECK_EQ(p.spawned, 0);
+    CHECK_EQ(p.status, -ETIMEDOUT);
+}
+
+static void ended_parent(struct home *home, bool cancel)
+{
+    struct script children[MANY];
+    all(children, MANY, "s", NULL, "ysd");
+    for (int i = 0; i < MANY; i++) {
+        children[i].until = WEFT_FOREVER;
+    }
+    struct parent p = parent_of(children, MANY);
+    weft_fiber fiber = home_waiting(home, &p.frame);
+    while (!atomic_load(&p.opened)) {
+        weft_yield();
+    }
+    for (int i = 0; i < MANY; i++) {
+        children[i].finally = "yd";
+    }
+    CHECK_EQ(cancel ? weft_cancel(fiber) : weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(p.status, cancel ? -ECANCELED : -EINTR);
+    for (int i = 0; i < MANY; i++) {
+        CHECK(!children[i].next || children[i].part == 'F');
+    }
+    forget_notes();
+}
+
+EACH_HOME(a_parent_that_is_cancelled_cancels_them_and_waits_on)
+{
+    ended_parent(home, true);
+}
+
+EACH_HOME(and_one_that_is_interrupted)
+{
+    ended_parent(home, false);
+}
+
+static int waits_for_ever(void *arg)
+{
+    (void)arg;
+    return weft_sleep_until(WEFT_FOREVER);
+}
+
+static int fails(void *arg)
+{
+    (void)arg;
+    return -ENOSPC;
+}
+
+EACH_HOME(children_of_both_kinds_are_alike)
+{
+    struct script child = script("c", "yt", NULL, "d");
+    struct parent p = parent_of(&child, 1);
+    p.opts.fail_fast = true;
+    p.fn = waits_for_ever;
+    CHECK_EQ(home_run(home, &p.frame, NULL), 0);
+    CHECK_EQ(p.status, B_CODE);
+    child = script("c", "s", NULL, "d");
+    child.until = WEFT_FOREVER;
+    p = parent_of(&child, 1);
+    p.opts.fail_fast = true;
+    p.fn = fails;
+    CHECK_EQ(home_run(home, &p.frame, NULL), 0);
+    CHECK_EQ(p.status, -ENOSPC);
+    CHECK_EQ(take_reports(), 1);
+    forget_notes();
+}
+
+/* --- a parent with a stack ------------------------------------------------------------------------ */
+
+struct asks {
+    weft_frame frame;
+    struct weft_wait wait;
+    weft_scope inner;
+    int64_t expected;
+    struct script grandchild;
+    int status;
+};
+
+static enum weft_step inner_closed(weft_frame *f, struct weft_got got)
+{
+    SELF(asks);
+    self->status = got.status;
+    return weft_frame_return(f, NULL);
+}
+
+/* What is around it counts for it and for what it opens. */
+static enum weft_step asks(weft_frame *f, struct weft_got got)
+{
+    SELF(asks);
+    (void)got;
+    CHECK_EQ(weft_scope_deadline(), self->expected);
+    CHECK_EQ(weft_scope_open(&self->inner, NULL), 0);
+    self->grandchild = script("g", "s", NULL, "d");
+    self->grandchild.until = WEFT_FOREVER;
+    CHECK_EQ(weft_scope_spawn_frame(&self->inner, NULL, &self->grandchild.frame, NULL), 0);
+    weft_shield_enter(); /* not ended by the outer scope's cancel: by the deadline that was passed down */
+    return weft_frame_await_scope(f, &self->wait, &self->inner, WEFT_THEN(inner_closed));
+}
+
+static const struct weft_frame_kind asking = {.name = "asks", .start = asks};
+
+static void *opens_with_deadline(void *arg)
+{
+    struct asks child;
+    weft_scope scope;
+    (void)arg;
+    child.expected = weft_after(3 * MS);
+    weft_frame_init(&child.frame, &asking);
+    CHECK_EQ(weft_scope_open(&scope, &(struct weft_scope_opts){.deadline = child.expected}), 0);
+    CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &child.frame, NULL), 0);
+    CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
+    CHECK_EQ(child.status, -ETIMEDOUT);
+    return NULL;
+}
+
+EACH_HOME(a_deadline_is_passed_down)
+{
+    CHECK_EQ(weft_join(home_spawn_fn(home, opens_with_deadline, NULL), NULL, WEFT_FOREVER), 0);
+    forget_notes();
+}
+
+static void *opens_many(void *arg)
+{
+    static struct script children[200];
+    weft_scope scope;
+    weft_fiber fiber;
+    (void)arg;
+    CHECK_EQ(weft_scope_open(&scope, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        children[i] = script("c", "s", NULL, "d");
+        children[i].until = WEFT_FOREVER;
+        CHECK_EQ(weft_scope_spawn_frame(&scope, &fiber, &children[i].frame,
+                                        &(struct weft_fiber_opts){.name = "child"}),
+                 0);
+        CHECK_EQ(weft_join(fiber, NULL, 0), -EINVAL); /* it is the scope's */
+    }
+    if (children[0].next == NULL) {
+        weft_yield();
+    }
+    weft_scope_cancel(&scope); /* those that have not started, too */
+    struct script late = script("late", "r", NULL, "d");
+    CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &late.frame, NULL), -ECANCELED);
+    CHECK_EQ(weft_scope_close(&scope), 0);
+    return NULL;
+}
+
+EACH_HOME(a_fiber_with_a_stack_has_frames_as_children)
+{
+    CHECK_EQ(weft_join(home_spawn_fn(home, opens_many, NULL), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(take_reports(), 0);
+    forget_notes();
+}
+
+TEST(a_plain_thread_has_them_in_a_pool)
+{
+    struct home home;
+    struct script child = script("c", "syr", NULL, "sd");
+    weft_scope scope;
+    home_open(&home, false);
+    CHECK_EQ(weft_scope_open(&scope, &(struct weft_scope_opts){.pool = home.pool}), 0);
+    CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &child.frame, NULL), 0);
+    CHECK_EQ(weft_scope_close(&scope), 0);
+    home_close(&home);
+    forget_notes();
+}
