@@ -320,7 +320,7 @@ EACH_HOME(each_error_has_one_trace_whoever_throws)
         struct script one = script("one", cases[i].body, cases[i].handle, cases[i].finally);
         CHECK(home_run(home, &one.frame, NULL) < 0);
         CHECK_EQ(traces, cases[i].errors);
-        noted[0] = 0;
+        notes_are(NULL);
     }
     CHECK(weft_frame_on_error(before) == count_traces);
 }

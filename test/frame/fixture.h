@@ -107,17 +107,25 @@ __attribute__((unused)) static weft_fiber home_waiting(const struct home *home, 
 /* --- what happened, as text ---------------------------------------------------------------- */
 
 static char noted[512];
+static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((unused)) static void note(const char *what)
 {
+    pthread_mutex_lock(&noting);
     size_t used = strlen(noted);
     snprintf(noted + used, sizeof noted - used, "%s%s", used ? " " : "", what);
+    pthread_mutex_unlock(&noting);
 }
 
+/* NULL: whatever they are. */
 __attribute__((unused)) static void notes_are(const char *expected)
 {
-    CHECK_STR(noted, expected);
+    pthread_mutex_lock(&noting);
+    if (expected) {
+        CHECK_STR(noted, expected);
+    }
     noted[0] = 0;
+    pthread_mutex_unlock(&noting);
 }
 
 /* --- errors that end a fiber ------------------------------------------------------------------ */

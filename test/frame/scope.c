@@ -70,12 +70,7 @@ static void all(struct script *children, int n, const char *body, const char *ha
     }
 }
 
-/* Notes of several threads would not be in order: only what is told at the end is looked at. */
-static void forget_notes(void)
-{
-    noted[0] = 0;
-}
-
+/* Notes of several threads are in no order: they are not looked at. */
 #define MANY 12
 
 EACH_HOME(it_ends_after_all_children)
@@ -91,7 +86,7 @@ EACH_HOME(it_ends_after_all_children)
             CHECK_EQ(*children[i].next, 0); /* its finally was done to the end */
         }
     }
-    forget_notes();
+    notes_are(NULL);
 }
 
 EACH_HOME(a_childs_error_is_what_it_answers)
@@ -103,7 +98,7 @@ EACH_HOME(a_childs_error_is_what_it_answers)
     CHECK_EQ(home_run(home, &p.frame, NULL), 0);
     CHECK_EQ(p.status, B_CODE);
     CHECK_EQ(take_reports(), 1);
-    forget_notes();
+    notes_are(NULL);
 }
 
 EACH_HOME(fail_fast_cancels_the_others_and_their_finallys_may_wait)
@@ -119,7 +114,7 @@ EACH_HOME(fail_fast_cancels_the_others_and_their_finallys_may_wait)
     CHECK_EQ(home_run(home, &p.frame, NULL), 0);
     CHECK_EQ(p.status, B_CODE);
     CHECK_EQ(take_reports(), 1); /* that the others were cancelled is known */
-    forget_notes();
+    notes_are(NULL);
 }
 
 EACH_HOME(a_cancel_of_the_scope_reaches_them)
@@ -139,7 +134,7 @@ EACH_HOME(a_cancel_of_the_scope_reaches_them)
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(p.status, 0);
     weft_future_unref(go);
-    forget_notes();
+    notes_are(NULL);
 }
 
 /* Also while the parent waits for something else. */
@@ -167,7 +162,7 @@ EACH_HOME(so_does_its_deadline)
         CHECK_EQ(p.status, -ETIMEDOUT);
         weft_future_unref(go);
     }
-    forget_notes();
+    notes_are(NULL);
 }
 
 EACH_HOME(a_deadline_in_the_past_takes_no_children)
@@ -201,7 +196,7 @@ static void ended_parent(struct home *home, bool cancel)
     for (int i = 0; i < MANY; i++) {
         CHECK(!children[i].next || children[i].part == 'F');
     }
-    forget_notes();
+    notes_are(NULL);
 }
 
 EACH_HOME(a_parent_that_is_cancelled_cancels_them_and_waits_on)
@@ -242,7 +237,7 @@ EACH_HOME(children_of_both_kinds_are_alike)
     CHECK_EQ(home_run(home, &p.frame, NULL), 0);
     CHECK_EQ(p.status, -ENOSPC);
     CHECK_EQ(take_reports(), 1);
-    forget_notes();
+    notes_are(NULL);
 }
 
 /* --- a parent with a stack ------------------------------------------------------------------------ */
@@ -296,7 +291,7 @@ static void *opens_with_deadline(void *arg)
 EACH_HOME(a_deadline_is_passed_down)
 {
     CHECK_EQ(weft_join(home_spawn_fn(home, opens_with_deadline, NULL), NULL, WEFT_FOREVER), 0);
-    forget_notes();
+    notes_are(NULL);
 }
 
 static void *opens_many(void *arg)
@@ -328,7 +323,7 @@ EACH_HOME(a_fiber_with_a_stack_has_frames_as_children)
 {
     CHECK_EQ(weft_join(home_spawn_fn(home, opens_many, NULL), NULL, WEFT_FOREVER), 0);
     CHECK_EQ(take_reports(), 0);
-    forget_notes();
+    notes_are(NULL);
 }
 
 TEST(a_plain_thread_has_them_in_a_pool)
@@ -341,5 +336,5 @@ TEST(a_plain_thread_has_them_in_a_pool)
     CHECK_EQ(weft_scope_spawn_frame(&scope, NULL, &child.frame, NULL), 0);
     CHECK_EQ(weft_scope_close(&scope), 0);
     home_close(&home);
-    forget_notes();
+    notes_are(NULL);
 }
