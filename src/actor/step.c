@@ -352,7 +352,7 @@ int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kin
     }
     reset(actor, host, kind, task);
     actor->state = state;
-    task->own = actor;
+    weft__body_set_own(task, actor);
     task->claim.task = NULL;
     err = kind->init ? kind->init(actor, method, input) : 0;
     if (err) {

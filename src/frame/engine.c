@@ -172,7 +172,7 @@ static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame
     frame->phase = WEFT__FRAME_BODY;
     frame->act = WEFT__ACT_NONE;
     frame->next = NULL;
-    task->own = frame;
+    weft__body_set_own(task, frame);
     return NULL;
 }
 
@@ -215,7 +215,7 @@ static weft_frame *leave(struct weft__task *task, weft_frame *frame, struct outc
 {
     weft_frame *caller = frame->caller;
     weft__frame_release(frame);
-    task->own = caller;
+    weft__body_set_own(task, caller);
     if (caller && caller->tries) {
         caller->tries = false;
         if (out->error) {

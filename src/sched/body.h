@@ -71,6 +71,13 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
 void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable);
 void weft__body_unmake(struct weft__task *task);
 
+/* By its maker, or by its step. Not a plain store: a worker that thinks it is about to run the task, or the fiber that was
+ * there before, prefetches what is in this place (sched/switch.c). */
+static inline void weft__body_set_own(struct weft__task *task, void *own)
+{
+    __atomic_store_n(&task->own, own, __ATOMIC_RELAXED);
+}
+
 /* From its step, which then returns END: joiners get the value, or the status if it is not 0. */
 void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status);
 

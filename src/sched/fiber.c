@@ -628,7 +628,7 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
         *err = -ENOMEM;
         goto unadmit;
     }
-    task->own = own;
+    weft__body_set_own(task, own);
     task->deadline = NULL;
     task->stack_class = UINT8_MAX;
     task->flags = WEFT__TASK_BODY;
