@@ -20,8 +20,8 @@ _of("select", "src/sync/select.c",
     "finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter) == WEFT__REASON_CANCEL ? WEFT__REASON_CANCEL : WEFT__REASON_NONE)",
     "one that need not wait is taken though another has fired")
 _of("select", "src/sync/select.c",
-    "        if (!ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {\n            break;\n        }\n",
-    "        ops_of(&cases[i])->arm(&cases[i], &nodes[i]);\n",
+    "        if (!weft__case_ops_of(&cases[i])->arm(&cases[i], &nodes[i])) {\n            break;\n        }\n",
+    "        weft__case_ops_of(&cases[i])->arm(&cases[i], &nodes[i]);\n",
     "what became ready while linking is not seen")
 _of("select", "src/sync/select.c",
     "    if (!won) {\n        weft__event_finish(weft__event_of(one->object), node);\n    }\n",
