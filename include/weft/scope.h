@@ -41,7 +41,7 @@ struct weft_scope_opts {
     bool fail_fast;  /* the first failure of a child cancels the others */
 };
 
-/* -EINVAL: a plain thread has named no pool. */
+/* -EINVAL: a plain thread has named no pool. A frame fiber (weft/frame.h) opens one in a step, and closes it by weft_frame_await_scope. */
 WEFT_API int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts);
 
 /* Starts fn(arg) as a child. What it returns is its success (>= 0) or its failure (a negative errno); one that leaves by

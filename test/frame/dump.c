@@ -193,3 +193,26 @@ EACH_HOME(what_it_waits_on_is_told)
     weft_cond_deinit(&votes);
     take_reports();
 }
+
+/* A frame that nobody can wake is found like other fibers. */
+TEST(a_frame_that_waits_for_ever_is_a_deadlock)
+{
+    struct waits outer, inner;
+    weft_cond votes;
+    weft_dispatcher *d;
+    weft_group *group;
+    weft_fiber fiber;
+    weft_cond_init(&votes, NULL);
+    open_two(&outer, &inner, &votes, 2);
+    CHECK_EQ(weft_dispatcher_create(&d, &(struct weft_dispatcher_opts){.caller = true}), 0);
+    CHECK_EQ(weft_group_create(d, &group, NULL), 0);
+    CHECK_EQ(weft_group_spawn_frame(group, &fiber, &outer.frame, NULL), 0);
+    weft_group_stop(group);
+    CHECK_EQ(weft_dispatcher_run(d), -EDEADLK);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(weft_dispatcher_run(d), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -ECANCELED);
+    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    weft_dispatcher_destroy(d);
+    weft_cond_deinit(&votes);
+}

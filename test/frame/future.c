@@ -2,7 +2,9 @@
 /* Futures and frames. Of the original's tests:
  *   FutureTest     completed, failed or cancelled by another thread, before and after the wait began; the rest of it is in
  *                  test/frame/wait.c (timeout, interrupt, interrupt before the start) and test/sync/future.c (callbacks, conversions)
+ * In which order waiters and others go on: who_waits_goes_on_before_who_was_ready.
  */
+#include "dispatch/fixture.h"
 #include "frame/fixture.h"
 
 struct awaits {
@@ -11,6 +13,7 @@ struct awaits {
     weft_future *future;
     void *value;
     int code;
+    const char *name;
 };
 
 static enum weft_step got_it(weft_frame *f, struct weft_got got)
@@ -18,6 +21,9 @@ static enum weft_step got_it(weft_frame *f, struct weft_got got)
     SELF(awaits);
     CHECK_EQ(got.status, 0);
     self->value = got.value;
+    if (self->name) {
+        note(self->name);
+    }
     return weft_frame_return(f, NULL);
 }
 
@@ -106,4 +112,37 @@ EACH_HOME(all_who_wait_get_it)
         CHECK(all[i].value == all);
     }
     weft_future_unref(future);
+}
+
+static void *notes(void *arg)
+{
+    note(arg);
+    return NULL;
+}
+
+static void *completes(void *arg)
+{
+    static struct awaits all[3];
+    static const char *const names[] = {"w0", "w1", "w2"};
+    weft_future *future;
+    (void)arg;
+    CHECK_EQ(weft_future_create(&future, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        all[i] = (struct awaits){.future = future, .name = names[i]};
+        weft_frame_init(&all[i].frame, &awaiting);
+        CHECK_EQ(weft_spawn_frame(NULL, &all[i].frame, NULL), 0);
+    }
+    weft_yield();
+    CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "ready", NULL), 0);
+    weft_future_complete(future, NULL);
+    note("completer");
+    weft_yield();
+    notes_are("completer w0 w1 w2 ready");
+    weft_future_unref(future);
+    return NULL;
+}
+
+TEST(who_waits_goes_on_before_who_was_ready)
+{
+    run_in_group(completes, NULL);
 }

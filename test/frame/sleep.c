@@ -2,7 +2,8 @@
 /* Sleeping and yielding. Of the original's tests:
  *   YieldTest      one_that_yields_lets_others_run
  *   SleepTest      an_interrupt_ends_a_long_sleep, a_groups_stop_ends_the_wait_for_it, and_when_it_is_stopping_that_is_a_yield
- * Of its faults: sleeps could end early, by its cached clock (no_sleep_ends_early).
+ * Of its faults: sleeps could end early, by its cached clock (no_sleep_ends_early); equal deadlines had no order
+ * (equal_deadlines_end_in_the_order_in_which_they_began); an interrupt could not be asked for or taken back (an_interrupt_can_be_taken_back).
  */
 #include "dispatch/fixture.h"
 #include "frame/script.h"
@@ -57,6 +58,36 @@ EACH_HOME(an_interrupt_ends_a_long_sleep)
     notes_are("one!interrupt one."); /* and not what would have come next */
 }
 
+static atomic_bool was_interrupted;
+
+static enum weft_step takes_it_back(weft_frame *f, struct weft_got got)
+{
+    (void)got;
+    if (!weft_interrupted()) {
+        return weft_frame_yield(
+            f, WEFT_THEN(takes_it_back)); /* a yield is no wait: it does not deliver it */
+    }
+    CHECK(weft_clear_interrupt());
+    CHECK(!weft_interrupted() && !weft_clear_interrupt());
+    atomic_store(&was_interrupted, true);
+    return weft_frame_sleep(f, weft_after(1000), WEFT_THEN(yields));
+}
+
+static const struct weft_frame_kind taking_back = {.name = "takes", .start = takes_it_back};
+
+EACH_HOME(an_interrupt_can_be_taken_back)
+{
+    atomic_bool flag = true;
+    struct yields one = {.until = &flag};
+    atomic_store(&was_interrupted, false);
+    weft_frame_init(&one.frame, &taking_back);
+    weft_fiber fiber = home_spawn(home, &one.frame);
+    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK(atomic_load(&was_interrupted));
+    CHECK_EQ(one.rounds, 1);
+}
+
 struct naps {
     weft_frame frame;
     int left;
@@ -82,6 +113,32 @@ EACH_HOME(no_sleep_ends_early)
     struct naps one = {.left = 200};
     weft_frame_init(&one.frame, &napping);
     CHECK_EQ(home_run(home, &one.frame, NULL), 0);
+}
+
+/* --- the same moment ----------------------------------------------------------------------- */
+
+static void *sleeps_alike(void *arg)
+{
+    static struct script all[5];
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    weft_fiber fibers[5];
+    int64_t until = weft_after(2 * MS);
+    (void)arg;
+    for (int i = 0; i < 5; i++) {
+        all[i] = script(names[i], "sd", NULL, "d");
+        all[i].until = until;
+        CHECK_EQ(weft_spawn_frame(&fibers[i], &all[i].frame, NULL), 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    notes_are("a. b. c. d. e.");
+    return NULL;
+}
+
+TEST(equal_deadlines_end_in_the_order_in_which_they_began)
+{
+    run_in_group(sleeps_alike, NULL);
 }
 
 /* --- a group's stop -------------------------------------------------------------------------- */
