@@ -34,7 +34,8 @@ static inline void *weft__small_get(struct weft__small *small, unsigned class, s
         small->count[class]--;
         return block;
     }
-    return weft__alloc_dirty(class < WEFT__SMALL_CLASSES ? (class + 1) * WEFT__SMALL_STEP : bytes);
+    return weft__alloc_dirty(class < WEFT__SMALL_CLASSES ? ((size_t) class + 1) * WEFT__SMALL_STEP
+                                                         : bytes);
 }
 
 static inline void weft__small_put(struct weft__small *small, unsigned class, void *block)

@@ -18,7 +18,7 @@ struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **ta
     struct weft__worker *w = weft__worker_self();
     struct weft__task *running = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
     weft_frame *top = running ? running->own : NULL;
-    if (__builtin_expect(top != frame, 0)) {
+    if (__builtin_expect(!top || top != frame, 0)) {
         WEFT__REQUIRE(top && running->body->waits == weft__frame_waits,
                       "frame %s waits outside of a frame fiber", frame->kind->name);
         top->misused = top->stray = true;

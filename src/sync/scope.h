@@ -64,13 +64,13 @@ static inline int64_t weft__scope_until(const struct weft__scope *scope)
  *   admit    0, or what weft_scope_spawn answers; then the child counts;
  *   make     its record, and the node that is its only joiner; NULL: no memory;
  *   unadmit  if it could not be spawned after all; the record, unless NULL, goes back.
- * It calls itself starts when it first runs, and leaves, with its status, before it ends. */
+ * The node stands for the child. It says itself that it starts, when it first runs, and that it leaves, with its status, before it ends. */
 int weft__scope_admit(struct weft__scope *scope);
 struct weft__node *weft__scope_child_make(struct weft__scope *scope);
-void weft__scope_unadmit(struct weft__scope *scope, struct weft__node *child);
-void weft__scope_child_starts(struct weft__node *child);
-void weft__scope_child_leaves(struct weft__node *child, int status);
-bool weft__scope_child_started(const struct weft__node *child);
-struct weft__scope *weft__scope_of_child(const struct weft__node *child);
+void weft__scope_unadmit(struct weft__scope *scope, struct weft__node *node);
+void weft__scope_child_starts(struct weft__node *node);
+void weft__scope_child_leaves(struct weft__node *node, int status);
+bool weft__scope_child_started(const struct weft__node *node);
+struct weft__scope *weft__scope_of_child(const struct weft__node *node);
 
 #endif

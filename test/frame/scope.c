@@ -45,7 +45,8 @@ static enum weft_step opens(weft_frame *f, struct weft_got got)
         self->spawned += !err;
     }
     if (self->fn) {
-        CHECK_EQ(weft_scope_spawn(&self->scope, NULL, self->fn, self, NULL), 0);
+        int err = weft_scope_spawn(&self->scope, NULL, self->fn, self, NULL);
+        CHECK(err == 0 || err == -ECANCELED); /* one of the others may have failed */
     }
     atomic_store(&self->opened, true);
     return self->lingers ? weft_frame_await_future(f, &self->other, self->lingers, WEFT_FOREVER,
