@@ -117,22 +117,28 @@ EACH_HOME(no_sleep_ends_early)
 
 /* --- the same moment ----------------------------------------------------------------------- */
 
+/* Again with more time, if the machine was not fast enough for all to begin in it. */
 static void *sleeps_alike(void *arg)
 {
     static struct script all[5];
     static const char *const names[] = {"a", "b", "c", "d", "e"};
     weft_fiber fibers[5];
-    int64_t until = weft_after(2 * MS);
+    bool in_time = false;
     (void)arg;
-    for (int i = 0; i < 5; i++) {
-        all[i] = script(names[i], "sd", NULL, "d");
-        all[i].until = until;
-        CHECK_EQ(weft_spawn_frame(&fibers[i], &all[i].frame, NULL), 0);
+    for (int64_t time = 2 * MS; !in_time; time *= 2) {
+        int64_t until = weft_after(time);
+        for (int i = 0; i < 5; i++) {
+            all[i] = script(names[i], "sd", NULL, "d");
+            all[i].until = until;
+            CHECK_EQ(weft_spawn_frame(&fibers[i], &all[i].frame, NULL), 0);
+        }
+        weft_yield();
+        in_time = weft_now() < until;
+        for (int i = 0; i < 5; i++) {
+            CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+        }
+        notes_are(in_time ? "a. b. c. d. e." : NULL);
     }
-    for (int i = 0; i < 5; i++) {
-        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
-    }
-    notes_are("a. b. c. d. e.");
     return NULL;
 }
 
