@@ -23,7 +23,7 @@ static enum weft_step woken(weft_frame *f, struct weft_got got)
     SELF(sleeper);
     self->got = got;
     if (self->name) {
-        note(self->name);
+        notes_add(self->name);
     }
     return weft_frame_return(f, NULL);
 }
@@ -50,7 +50,7 @@ static void sleeper_init(struct sleeper *s, const char *name, weft_cond *cond)
 
 static void *notes(void *arg)
 {
-    note(arg);
+    notes_add(arg);
     return NULL;
 }
 

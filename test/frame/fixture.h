@@ -109,7 +109,7 @@ __attribute__((unused)) static weft_fiber home_waiting(const struct home *home, 
 static char noted[512];
 static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((unused)) static void note(const char *what)
+__attribute__((unused)) static void notes_add(const char *what)
 {
     pthread_mutex_lock(&noting);
     size_t used = strlen(noted);

@@ -22,7 +22,7 @@ static enum weft_step got_it(weft_frame *f, struct weft_got got)
     CHECK_EQ(got.status, 0);
     self->value = got.value;
     if (self->name) {
-        note(self->name);
+        notes_add(self->name);
     }
     return weft_frame_return(f, NULL);
 }
@@ -116,7 +116,7 @@ EACH_HOME(all_who_wait_get_it)
 
 static void *notes(void *arg)
 {
-    note(arg);
+    notes_add(arg);
     return NULL;
 }
 
@@ -135,7 +135,7 @@ static void *completes(void *arg)
     weft_yield();
     CHECK_EQ(weft_spawn(NULL, notes, (void *)(uintptr_t) "ready", NULL), 0);
     weft_future_complete(future, NULL);
-    note("completer");
+    notes_add("completer");
     weft_yield();
     notes_are("completer w0 w1 w2 ready");
     weft_future_unref(future);

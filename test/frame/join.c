@@ -20,7 +20,7 @@ static enum weft_step joined(weft_frame *f, struct weft_got got)
     SELF(joiner);
     self->got = got;
     if (self->name) {
-        note(self->name);
+        notes_add(self->name);
     }
     return weft_frame_return(f, NULL);
 }

@@ -51,7 +51,7 @@ static void script_note(const struct script *self, char what, int code)
              : code == -ENOTRECOVERABLE ? "fatal"
              : code                     ? "?"
                                         : "");
-    note(text);
+    notes_add(text);
 }
 
 static enum weft_step script_step(weft_frame *f, struct weft_got got)

@@ -207,7 +207,7 @@ TEST(it_has_a_deadline)
 
 static void *notes(void *arg)
 {
-    note(arg);
+    notes_add(arg);
     return NULL;
 }
 
