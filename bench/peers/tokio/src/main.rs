@@ -307,7 +307,7 @@ fn resident_bytes() -> f64 {
     statm.split(' ').nth(1).unwrap().parse::<f64>().unwrap() * 4096.0
 }
 
-fn memory(workers: &str, fibers: usize) {
+fn memory(row: String, workers: &str, fibers: usize) {
     on_worker(workers, async move {
         let never = Arc::new(Notify::new());
         let before = resident_bytes();
@@ -317,7 +317,7 @@ fn memory(workers: &str, fibers: usize) {
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
         let each = (resident_bytes() - before) / fibers as f64;
-        report("tokio", &format!("memory_{}k", fibers / 1000), each, "B/fiber");
+        report("tokio", &row, each, "B/fiber");
         std::process::exit(0);
     });
 }
@@ -397,10 +397,10 @@ async fn sleep_round() -> f64 {
     cpu_ms() - before
 }
 
-fn sleep(workers: &str) {
+fn sleep(row: &str, workers: &str) {
     let (first, second) = on_worker(workers, async { (sleep_round().await, sleep_round().await) });
-    report("tokio", "sleep100k", second, "ms");
-    report("tokio", "sleep100k_first", first, "ms");
+    report("tokio", row, second, "ms");
+    report("tokio", &format!("{}_first", row), first, "ms");
 }
 
 async fn echo_one(mut stream: TcpStream) {
@@ -439,9 +439,14 @@ fn main() {
         "wake" => wake(peer, workers),
         "timer_bulk" => timer_bulk(workers),
         "timer_once" => timer_once(workers),
-        "sleep" => sleep(workers),
+        "sleep" => sleep("sleep100k", workers),
+        "frame_sleep" => sleep("frame_sleep100k", workers),
         "echo" => echo(workers, args[3].parse().unwrap()),
-        "memory" => memory(workers, args[3].parse().unwrap()),
+        "memory" => {
+            let fibers: usize = args[3].parse().unwrap();
+            memory(format!("memory_{}k", fibers / 1000), workers, fibers)
+        }
+        "frame_memory" => memory("frame_memory".to_string(), workers, 1_000_000),
         other => panic!("no workload {}", other),
     }
 }
