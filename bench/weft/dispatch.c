@@ -11,34 +11,42 @@ static weft_group *group;
 /* --- what is counted ------------------------------------------------------------------------ */
 
 /* The first part of the operations is to warm up; the clock runs for the rest. */
-static long done, warm, total;
+static long left, measured;
 static uint64_t began;
 static double took;
+static bool over;
 static long asked; /* 0: as many as the workload has */
 
 static void count_to(long n)
 {
     n = asked ? asked : n;
-    warm = n / 4;
-    total = n;
+    measured = n - n / 4;
+    left = n / 4;
 }
 
-/* One operation. True: it was the last. */
+static bool phase_is_over(void)
+{
+    if (!began) {
+        began = now_ns();
+        left = measured;
+    } else {
+        took = over ? took : ns_since(began);
+        over = true;
+        left = 1; /* whoever comes here next is told again */
+    }
+    return over;
+}
+
+/* One operation. True: all have been done. */
 static inline bool counted(void)
 {
-    if (++done == warm)
-        began = now_ns();
-    if (done < total)
-        return false;
-    if (done == total)
-        took = ns_since(began);
-    return true;
+    return __builtin_expect(--left == 0, 0) && phase_is_over();
 }
 
 /* Millions of operations per second. */
 static void report_rate(const char *row, const char *suffix)
 {
-    report("weft", row, suffix, (double)(total - warm) * 1e3 / took, "M/s");
+    report("weft", row, suffix, (double)measured * 1e3 / took, "M/s");
 }
 
 /* --- the dispatcher -------------------------------------------------------------------------- */
@@ -107,10 +115,10 @@ static enum weft_step play(weft_frame *f, struct weft_got got)
     struct party *self = (struct party *)f;
     must(got.status, "await");
     weft_cond_signal(&self->other->mine);
-    if (self->counts ? counted() : done >= total)
+    if (self->counts ? counted() : over)
         return weft_frame_return(f, NULL);
     /* The latest of all timers: the worst place for a queue that is searched from its front. */
-    int64_t deadline = self->timeout ? self->timeout + done : WEFT_FOREVER;
+    int64_t deadline = self->timeout ? self->timeout++ : WEFT_FOREVER;
     return weft_frame_await_cond(f, &self->wait, &self->mine, deadline, WEFT_THEN(play));
 }
 
@@ -125,7 +133,7 @@ static enum weft_step wakes_up(weft_frame *f, struct weft_got got)
 static enum weft_step sleeps(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    return weft_frame_sleep(f, weft_after(60000000000 + done++ * 1000), WEFT_THEN(wakes_up));
+    return weft_frame_sleep(f, weft_after(60000000000), WEFT_THEN(wakes_up));
 }
 
 /* They sleep until the program has ended. */
@@ -143,7 +151,7 @@ static void bench_pingpong(const char *suffix, int64_t timeout, long parked)
     struct party parties[2];
     open_group(true, NULL);
     park_others(parked);
-    count_to(8000000 + parked);
+    count_to(8000000);
     for (int i = 0; i < 2; i++) {
         parties[i] = (struct party){.other = &parties[1 - i], .timeout = timeout, .counts = !i};
         weft_cond_init(&parties[i].mine, &(struct weft_sync_opts){.group = group});
@@ -176,7 +184,7 @@ static enum weft_step calls(weft_frame *f, struct weft_got got)
     (void)got;
     if (counted())
         return weft_frame_return(f, NULL);
-    if (done % 1024 == 0)
+    if (left % 1024 == 0)
         return weft_frame_yield(f, WEFT_THEN(calls));
     return weft_frame_call(f, frame_of(&kind, sizeof(weft_frame)), WEFT_THEN(calls));
 }
@@ -204,7 +212,7 @@ static enum weft_step makes(weft_frame *f, struct weft_got got)
 {
     static const struct weft_frame_kind kind = {.name = "born", .start = is_born};
     (void)got;
-    if (done >= total)
+    if (over)
         return weft_frame_return(f, NULL);
     for (int i = 0; i < 1000; i++)
         must(weft_group_spawn_frame(group, NULL, frame_of(&kind, sizeof(weft_frame)), NULL),
@@ -243,7 +251,7 @@ static enum weft_step produces(weft_frame *f, struct weft_got got)
 {
     struct end *self = (struct end *)f;
     (void)got;
-    if (done >= total) {
+    if (over) {
         weft_chan_close(self->chan);
         return weft_frame_return(f, NULL);
     }
@@ -371,15 +379,16 @@ static void bench_flat(void)
     const int cpu = 0;
     open_group(false, &cpu);
     count_to(4000000);
-    items = calloc((size_t)total, sizeof *items);
+    long n = left + measured;
+    items = calloc((size_t)n, sizeof *items);
     must(items ? 0 : -ENOMEM, "calloc");
-    memset(items, 1, (size_t)total * sizeof *items); /* its pages are not what is measured */
+    memset(items, 1, (size_t)n * sizeof *items); /* its pages are not what is measured */
     queue.last = &queue.first;
     weft_cond_init(&queue.filled, &(struct weft_sync_opts){.group = group});
     start(frame_of(&kind, sizeof(struct end)), 0);
     must(weft_dispatcher_start(dispatcher), "weft_dispatcher_start");
     pin_to(1);
-    for (long i = 0; i < total; i++) {
+    for (long i = 0; i < n; i++) {
         items[i].post.fn = offer;
         must(weft_group_submit(group, &items[i].post), "weft_group_submit");
     }

@@ -10,7 +10,8 @@
 #include "base/link.h"
 
 #define WEFT__SMALL_STEP 64u
-#define WEFT__SMALL_CLASSES 8u /* 64 .. 512 bytes */
+#define WEFT__SMALL_WORD 8u    /* of each block is the allocator's */
+#define WEFT__SMALL_CLASSES 8u /* 56 .. 504 bytes */
 #define WEFT__SMALL_KEPT 1024u /* of each class; more go back to the allocator */
 
 struct weft__small {
@@ -21,7 +22,7 @@ struct weft__small {
 /* WEFT__SMALL_CLASSES: it is not small. */
 static inline unsigned weft__small_class(size_t bytes)
 {
-    size_t class = bytes ? (bytes - 1) / WEFT__SMALL_STEP : 0;
+    size_t class = (bytes + WEFT__SMALL_WORD - 1) / WEFT__SMALL_STEP;
     return class < WEFT__SMALL_CLASSES ? (unsigned)class : WEFT__SMALL_CLASSES;
 }
 
@@ -34,8 +35,9 @@ static inline void *weft__small_get(struct weft__small *small, unsigned class, s
         small->count[class]--;
         return block;
     }
-    return weft__alloc_dirty(class < WEFT__SMALL_CLASSES ? ((size_t) class + 1) * WEFT__SMALL_STEP
-                                                         : bytes);
+    return weft__alloc_dirty(class < WEFT__SMALL_CLASSES
+                                 ? ((size_t) class + 1) * WEFT__SMALL_STEP - WEFT__SMALL_WORD
+                                 : bytes);
 }
 
 static inline void weft__small_put(struct weft__small *small, unsigned class, void *block)

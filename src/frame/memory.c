@@ -21,7 +21,9 @@ weft_frame *weft_frame_new(const struct weft_frame_kind *kind, size_t bytes)
     unsigned class = weft__small_class(bytes);
     weft_frame *frame = weft__small_get(small_here(), class, bytes);
     if (frame) {
-        memset(frame + 1, 0, bytes - sizeof *frame);
+        if (bytes > sizeof *frame) {
+            memset(frame + 1, 0, bytes - sizeof *frame);
+        }
         weft_frame_init(frame, kind);
         frame->pooled = true;
         frame->size = class & 15;

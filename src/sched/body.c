@@ -1,22 +1,12 @@
 #include "sched/body.h"
 
-#include "base/clock.h"
 #include "sched/deadline.h"
 #include "sched/pool.h"
 
-static void set_body(struct weft__worker *w, struct weft__task *task)
-{
-    atomic_store_explicit(&w->body, task, memory_order_relaxed);
-}
-
 void weft__body_run(struct weft__worker *w, struct weft__task *task)
 {
-    weft__task_run(task);
-    atomic_store_explicit(&task->ran_on, (int16_t)w->index, memory_order_relaxed);
-    WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
-    set_body(w, task);
-    enum weft__body_step step = task->body->step(w, task);
-    set_body(w, NULL);
+    enum weft__body_step step = weft__body_step(w, task);
+    weft__body_steps_over(w);
     if (step == WEFT__BODY_WAIT) {
         if (!weft__waiter_settle(task)) {
             weft__worker_requeue(w, task, false);
@@ -25,9 +15,7 @@ void weft__body_run(struct weft__worker *w, struct weft__task *task)
         weft__task_requeue(task);
         weft__worker_requeue(w, task, true);
     }
-    if (!w->rounds) {
-        weft__count(&w->counters.executed, 1);
-    }
+    weft__count(&w->counters.executed, 1);
 }
 
 /* Its node; there is always one, or no memory. */
@@ -39,7 +27,7 @@ static struct weft__deadline *take_node(struct weft__worker *w)
     return weft__deadline_take(&w->deadlines);
 }
 
-bool weft__body_park(struct weft__worker *w, struct weft__task *task, int64_t deadline)
+bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline)
 {
     uint64_t ticket = task->claim.ticket;
     if (__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
@@ -48,7 +36,7 @@ bool weft__body_park(struct weft__worker *w, struct weft__task *task, int64_t de
     if (deadline == WEFT_FOREVER) {
         return !weft__task_fired(task);
     }
-    if (deadline <= weft__clock_ns()) {
+    if (deadline <= w->now) { /* else the wheel will find out */
         weft__task_fire(task, ticket, WEFT__REASON_TIMEOUT);
         return false;
     }
@@ -64,7 +52,7 @@ bool weft__body_park(struct weft__worker *w, struct weft__task *task, int64_t de
     return true;
 }
 
-enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
+enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)
 {
     enum weft__task_state state = weft__task_state(task);
     enum weft__reason reason = state == WEFT__TASK_ARMED || state == WEFT__TASK_FIRED

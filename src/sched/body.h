@@ -84,6 +84,21 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
 /* Runs one step. On the base context. */
 void weft__body_run(struct weft__worker *w, struct weft__task *task);
 
+/* The same in parts, for whoever runs many: one step after another, and that the last is over. */
+static inline enum weft__body_step weft__body_step(struct weft__worker *w, struct weft__task *task)
+{
+    weft__task_run(task);
+    atomic_store_explicit(&task->ran_on, w->index, memory_order_relaxed);
+    WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
+    atomic_store_explicit(&w->body, task, memory_order_relaxed);
+    return task->body->step(w, task);
+}
+
+static inline void weft__body_steps_over(struct weft__worker *w)
+{
+    atomic_store_explicit(&w->body, NULL, memory_order_relaxed);
+}
+
 /* What a task waits for, body or not; while it is held, or to guess. */
 static inline struct weft__body_wait weft__task_waits(const struct weft__task *task)
 {
@@ -114,10 +129,29 @@ static inline void weft__body_arm(struct weft__task *task, unsigned kind)
         weft__task_arm(task, task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind);
 }
 
+/* With a deadline, or when a cancel or an interrupt is there. */
+bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline);
 /* After its nodes are linked: the deadline, and a cancel or an interrupt that is there already. False: the wait is over, and
  * weft__body_waited says why. -ENOMEM is a wait that is over by WEFT__REASON_NONE. */
-bool weft__body_park(struct weft__worker *w, struct weft__task *task, int64_t deadline);
+static inline bool weft__body_park(struct weft__worker *w, struct weft__task *task,
+                                   int64_t deadline)
+{
+    if (deadline != WEFT_FOREVER ||
+        __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
+        return weft__body_park_any(w, task, deadline);
+    }
+    return !weft__task_fired(task);
+}
+
+/* Of one that was not parked, or has a deadline. */
+enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task);
 /* When the step is called again, or park was refused: why the wait has ended. The nodes are still to be unlinked. */
-enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task);
+static inline enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
+{
+    if (task->deadline || weft__task_state(task) != WEFT__TASK_RUNNING) {
+        return weft__body_waited_any(w, task);
+    }
+    return weft__task_reason(task);
+}
 
 #endif

@@ -165,7 +165,8 @@ static int join_group(struct weft__task *task, weft_pool *pool, const struct wef
     task->label = label;
     task->group = member->group;
     task->signals = member->signals ? member->signals : 1;
-    settle_in(task, pool, 0);
+    task->home = pool;
+    task->pin = 0; /* and nobody counts how many: there is no other worker to compare with */
     return 0;
 }
 
@@ -234,9 +235,6 @@ static void unmake(struct weft__spawner *spawner, struct weft__task *task)
 {
     unsigned class = task->stack_class;
     bool body = weft__task_is_body(task);
-    if (task->flags & WEFT__TASK_GROUPED) {
-        atomic_fetch_sub_explicit(&task->home->workers[0].bound, 1, memory_order_relaxed);
-    }
     retire_locked(spawner, task);
     if (!body) {
         give_credit(spawner, class);
@@ -560,6 +558,16 @@ static inline void count_finished(struct weft__worker *w)
                           memory_order_release);
 }
 
+/* One that was bound to it, or of its groups, is so no longer. */
+static inline void leave_worker(struct weft__worker *w, const struct weft__task *task)
+{
+    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
+        weft__rounds_end(w->rounds, task);
+    } else if (__builtin_expect(task->pin >= 0, 0)) {
+        atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
+    }
+}
+
 void weft_exit(void *result)
 {
     struct weft__worker *w = weft__worker_self();
@@ -593,13 +601,8 @@ void weft_exit(void *result)
     struct weft__stack *stack = self->stack;
     unsigned class = self->stack_class;
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(self));
-    if (self->pin >= 0) {
-        atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
-    }
+    leave_worker(w, self);
     weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
-    if (__builtin_expect(self->flags & WEFT__TASK_GROUPED, 0)) {
-        weft__rounds_end(w->rounds, self);
-    }
     give_up(w, self, 0);
     give_credit(&w->spawner, class);
     count_finished(w);
@@ -696,13 +699,8 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
     task->value = value;
     task->claim.ticket = (uint64_t)(int64_t)status; /* for those who join later */
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(task));
-    if (task->pin >= 0) {
-        atomic_fetch_sub_explicit(&w->bound, 1, memory_order_relaxed);
-    }
+    leave_worker(w, task);
     weft__pool_release(w->pool, 1);
-    if (task->flags & WEFT__TASK_GROUPED) {
-        weft__rounds_end(w->rounds, task);
-    }
     give_up(w, task, status);
     count_finished(w);
 }

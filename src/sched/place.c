@@ -24,14 +24,10 @@ void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_o
     }
 }
 
-static void place_bound(struct weft__worker *w, struct weft__task *task, bool front)
+static void place_bound(struct weft__worker *w, struct weft__task *task)
 {
     weft_pool *home = task->home;
     struct weft__worker *target = &home->workers[task->pin];
-    if (w == target && w->rounds) {
-        weft__rounds_wake(w->rounds, task, front);
-        return;
-    }
     if (w == target) {
         weft__chain_push(&w->pinned, &task->link);
         weft__worker_look_up(w);
@@ -51,7 +47,7 @@ static void place_from_outside(struct weft__task *task)
     }
     weft__pool_visit(home);
     if (task->pin >= 0) {
-        place_bound(NULL, task, false);
+        place_bound(NULL, task);
     } else {
         weft__global_push(&home->global, &task->link);
         weft__idle_notify(&home->idle);
@@ -61,13 +57,13 @@ static void place_from_outside(struct weft__task *task)
 
 /* Not the plain case: outside its pool, bound, or something was in the next slot. */
 static __attribute__((noinline)) int place_elsewhere(struct weft__worker *w,
-                                                     struct weft__task *task, bool front)
+                                                     struct weft__task *task)
 {
     weft_pool *home = task->home;
     if (!w || w->pool != home) {
         place_from_outside(task);
     } else if (task->pin >= 0) {
-        place_bound(w, task, front);
+        place_bound(w, task);
     } else {
         weft__place_local(w, task, memory_order_seq_cst);
         weft__idle_notify(&home->idle);
@@ -82,11 +78,15 @@ static inline __attribute__((always_inline)) int place(struct weft__task *task, 
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     }
     if (!w || w->pool != task->home || task->pin >= 0) {
-        return place_elsewhere(w, task, front);
+        if (w && w->rounds && w->pool == task->home) {
+            weft__rounds_wake(w->rounds, task, front);
+            return 0;
+        }
+        return place_elsewhere(w, task);
     }
     struct weft__task *before = weft__worker_swap_next(w, task);
     weft__worker_look_up(w);
-    return __builtin_expect(before != NULL, 0) ? place_elsewhere(w, before, front) : 0;
+    return __builtin_expect(before != NULL, 0) ? place_elsewhere(w, before) : 0;
 }
 
 void weft__place(struct weft__task *task)
@@ -146,7 +146,7 @@ void weft__place_fresh(struct weft__worker *w, struct weft__task *task)
         if (!w && weft__perf_on(WEFT_PERF_QUEUE)) {
             weft__gauge_stamp(weft__task_handle(task));
         }
-        place_bound(w, task, false);
+        place_bound(w, task);
         return;
     }
     if (w && weft__fresh_push_local(&w->fresh, &task->link) == 0) {

@@ -191,6 +191,23 @@ static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
     r->worker->owner = ranks ? weft__ranks_owner(ranks) : r->worker->pool;
 }
 
+static inline void run_body(struct weft__rounds *r, struct weft__task *task)
+{
+    switch (weft__body_step(r->worker, task)) {
+    case WEFT__BODY_YIELD:
+        weft__task_requeue(task);
+        weft__chain_push(&r->running->next2, &task->link);
+        break;
+    case WEFT__BODY_WAIT:
+        if (__builtin_expect(!weft__waiter_settle(task), 0)) {
+            weft__rounds_wake(r, task, false);
+        }
+        break;
+    case WEFT__BODY_END:
+        break;
+    }
+}
+
 static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
 {
     struct weft__worker *w = r->worker;
@@ -201,8 +218,9 @@ static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
     r->left = ranks->slice;
     while ((task = take(r))) {
         if (weft__task_is_body(task)) {
-            weft__body_run(w, task);
+            run_body(r, task);
         } else {
+            weft__body_steps_over(w);
             weft__worker_run(w, task);
             while ((task = w->handoff)) { /* a fiber that needs a stack from here */
                 w->handoff = NULL;
@@ -210,6 +228,7 @@ static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
             }
         }
     }
+    weft__body_steps_over(w);
     enter(r, NULL);
 }
 

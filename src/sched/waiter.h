@@ -144,24 +144,45 @@ void weft__waiter_arm_notify(struct weft__waiter *waiter,
 /* The same for one without a task. */
 bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason);
 
-/* Ends the wait, unless it has ended: then false. A fiber that must be queued goes to `ready`, for
- * weft__place_chain once no source is locked. */
-static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
-                                     struct weft__chain *ready)
+/* Ends the wait, unless it has ended: then false. *ready is a fiber that must be queued, else NULL. */
+static inline bool weft__waiter_fire_one(struct weft__waiter *waiter, enum weft__reason reason,
+                                         struct weft__task **ready)
 {
     struct weft__task *task = waiter->task;
+    *ready = NULL;
     if (__builtin_expect(!task, 0)) {
         return weft__waiter_fire_thread(waiter, reason);
     }
     enum weft__fire fire = weft__task_fire(task, waiter->ticket, reason);
     if (fire == WEFT__FIRE_ENQUEUE) {
-        weft__chain_push(ready, &task->link);
+        *ready = task;
     }
     return fire != WEFT__FIRE_LOST;
 }
 
+/* The same; the fiber goes to `ready`, for weft__place_chain once no source is locked. */
+static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
+                                     struct weft__chain *ready)
+{
+    struct weft__task *task;
+    bool won = weft__waiter_fire_one(waiter, reason, &task);
+    if (task) {
+        weft__chain_push(ready, &task->link);
+    }
+    return won;
+}
+
 /* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with this node. False:
- * the wait had ended; the node is dead to the source either way. */
+ * the wait had ended; the node is dead to the source either way. *ready as weft__waiter_fire_one. */
+static inline bool weft__node_fire_one(struct weft__node *node, void *value, int status,
+                                       struct weft__task **ready)
+{
+    node->value = value;
+    node->status = status;
+    return weft__waiter_fire_one(node->waiter, (enum weft__reason)(WEFT__REASON_DONE + node->index),
+                                 ready);
+}
+
 static inline bool weft__node_fire(struct weft__node *node, void *value, int status,
                                    struct weft__chain *ready)
 {

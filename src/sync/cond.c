@@ -14,18 +14,6 @@ void weft_cond_deinit(weft_cond *cond)
     weft__source_deinit(&weft__cond_of(cond)->source, "condition");
 }
 
-void weft__cond_arm(struct weft__cond *c, struct weft__node *node)
-{
-    weft__source_lock(&c->source);
-    weft__waitlist_push(&c->source.waiters, node);
-    weft__source_unlock(&c->source);
-}
-
-void weft__cond_finish(struct weft__cond *c, struct weft__node *node)
-{
-    weft__source_leave(&c->source, &c->source.waiters, node);
-}
-
 /* The nodes are linked before the mutex is unlocked: who locks it after that, changes something and signals, finds
  * them. */
 static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *nodes,
@@ -70,31 +58,34 @@ int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, u
     return wait_for(conds, n, nodes, mutex, which, deadline);
 }
 
-/* Fires the first. */
-static void signal(struct weft__cond *c, struct weft__chain *ready)
+/* Fires the first. Returns a fiber that must be queued, or NULL. */
+static inline struct weft__task *signal(struct weft__cond *c)
 {
+    struct weft__task *ready = NULL;
     struct weft__node *node;
-    weft__chain_init(ready);
     weft__source_lock(&c->source);
     /* One whose wait has ended already passes it on. */
     while ((node = weft__waitlist_pop(&c->source.waiters)) &&
-           !weft__node_fire(node, NULL, 0, ready)) {
+           !weft__node_fire_one(node, NULL, 0, &ready)) {
     }
     weft__source_unlock(&c->source);
+    return ready;
 }
 
 void weft_cond_signal(weft_cond *cond)
 {
-    struct weft__chain ready;
-    signal(weft__cond_of(cond), &ready);
-    weft__place_chain(&ready);
+    struct weft__task *ready = signal(weft__cond_of(cond));
+    if (ready) {
+        weft__place_front(ready);
+    }
 }
 
 void weft_cond_signal_later(weft_cond *cond)
 {
-    struct weft__chain ready;
-    signal(weft__cond_of(cond), &ready);
-    weft__place_many(&ready);
+    struct weft__task *ready = signal(weft__cond_of(cond));
+    if (ready) {
+        weft__place(ready);
+    }
 }
 
 void weft_cond_broadcast(weft_cond *cond)

@@ -20,8 +20,17 @@ static inline struct weft__cond *weft__cond_of(weft_cond *cond)
 }
 
 /* Links the node, whose waiter is armed: always, for a condition remembers nothing. */
-void weft__cond_arm(struct weft__cond *cond, struct weft__node *node);
+static inline void weft__cond_arm(struct weft__cond *c, struct weft__node *node)
+{
+    weft__source_lock(&c->source);
+    weft__waitlist_push(&c->source.waiters, node);
+    weft__source_unlock(&c->source);
+}
+
 /* After the wait has ended, for whatever reason. */
-void weft__cond_finish(struct weft__cond *cond, struct weft__node *node);
+static inline void weft__cond_finish(struct weft__cond *c, struct weft__node *node)
+{
+    weft__source_leave(&c->source, &c->source.waiters, node);
+}
 
 #endif
