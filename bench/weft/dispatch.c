@@ -420,6 +420,8 @@ int main(int argc, char **argv)
     else if (!strcmp(mode, "flat"))
         bench_flat();
     else
-        return fprintf(stderr, "usage: dispatch yield|pingpong|timeout|call|create|chan|submit|flat\n"), 1;
+        return fprintf(stderr,
+                       "usage: dispatch yield|pingpong|timeout|call|create|chan|submit|flat\n"),
+               1;
     _exit(0); /* who still sleeps is left behind */
 }

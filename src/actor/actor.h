@@ -41,7 +41,7 @@ struct weft__letter {
 };
 #define WEFT__LETTER_KILL 255u
 
-_Static_assert(sizeof(struct weft__letter) <= WEFT__SMALL_STEP, "a small block");
+_Static_assert(sizeof(struct weft__letter) == 64, "a small block");
 
 struct weft_actor {
     /* any thread */

@@ -13,7 +13,8 @@ static struct weft__small *small_here(void)
 
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf)
 {
-    struct weft__letter *letter = weft__small_get(small_here(), 0, sizeof *letter);
+    struct weft__letter *letter =
+        weft__small_get(small_here(), weft__small_class(sizeof *letter), sizeof *letter);
     if (letter) {
         *letter = (struct weft__letter){.kind = (uint8_t)kind, .tag = tag, .buf = buf};
     }
@@ -23,7 +24,7 @@ struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t 
 void weft__letter_free(struct weft__letter *letter)
 {
     weft_buf_free(letter->buf);
-    weft__small_put(small_here(), 0, letter);
+    weft__small_put(small_here(), weft__small_class(sizeof *letter), letter);
 }
 
 /* Ends the wait that the actor is in, if this may end it. */

@@ -39,6 +39,11 @@ void *weft__alloc_dirty(size_t bytes)
     return rounded >= bytes ? aligned_alloc(WEFT__CACHE_LINE, rounded) : NULL;
 }
 
+void *weft__alloc_packed(size_t bytes)
+{
+    return must_fail() ? NULL : malloc(bytes);
+}
+
 void *weft__alloc(size_t bytes)
 {
     void *memory = weft__alloc_dirty(bytes);

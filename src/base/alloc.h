@@ -9,6 +9,8 @@
 void *weft__alloc(size_t bytes);
 /* The same, with whatever was there before. */
 void *weft__alloc_dirty(size_t bytes);
+/* The same for small things of which there are many: aligned only as malloc does it. */
+void *weft__alloc_packed(size_t bytes);
 void weft__free(void *memory);
 
 /* Anonymous private pages, read and write, not reserved in swap; NULL if the kernel refuses. */

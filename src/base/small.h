@@ -9,9 +9,10 @@
 #include "base/alloc.h"
 #include "base/link.h"
 
-#define WEFT__SMALL_STEP 64u
-#define WEFT__SMALL_WORD 8u    /* of each block is the allocator's */
-#define WEFT__SMALL_CLASSES 8u /* 56 .. 504 bytes */
+/* 8 to 504 bytes: with the word that the allocator adds they are multiples of its step. */
+#define WEFT__SMALL_STEP 16u
+#define WEFT__SMALL_LEAST 8u
+#define WEFT__SMALL_CLASSES 32u
 #define WEFT__SMALL_KEPT 1024u /* of each class; more go back to the allocator */
 
 struct weft__small {
@@ -22,7 +23,7 @@ struct weft__small {
 /* WEFT__SMALL_CLASSES: it is not small. */
 static inline unsigned weft__small_class(size_t bytes)
 {
-    size_t class = (bytes + WEFT__SMALL_WORD - 1) / WEFT__SMALL_STEP;
+    size_t class = (bytes + WEFT__SMALL_STEP - 1 - WEFT__SMALL_LEAST) / WEFT__SMALL_STEP;
     return class < WEFT__SMALL_CLASSES ? (unsigned)class : WEFT__SMALL_CLASSES;
 }
 
@@ -35,9 +36,8 @@ static inline void *weft__small_get(struct weft__small *small, unsigned class, s
         small->count[class]--;
         return block;
     }
-    return weft__alloc_dirty(class < WEFT__SMALL_CLASSES
-                                 ? ((size_t) class + 1) * WEFT__SMALL_STEP - WEFT__SMALL_WORD
-                                 : bytes);
+    return weft__alloc_packed(
+        class < WEFT__SMALL_CLASSES ? (size_t) class * WEFT__SMALL_STEP + WEFT__SMALL_LEAST : bytes);
 }
 
 static inline void weft__small_put(struct weft__small *small, unsigned class, void *block)

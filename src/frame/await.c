@@ -13,15 +13,24 @@
 
 #define MOST_CONDITIONS 64u
 
-struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **task)
+/* `kind` is a constant in most: what it calls is then part of the call. */
+#define HOT static inline __attribute__((always_inline))
+
+static __attribute__((noinline, cold)) void stray(const weft_frame *frame,
+                                                  const struct weft__task *running)
+{
+    weft_frame *top = running ? running->own : NULL;
+    WEFT__REQUIRE(top && running->body->waits == weft__frame_waits,
+                  "frame %s waits outside of a frame fiber", frame->kind->name);
+    top->misused = top->stray = true;
+}
+
+HOT struct weft__worker *begin(weft_frame *frame, struct weft__task **task)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *running = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
-    weft_frame *top = running ? running->own : NULL;
-    if (__builtin_expect(!top || top != frame, 0)) {
-        WEFT__REQUIRE(top && running->body->waits == weft__frame_waits,
-                      "frame %s waits outside of a frame fiber", frame->kind->name);
-        top->misused = top->stray = true;
+    if (__builtin_expect(!running || running->own != frame, 0)) {
+        stray(frame, running);
         return NULL;
     }
     if (__builtin_expect(frame->act != WEFT__ACT_NONE, 0)) {
@@ -32,16 +41,34 @@ struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **ta
     return w;
 }
 
-static enum weft_step park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                           int64_t deadline)
+struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **task)
 {
-    frame->over = !weft__body_park(w, task, deadline);
-    return frame->over ? WEFT_CALL : WEFT_SUSPEND;
+    return begin(frame, task);
 }
 
-enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                                struct weft__await *waits, unsigned n, int64_t deadline,
-                                const struct weft_point *then)
+/* All that a wait begins with, but for the node. */
+static inline void set(struct weft__await *a, const struct weft__await_kind *kind, void *object,
+                       uint64_t on)
+{
+    a->kind = kind;
+    a->object = object;
+    a->item = NULL;
+    a->on = on;
+}
+
+HOT enum weft_step park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                        int64_t deadline)
+{
+    if (__builtin_expect(weft__body_park(w, task, deadline), 1)) {
+        return WEFT_SUSPEND;
+    }
+    frame->over = true;
+    return WEFT_CALL;
+}
+
+HOT enum weft_step park_with(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                             struct weft__await *waits, unsigned n, int64_t deadline,
+                             const struct weft_point *then)
 {
     frame->act = WEFT__ACT_WAIT;
     frame->next = then;
@@ -49,6 +76,13 @@ enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task,
     frame->waits = (uint8_t)n;
     waits->since = w->now;
     return park(w, task, frame, deadline);
+}
+
+enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                                struct weft__await *waits, unsigned n, int64_t deadline,
+                                const struct weft_point *then)
+{
+    return park_with(w, task, frame, waits, n, deadline, then);
 }
 
 enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
@@ -67,15 +101,15 @@ enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, in
 
 /* Links the nodes; of several none can be had at once. False: it can be had, and the wait was taken back, unless it
  * had ended by *reason. */
-static bool arm(struct weft__task *task, struct weft__await *waits, unsigned n,
-                enum weft__reason *reason)
+HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
+             struct weft__await *waits, unsigned n, enum weft__reason *reason)
 {
-    weft__body_arm(task, waits->kind->outside ? WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE
-                                              : WEFT__WAIT_OBJECT);
+    weft__body_arm(task,
+                   kind->outside ? WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE : WEFT__WAIT_OBJECT);
     for (unsigned i = 0; i < n; i++) {
         weft__node_init(&waits[i].node, weft__body_waiter(task), i);
         waits[i].node.item = waits[i].item;
-        if (!waits[i].kind->arm(&waits[i])) {
+        if (!kind->arm(&waits[i])) {
             WEFT__ASSERT(n == 1);
             *reason = weft__task_disarm(task);
             return false;
@@ -84,11 +118,10 @@ static bool arm(struct weft__task *task, struct weft__await *waits, unsigned n,
     return true;
 }
 
-enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                           struct weft__await *waits, unsigned n, int64_t deadline,
-                           const struct weft_point *then)
+HOT enum weft_step await(const struct weft__await_kind *kind, struct weft__worker *w,
+                         struct weft__task *task, weft_frame *frame, struct weft__await *waits,
+                         unsigned n, int64_t deadline, const struct weft_point *then)
 {
-    const struct weft__await_kind *kind = waits->kind;
     enum weft__reason reason = WEFT__REASON_NONE;
     do {
         struct weft_got got = {0};
@@ -100,8 +133,15 @@ enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft
             return err ? weft__await_throw(frame, reason, err, waits, then)
                        : weft__frame_got(frame, waits, got, then);
         }
-    } while (!arm(task, waits, n, &reason));
-    return weft__await_park(w, task, frame, waits, n, deadline, then);
+    } while (!arm(task, kind, waits, n, &reason));
+    return park_with(w, task, frame, waits, n, deadline, then);
+}
+
+enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                           struct weft__await *waits, unsigned n, int64_t deadline,
+                           const struct weft_point *then)
+{
+    return await(waits->kind, w, task, frame, waits, n, deadline, then);
 }
 
 bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
@@ -132,7 +172,7 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
 enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     if (!w) {
         return WEFT_SUSPEND;
     }
@@ -149,7 +189,7 @@ static const struct weft__await parked = {.kind = &park_kind};
 enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     if (!w) {
         return WEFT_SUSPEND;
     }
@@ -205,20 +245,20 @@ static const struct weft__await_kind event_kind = {
     .arm = arm_event,
     .finish = finish_event,
     .outcome = status_only,
+    .gives = WEFT__GIVES_STATUS,
 };
 
 enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wait *wait, weft_event *event,
                                       int64_t deadline, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *a = weft__await_of(wait);
     if (!w) {
         return WEFT_SUSPEND;
     }
-    *a = (struct weft__await){
-        .kind = &event_kind, .object = event, .on = weft__await_address(event)};
-    return weft__await(w, task, frame, a, 1, deadline, then);
+    set(a, &event_kind, event, weft__await_address(event));
+    return await(&event_kind, w, task, frame, a, 1, deadline, then);
 }
 
 enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, int64_t deadline,
@@ -254,21 +294,20 @@ static const struct weft__await_kind cond_kind = {
     .arm = arm_cond,
     .finish = finish_cond,
     .outcome = which_cond,
+    .gives = WEFT__GIVES_OBJECT,
 };
 
 enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait, weft_cond *cond,
                                      int64_t deadline, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *a = weft__await_of(wait);
     if (!w) {
         return WEFT_SUSPEND;
     }
-    a->kind = &cond_kind;
-    a->object = cond;
-    a->on = weft__await_address(cond);
-    return weft__await(w, task, frame, a, 1, deadline, then);
+    set(a, &cond_kind, cond, weft__await_address(cond));
+    return await(&cond_kind, w, task, frame, a, 1, deadline, then);
 }
 
 enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits,
@@ -278,7 +317,7 @@ enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits
     WEFT__REQUIRE(n >= 1 && n <= MOST_CONDITIONS, "frame %s waits for %zu conditions",
                   frame->kind->name, n);
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *first = weft__await_of(waits);
     if (!w) {
         return WEFT_SUSPEND;
@@ -327,7 +366,7 @@ enum weft_step weft_frame_await_future(weft_frame *frame, struct weft_wait *wait
                                        const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *a = weft__await_of(wait);
     if (!w) {
         return WEFT_SUSPEND;
@@ -362,6 +401,7 @@ static const struct weft__await_kind send_kind = {
     .arm = arm_send,
     .finish = finish_send,
     .outcome = status_only,
+    .gives = WEFT__GIVES_STATUS,
 };
 
 enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
@@ -369,16 +409,14 @@ enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, 
                                      const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *a = weft__await_of(wait);
     if (!w) {
         return WEFT_SUSPEND;
     }
-    *a = (struct weft__await){.kind = &send_kind,
-                              .object = chan,
-                              .on = weft__await_address(chan),
-                              .item = (void *)(uintptr_t)item};
-    return weft__await(w, task, frame, a, 1, deadline, then);
+    set(a, &send_kind, chan, weft__await_address(chan));
+    a->item = (void *)(uintptr_t)item;
+    return await(&send_kind, w, task, frame, a, 1, deadline, then);
 }
 
 static bool attempt_recv(struct weft__await *wait, struct weft_got *got, int *err)
@@ -404,20 +442,21 @@ static const struct weft__await_kind recv_kind = {
     .arm = arm_recv,
     .finish = finish_recv,
     .outcome = status_only,
+    .gives = WEFT__GIVES_STATUS,
 };
 
 enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                      void *item, int64_t deadline, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *a = weft__await_of(wait);
     if (!w) {
         return WEFT_SUSPEND;
     }
-    *a = (struct weft__await){
-        .kind = &recv_kind, .object = chan, .on = weft__await_address(chan), .item = item};
-    return weft__await(w, task, frame, a, 1, deadline, then);
+    set(a, &recv_kind, chan, weft__await_address(chan));
+    a->item = item;
+    return await(&recv_kind, w, task, frame, a, 1, deadline, then);
 }
 
 /* --- the end of a fiber -------------------------------------------------------------------------------- */
@@ -461,7 +500,7 @@ enum weft_step weft_frame_await_join(weft_frame *frame, struct weft_wait *wait, 
                                      int64_t deadline, const struct weft_point *then)
 {
     struct weft__task *task;
-    struct weft__worker *w = weft__await_begin(frame, &task);
+    struct weft__worker *w = begin(frame, &task);
     struct weft__await *a = weft__await_of(wait);
     if (!w) {
         return WEFT_SUSPEND;

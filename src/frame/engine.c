@@ -3,6 +3,7 @@
 
 #include "frame/frame.h"
 #include "sched/ident.h"
+#include "sync/source.h"
 
 /* What the next step of a frame is given: a value, or an error. */
 struct outcome {
@@ -63,15 +64,12 @@ static struct weft__await *waits_of(const weft_frame *frame)
 }
 
 /* Takes the nodes of the frame's wait back, whether it was parked or not. */
-static enum weft__reason end_wait(struct weft__worker *w, struct weft__task *task,
-                                  const weft_frame *frame)
+static void take_back(const weft_frame *frame)
 {
-    enum weft__reason reason = weft__body_waited(w, task);
     for (unsigned i = 0; i < frame->waits; i++) {
         struct weft__await *wait = &waits_of(frame)[i];
         wait->kind->finish(wait);
     }
-    return reason;
 }
 
 static bool is_wait(enum weft__frame_act act)
@@ -131,11 +129,11 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
     return out;
 }
 
-/* The wait has ended, or its round. False: it goes on with another. */
+/* The wait has ended, or its round, by this. False: it goes on with another. */
 static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                         struct outcome *out)
+                         enum weft__reason reason, struct outcome *out)
 {
-    enum weft__reason reason = end_wait(w, task, frame);
+    take_back(frame);
     if (__builtin_expect(frame->waits == 0 || !waits_of(frame)->kind->again, 1)) {
         *out = outcome_of(frame, reason);
         return true;
@@ -149,16 +147,16 @@ static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_f
     return true;
 }
 
-/* What the fiber is given now that it runs again. False: it waits on. */
-static bool resume(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
-                   struct outcome *out)
-{
-    frame->fiber = task->slot;
-    *out = value(0, NULL); /* its first step, or it had yielded */
-    return !is_wait((enum weft__frame_act)frame->act) || wait_is_over(w, task, frame, out);
-}
-
 /* --- frames come and go ------------------------------------------------------------------------- */
+
+static inline void begin_frame(struct weft__task *task, weft_frame *caller, weft_frame *frame)
+{
+    frame->caller = caller;
+    frame->fiber = task->slot;
+    frame->phase = WEFT__FRAME_BODY;
+    frame->next = NULL;
+    weft__body_set_own(task, frame);
+}
 
 /* The frame that was called. An error: it cannot be. */
 static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame *frame)
@@ -167,12 +165,7 @@ static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame
         return fatal(frame, frame->fiber == task->slot ? "is called while it is in use"
                                                        : "is used by two fibers");
     }
-    frame->caller = caller;
-    frame->fiber = task->slot;
-    frame->phase = WEFT__FRAME_BODY;
-    frame->act = WEFT__ACT_NONE;
-    frame->next = NULL;
-    weft__body_set_own(task, frame);
+    begin_frame(task, caller, frame);
     return NULL;
 }
 
@@ -211,10 +204,11 @@ static void replace(const weft_frame *frame, const struct outcome *out)
 }
 
 /* Back in the caller. NULL: that was the bottom. */
-static weft_frame *leave(struct weft__task *task, weft_frame *frame, struct outcome *out)
+static weft_frame *leave(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
+                         struct outcome *out)
 {
     weft_frame *caller = frame->caller;
-    weft__frame_release(frame);
+    weft__frame_release_here(w, frame);
     weft__body_set_own(task, caller);
     if (caller && caller->tries) {
         caller->tries = false;
@@ -239,6 +233,12 @@ static bool handles(weft_frame *frame, const struct outcome *out)
     frame->kept = out->error;
     frame->next = NULL;
     return true;
+}
+
+static inline void begin_step(weft_frame *frame)
+{
+    frame->act = WEFT__ACT_NONE;
+    frame->waits = 0;
 }
 
 static enum weft_step call_next(weft_frame *frame, struct weft_got got)
@@ -267,7 +267,8 @@ static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft
                        : act == WEFT__ACT_NONE ? "has neither called, nor waited, nor returned"
                                                : "returned something else than what it did";
     if (is_wait(act)) {
-        end_wait(w, task, frame);
+        weft__body_waited(w, task);
+        take_back(frame);
         if (frame->waits && waits_of(frame)->kind->abandon) {
             waits_of(frame)->kind->abandon(waits_of(frame));
         }
@@ -276,6 +277,7 @@ static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft
     } else if (act == WEFT__ACT_CALL || act == WEFT__ACT_TRY) {
         weft__frame_drop(frame->wait);
     }
+    frame->misused = frame->stray = frame->over = false;
     return fatal(frame, what);
 }
 
@@ -309,7 +311,11 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
     case WEFT__ACT_SLEEP:
     case WEFT__ACT_PARK:
     case WEFT__ACT_WAIT:
-        return frame->over && wait_is_over(w, task, frame, out) ? GOES_ON : RESTS;
+        if (!frame->over) {
+            return RESTS;
+        }
+        frame->over = false;
+        return wait_is_over(w, task, frame, weft__body_waited(w, task), out) ? GOES_ON : RESTS;
     case WEFT__ACT_YIELD:
         return RESTS;
     case WEFT__ACT_RETURN:
@@ -352,43 +358,47 @@ static void end(struct weft__worker *w, struct weft__task *task, const struct we
         const char *name = weft__task_name(task);
         weft__error_report(weft__task_handle(task), name[0] ? name : kind->name, out->error);
     }
-    weft__error_free(out->error);
+    if (out->error) {
+        weft__error_free(out->error);
+    }
     if (task->body->leaves) {
         task->body->leaves(task, status);
     }
     weft__body_end(w, task, out->got.value, status);
 }
 
-enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
+/* --- all ways ---------------------------------------------------------------------------------------- */
+
+/* Goes on with the outcome, or, if there is none, with what the top frame's step has done, which is not judged yet. */
+static enum weft__body_step run_any(struct weft__worker *w, struct weft__task *task,
+                                    const struct outcome *given, enum weft_step step)
 {
     weft_frame *frame = task->own;
-    struct outcome out;
+    struct outcome out = given ? *given : value(0, NULL);
     enum turn turn = GOES_ON;
-    if (!resume(w, task, frame, &out)) {
-        return WEFT__BODY_WAIT;
-    }
-    for (;;) {
-        if (turn == IS_OUT && is_out(task, frame, &out)) {
+    bool stepped = !given;
+    for (;; stepped = false) {
+        if (!stepped && turn == IS_OUT && is_out(task, frame, &out)) {
             const struct weft_frame_kind *kind = frame->kind;
-            frame = leave(task, frame, &out);
+            frame = leave(w, task, frame, &out);
             if (!frame) {
                 end(w, task, kind, &out);
                 return WEFT__BODY_END;
             }
             turn = GOES_ON;
         }
-        bool handled = turn == GOES_ON && handles(frame, &out);
-        if (out.error && turn == GOES_ON && !handled) {
-            replace(frame, &out);
-            turn = IS_OUT;
-            continue;
+        if (!stepped) {
+            bool handled = turn == GOES_ON && handles(frame, &out);
+            if (out.error && turn == GOES_ON && !handled) {
+                replace(frame, &out);
+                turn = IS_OUT;
+                continue;
+            }
+            begin_step(frame);
+            step = handled          ? frame->kind->handle(frame, out.error)
+                   : turn == IS_OUT ? frame->kind->finally(frame)
+                                    : call_next(frame, out.got);
         }
-        frame->act = WEFT__ACT_NONE;
-        frame->waits = 0;
-        frame->over = frame->misused = frame->stray = false;
-        enum weft_step step = handled          ? frame->kind->handle(frame, out.error)
-                              : turn == IS_OUT ? frame->kind->finally(frame)
-                                               : call_next(frame, out.got);
         if (__builtin_expect(!is_sound(frame, step), 0)) {
             out = failure(unsound(w, task, frame));
             turn = GOES_ON;
@@ -399,6 +409,94 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
             return frame->act == WEFT__ACT_YIELD ? WEFT__BODY_YIELD : WEFT__BODY_WAIT;
         }
         frame = task->own;
+    }
+}
+
+static __attribute__((noinline)) enum weft__body_step
+run_stepped(struct weft__worker *w, struct weft__task *task, enum weft_step step)
+{
+    return run_any(w, task, NULL, step);
+}
+
+static __attribute__((noinline)) enum weft__body_step
+run_resumed(struct weft__worker *w, struct weft__task *task, enum weft__reason reason)
+{
+    struct outcome out;
+    if (!wait_is_over(w, task, task->own, reason, &out)) {
+        return WEFT__BODY_WAIT;
+    }
+    return run_any(w, task, &out, WEFT_CALL);
+}
+
+/* --- the plain ways --------------------------------------------------------------------------------- */
+
+/* Was it a wait for one object, which has ended it and needs no lock? */
+static inline bool is_plain_wait(const weft_frame *frame, enum weft__reason reason)
+{
+    const struct weft__await *wait = waits_of(frame);
+    return reason == WEFT__REASON_DONE && frame->waits == 1 && wait->kind->gives &&
+           ((const struct weft__source *)wait->object)->owner;
+}
+
+static inline struct weft_got got_of(const struct weft__await *wait)
+{
+    return wait->kind->gives == WEFT__GIVES_STATUS ? (struct weft_got){.status = wait->node.status}
+                                                   : (struct weft_got){.value = wait->object};
+}
+
+/* Is there nothing between this frame, which has returned, and its caller? */
+static inline bool is_plain_return(const weft_frame *frame)
+{
+    return frame->phase == WEFT__FRAME_BODY && !frame->kind->finally && frame->caller &&
+           !frame->caller->tries;
+}
+
+/* What most steps do is done here; whatever else it is, there. */
+enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
+{
+    weft_frame *frame = task->own, *other;
+    struct weft_got got = {0};
+    if (is_wait((enum weft__frame_act)frame->act)) {
+        enum weft__reason reason = weft__body_waited(w, task);
+        if (__builtin_expect(!is_plain_wait(frame, reason), 0)) {
+            return run_resumed(w, task, reason);
+        }
+        got = got_of(waits_of(frame));
+    } else if (frame->act == WEFT__ACT_NONE) {
+        frame->fiber = task->slot; /* its first step */
+    }
+    for (;;) {
+        begin_step(frame);
+        enum weft_step step = (frame->next ? frame->next->fn : frame->kind->start)(frame, got);
+        if (__builtin_expect(frame->misused || frame->over, 0)) {
+            return run_stepped(w, task, step);
+        }
+        enum weft__frame_act act = (enum weft__frame_act)frame->act;
+        if (step == WEFT_SUSPEND && act == WEFT__ACT_YIELD) {
+            return WEFT__BODY_YIELD;
+        }
+        if (step == WEFT_SUSPEND && is_wait(act)) {
+            return WEFT__BODY_WAIT;
+        }
+        if (step == WEFT_CALL && act == WEFT__ACT_GOT) {
+            got.status = waits_of(frame)->node.status;
+            got.value = waits_of(frame)->node.value;
+        } else if (step == WEFT_CALL && act == WEFT__ACT_GO) {
+            got = (struct weft_got){.value = frame->wait};
+        } else if (step == WEFT_CALL && act == WEFT__ACT_CALL &&
+                   (other = frame->wait)->fiber == 0) {
+            begin_frame(task, frame, other);
+            frame = other;
+            got = (struct weft_got){0};
+        } else if (step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_plain_return(frame)) {
+            other = frame->caller;
+            got = (struct weft_got){.value = frame->wait};
+            weft__frame_release_here(w, frame);
+            frame = other;
+            weft__body_set_own(task, frame);
+        } else {
+            return run_stepped(w, task, step);
+        }
     }
 }
 

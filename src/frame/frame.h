@@ -53,6 +53,13 @@ struct weft__round {
     int64_t deadline;
 };
 
+/* What a wait that its object has ended comes to. */
+enum weft__await_gives {
+    WEFT__GIVES_OTHER, /* ask `outcome` */
+    WEFT__GIVES_STATUS,
+    WEFT__GIVES_OBJECT,
+};
+
 /* One static record for all waits of a kind. */
 struct weft__await_kind {
     struct weft__wait_kind shown;
@@ -74,6 +81,9 @@ struct weft__await_kind {
     void (*abandon)(struct weft__await *wait);
     bool throws_timeout;
     bool outside; /* no fiber holds what is waited for */
+    /* The object begins with a source, and whoever fires its nodes has unlinked them: where no lock is needed (it has an
+     * owner) finish would find nothing to do, and the outcome is this. */
+    enum weft__await_gives gives;
 };
 
 struct __attribute__((may_alias)) weft__await {
@@ -182,6 +192,14 @@ void weft__error_report(weft_fiber fiber, const char *name, const weft_error *er
 
 /* The frame is done. */
 void weft__frame_release(weft_frame *frame);
+/* The same on this worker. */
+static inline void weft__frame_release_here(struct weft__worker *w, weft_frame *frame)
+{
+    frame->fiber = 0;
+    if (frame->pooled) {
+        weft__small_put(&w->small, frame->size, frame);
+    }
+}
 /* It was to be called, and will not be: goes back if it came from the pool and nobody uses it. */
 void weft__frame_drop(weft_frame *frame);
 

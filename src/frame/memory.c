@@ -24,9 +24,8 @@ weft_frame *weft_frame_new(const struct weft_frame_kind *kind, size_t bytes)
         if (bytes > sizeof *frame) {
             memset(frame + 1, 0, bytes - sizeof *frame);
         }
-        weft_frame_init(frame, kind);
-        frame->pooled = true;
-        frame->size = class & 15;
+        WEFT__REQUIRE(kind && kind->start, "a frame's kind has no start");
+        *frame = (weft_frame){.kind = kind, .pooled = true, .size = class & 63};
     }
     return frame;
 }
