@@ -272,7 +272,7 @@ enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, 
                : weft_frame_await_event(frame, wait, &group->stop, deadline, then);
 }
 
-static bool arm_cond(struct weft__await *wait)
+static inline bool arm_cond(struct weft__await *wait)
 {
     weft__cond_arm(weft__cond_of(wait->object), &wait->node);
     return true;

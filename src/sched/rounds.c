@@ -4,8 +4,6 @@
 #include "sched/pool.h"
 #include "sched/worker.h"
 
-#define LEFT_BITS 16
-
 static struct weft__task *as_task(struct weft__link *link)
 {
     return (struct weft__task *)(void *)link;
@@ -50,50 +48,9 @@ const char *weft__ranks_name_locked(const struct weft__task *task)
 
 /* --- queues ------------------------------------------------------------------------- */
 
-static void push_front(struct weft__chain *chain, struct weft__link *item)
-{
-    item->next = chain->head;
-    if (!chain->head) {
-        chain->tail = &item->next;
-    }
-    chain->head = item;
-    chain->count++;
-}
-
-/* For the next round. Whose turn it is is asked at its end. */
-static void list(struct weft__rounds *r, struct weft__ranks *ranks)
-{
-    if (!ranks->listed && ranks != r->running) {
-        ranks->listed = true;
-        ranks->next = NULL;
-        *r->last = ranks;
-        r->last = &ranks->next;
-    }
-}
-
-/* May it be woken once more in this round? */
-static bool charge(const struct weft__rounds *r, struct weft__task *task)
-{
-    uint64_t turn = task->turn;
-    if (turn >> LEFT_BITS != (r->round & (UINT64_MAX >> LEFT_BITS))) {
-        turn = r->round << LEFT_BITS | task->signals;
-    }
-    bool left = (uint16_t)turn != 0;
-    task->turn = turn - left;
-    return left;
-}
-
 void weft__rounds_wake(struct weft__rounds *r, struct weft__task *task, bool front)
 {
-    struct weft__ranks *ranks = ranks_of(r, task);
-    if (!charge(r, task)) {
-        weft__chain_push(front ? &ranks->next1 : &ranks->next2, &task->link);
-    } else if (front) {
-        push_front(&ranks->ready, &task->link);
-    } else {
-        weft__chain_push(&ranks->ready, &task->link);
-    }
-    list(r, ranks);
+    weft__rounds_wake_in(r, ranks_of(r, task), task, front);
 }
 
 void weft__rounds_wake_all(struct weft__rounds *r, struct weft__chain *tasks)
@@ -117,7 +74,7 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = ranks_of(r, task);
     weft__chain_push(&ranks->next2, &task->link);
-    list(r, ranks);
+    weft__rounds_list(r, ranks);
 }
 
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
@@ -147,7 +104,7 @@ static void promote(struct weft__ranks *ranks)
 {
     struct weft__link *link;
     while ((link = weft__chain_pop(&ranks->next1))) {
-        push_front(&ranks->ready, link);
+        weft__ranks_push_front(&ranks->ready, link);
     }
     if (ranks->next2.head) {
         *ranks->ready.tail = ranks->next2.head;
@@ -273,7 +230,7 @@ static void run_commands(struct weft__rounds *r)
         command->run(command); /* and it is gone */
         enter(r, NULL);
         if (ranks) {
-            list(r, ranks); /* to be settled after its turn, be it an empty one */
+            weft__rounds_list(r, ranks); /* to be settled after its turn, be it an empty one */
             weft__gate_arrive(&ranks->gate);
         }
     }
@@ -304,7 +261,7 @@ static void run_groups(struct weft__rounds *r)
         ranks->listed = false;
         turn(r, ranks);
         if (ranks->ready.head || ranks->next1.head || ranks->next2.head) {
-            list(r, ranks);
+            weft__rounds_list(r, ranks);
         }
         r->settle(ranks); /* it may be gone */
         ranks = next;

@@ -94,7 +94,58 @@ const char *weft__ranks_name_locked(const struct weft__task *task);
 void weft__rounds_init(struct weft__rounds *rounds, struct weft__worker *w);
 void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *rounds);
 
-/* A fiber of a group has become ready, on the worker's thread. */
+/* --- queues -------------------------------------------------------------------------- */
+
+static inline void weft__ranks_push_front(struct weft__chain *chain, struct weft__link *item)
+{
+    item->next = chain->head;
+    if (!chain->head) {
+        chain->tail = &item->next;
+    }
+    chain->head = item;
+    chain->count++;
+}
+
+/* For the next round. Whose turn it is is asked at its end. */
+static inline void weft__rounds_list(struct weft__rounds *r, struct weft__ranks *ranks)
+{
+    if (ranks != r->running && !ranks->listed) {
+        ranks->listed = true;
+        ranks->next = NULL;
+        *r->last = ranks;
+        r->last = &ranks->next;
+    }
+}
+
+#define WEFT__TURN_LEFT_BITS 16
+
+/* May it be woken once more in this round? */
+static inline bool weft__rounds_charge(const struct weft__rounds *r, struct weft__task *task)
+{
+    uint64_t turn = task->turn, round = r->round << WEFT__TURN_LEFT_BITS;
+    if ((turn ^ round) >> WEFT__TURN_LEFT_BITS) {
+        turn = round | task->signals;
+    }
+    bool left = (uint16_t)turn != 0;
+    task->turn = turn - left;
+    return left;
+}
+
+/* The fiber of this group has become ready, on the worker's thread. */
+static inline void weft__rounds_wake_in(struct weft__rounds *r, struct weft__ranks *ranks,
+                                        struct weft__task *task, bool front)
+{
+    if (__builtin_expect(!weft__rounds_charge(r, task), 0)) {
+        weft__chain_push(front ? &ranks->next1 : &ranks->next2, &task->link);
+    } else if (front) {
+        weft__ranks_push_front(&ranks->ready, &task->link);
+    } else {
+        weft__chain_push(&ranks->ready, &task->link);
+    }
+    weft__rounds_list(r, ranks);
+}
+
+/* The same in whichever group it is. */
 void weft__rounds_wake(struct weft__rounds *rounds, struct weft__task *task, bool front);
 /* The same for all of a chain, to the front in their order. */
 void weft__rounds_wake_all(struct weft__rounds *rounds, struct weft__chain *tasks);

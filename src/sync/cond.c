@@ -58,25 +58,45 @@ int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, u
     return wait_for(conds, n, nodes, mutex, which, deadline);
 }
 
-/* Fires the first. Returns a fiber that must be queued, or NULL. */
-static inline struct weft__task *signal(struct weft__cond *c)
+/* Under the lock: fires the first. Returns a fiber that must be queued, or NULL. */
+static inline struct weft__task *fire_first(struct weft__cond *c)
 {
     struct weft__task *ready = NULL;
     struct weft__node *node;
-    weft__source_lock(&c->source);
     /* One whose wait has ended already passes it on. */
     while ((node = weft__waitlist_pop(&c->source.waiters)) &&
            !weft__node_fire_one(node, NULL, 0, &ready)) {
     }
+    return ready;
+}
+
+static inline struct weft__task *signal(struct weft__cond *c)
+{
+    weft__source_lock(&c->source);
+    struct weft__task *ready = fire_first(c);
     weft__source_unlock(&c->source);
     return ready;
 }
 
-void weft_cond_signal(weft_cond *cond)
+static __attribute__((noinline)) void signal_any(struct weft__cond *c)
 {
-    struct weft__task *ready = signal(weft__cond_of(cond));
+    struct weft__task *ready = signal(c);
     if (ready) {
         weft__place_front(ready);
+    }
+}
+
+void weft_cond_signal(weft_cond *cond)
+{
+    struct weft__cond *c = weft__cond_of(cond);
+    if (!c->source.owner) {
+        signal_any(c);
+        return;
+    }
+    struct weft__worker *w = weft__source_check_owner(&c->source);
+    struct weft__task *ready = fire_first(c);
+    if (ready) {
+        weft__source_wake_own(w, ready);
     }
 }
 

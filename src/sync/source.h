@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
+#include "sched/rounds.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -38,12 +39,25 @@ void weft__source_deinit(struct weft__source *source, const char *what);
 /* Stops the program: the caller is not the owner's. */
 void weft__source_foreign(const struct weft__source *source) __attribute__((cold, noreturn));
 
-static inline void weft__source_check_owner(const struct weft__source *source)
+/* Of one that has an owner: the worker whose it is, and the caller's. */
+static inline struct weft__worker *weft__source_check_owner(const struct weft__source *source)
 {
-    const struct weft__worker *w = weft__worker_self();
+    struct weft__worker *w = weft__worker_self();
     if (__builtin_expect(!w || w->owner != source->owner, 0)) {
         weft__source_foreign(source);
     }
+    return w;
+}
+
+/* Queues a fiber that a source with an owner has fired: it is the owner's, too. */
+static inline void weft__source_wake_own(struct weft__worker *w, struct weft__task *task)
+{
+    if (__builtin_expect(!w->rounds, 0)) {
+        weft__place_front(task);
+        return;
+    }
+    WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
+    weft__rounds_wake_in(w->rounds, w->rounds->running, task, true);
 }
 
 static inline void weft__source_lock(struct weft__source *source)
