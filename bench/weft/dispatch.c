@@ -22,6 +22,8 @@ static void count_to(long n)
     n = asked ? asked : n;
     measured = n - n / 4;
     left = n / 4;
+    began = 0;
+    over = false;
 }
 
 static bool phase_is_over(void)
@@ -44,9 +46,9 @@ static inline bool counted(void)
 }
 
 /* Millions of operations per second. */
-static void report_rate(const char *row, const char *suffix)
+static void report_rate(const char *peer, const char *row, const char *suffix)
 {
-    report("weft", row, suffix, (double)measured * 1e3 / took, "M/s");
+    report(peer, row, suffix, (double)measured * 1e3 / took, "M/s");
 }
 
 /* --- the dispatcher -------------------------------------------------------------------------- */
@@ -63,6 +65,12 @@ static void run_here(void)
 {
     weft_group_stop(group);
     must(weft_dispatcher_run(dispatcher), "weft_dispatcher_run");
+}
+
+static void stop_and_go(void)
+{
+    must(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), "weft_dispatcher_stop");
+    weft_dispatcher_destroy(dispatcher);
 }
 
 static void start(weft_frame *frame, unsigned signals)
@@ -96,7 +104,7 @@ static void bench_yield(long fibers)
         start(frame_of(&kind, sizeof(weft_frame)), 0);
     run_here();
     snprintf(suffix, sizeof suffix, "_%ldk", fibers / 1000);
-    report_rate("d_yield", suffix);
+    report_rate("weft", "d_yield", suffix);
 }
 
 /* --- two fibers that signal one another --------------------------------------------------------- */
@@ -136,7 +144,7 @@ static enum weft_step sleeps(weft_frame *f, struct weft_got got)
     return weft_frame_sleep(f, weft_after(60000000000), WEFT_THEN(wakes_up));
 }
 
-/* They sleep until the program has ended. */
+/* They sleep until the players have ended. */
 static void park_others(long n)
 {
     static const struct weft_frame_kind kind = {.name = "sleep", .start = sleeps};
@@ -146,7 +154,7 @@ static void park_others(long n)
              "weft_group_spawn_frame");
 }
 
-static void bench_pingpong(const char *suffix, int64_t timeout, long parked)
+static void play_rounds(const char *peer, const char *suffix, int64_t timeout, long parked)
 {
     struct party parties[2];
     open_group(true, NULL);
@@ -159,15 +167,19 @@ static void bench_pingpong(const char *suffix, int64_t timeout, long parked)
         start(&parties[i].frame, UINT16_MAX);
     }
     run_here();
-    report_rate("d_pingpong", suffix);
+    report_rate(peer, "d_pingpong", suffix);
+    stop_and_go();
 }
 
+/* With others parked the limit is the same without them, before. */
 static void bench_timeout(long parked)
 {
     char suffix[32] = "_timeout_0";
-    if (parked)
+    if (parked) {
         snprintf(suffix, sizeof suffix, "_timeout_%ldk", parked / 1000);
-    bench_pingpong(suffix, weft_after(3600000000000), parked);
+        play_rounds("limit", suffix, weft_after(3600000000000), 0);
+    }
+    play_rounds("weft", suffix, weft_after(3600000000000), parked);
 }
 
 /* --- calls --------------------------------------------------------------------------------------- */
@@ -196,7 +208,7 @@ static void bench_call(void)
     count_to(20000000);
     start(frame_of(&kind, sizeof(weft_frame)), 0);
     run_here();
-    report_rate("d_call", "");
+    report_rate("weft", "d_call", "");
 }
 
 /* --- fibers that come and go ----------------------------------------------------------------------- */
@@ -227,7 +239,7 @@ static void bench_create(void)
     count_to(8000000);
     start(frame_of(&kind, sizeof(weft_frame)), 0);
     run_here();
-    report_rate("d_create", "");
+    report_rate("weft", "d_create", "");
 }
 
 /* --- a channel --------------------------------------------------------------------------------------- */
@@ -293,7 +305,7 @@ static void bench_chan(int pairs)
         start_end(chan, &producer);
     }
     run_here();
-    report_rate("d_chan", pairs == 1 ? "" : "_10");
+    report_rate("weft", "d_chan", pairs == 1 ? "" : "_10");
 }
 
 /* --- from another thread -------------------------------------------------------------------------------- */
@@ -307,12 +319,6 @@ static void answer(struct weft_post *post)
 {
     struct request *request = (struct request *)(void *)post;
     weft_event_set(&request->answered);
-}
-
-static void stop_and_go(void)
-{
-    must(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), "weft_dispatcher_stop");
-    weft_dispatcher_destroy(dispatcher);
 }
 
 static void bench_submit(void)
@@ -394,7 +400,7 @@ static void bench_flat(void)
     }
     while (!atomic_load(&consumed))
         sched_yield();
-    report_rate("d_submit", "_flat");
+    report_rate("weft", "d_submit", "_flat");
     stop_and_go();
 }
 
@@ -406,7 +412,7 @@ int main(int argc, char **argv)
     if (!strcmp(mode, "yield"))
         bench_yield(n);
     else if (!strcmp(mode, "pingpong"))
-        bench_pingpong("", 0, 0);
+        play_rounds("weft", "", 0, 0);
     else if (!strcmp(mode, "timeout"))
         bench_timeout(n);
     else if (!strcmp(mode, "call"))
@@ -423,5 +429,4 @@ int main(int argc, char **argv)
         return fprintf(stderr,
                        "usage: dispatch yield|pingpong|timeout|call|create|chan|submit|flat\n"),
                1;
-    _exit(0); /* who still sleeps is left behind */
 }

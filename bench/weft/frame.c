@@ -1,8 +1,10 @@
-/* Frame fibers in a pool of one worker, beside Tokio's tasks. usage: frame memory FIBERS | sleep */
+/* Frame fibers in a group of a dispatcher, beside Tokio's tasks. usage: frame memory [FIBERS] | sleep */
 #include "program.h"
 
 #include <errno.h>
 #include <sys/resource.h>
+
+static weft_group *group;
 
 static weft_frame *frame_of(const struct weft_frame_kind *kind, size_t bytes)
 {
@@ -13,12 +15,13 @@ static weft_frame *frame_of(const struct weft_frame_kind *kind, size_t bytes)
 
 static void spawn(weft_frame *frame)
 {
-    must(weft_pool_spawn_frame(weft_pool_self(), NULL, frame, NULL), "weft_pool_spawn_frame");
+    must(weft_group_spawn_frame(group, NULL, frame, NULL), "weft_group_spawn_frame");
 }
 
 /* --- memory --------------------------------------------------------------------------------- */
 
 static long fibers = 1000000, parked;
+static double before;
 
 static enum weft_step goes_on(weft_frame *f, struct weft_got got)
 {
@@ -33,29 +36,41 @@ static enum weft_step parks(weft_frame *f, struct weft_got got)
     return weft_frame_park(f, WEFT_FOREVER, WEFT_THEN(goes_on));
 }
 
-static void *measure_memory(void *arg)
+static enum weft_step measures(weft_frame *f, struct weft_got got)
+{
+    (void)got;
+    if (parked != fibers)
+        return weft_frame_yield(f, WEFT_THEN(measures));
+    report("weft", "frame_memory", "", (resident_bytes() - before) / (double)fibers, "B/fiber");
+    _exit(0); /* the parked fibers are left behind */
+}
+
+static enum weft_step starts_all(weft_frame *f, struct weft_got got)
 {
     static const struct weft_frame_kind kind = {.name = "park", .start = parks};
-    double before = resident_bytes();
+    (void)got;
+    before = resident_bytes();
     for (long i = 0; i < fibers; i++)
         spawn(frame_of(&kind, sizeof(weft_frame)));
-    while (parked != fibers)
-        weft_yield();
-    report("weft", "frame_memory", "", (resident_bytes() - before) / (double)fibers, "B/fiber");
-    (void)arg;
-    _exit(0); /* the parked fibers are left behind */
+    return weft_frame_yield(f, WEFT_THEN(measures));
 }
 
 /* --- sleep ------------------------------------------------------------------------------------ */
 
 enum { SLEEPERS = 100000 };
 
-static struct countdown countdown;
-
 struct sleeper {
     weft_frame frame;
     int64_t ms;
 };
+
+static struct {
+    weft_cond slept;
+    struct weft_wait wait;
+    long left;
+    int round;
+    double began, first; /* ms of CPU time */
+} all;
 
 static double cpu_ms(void)
 {
@@ -68,7 +83,8 @@ static double cpu_ms(void)
 static enum weft_step has_slept(weft_frame *f, struct weft_got got)
 {
     must(got.status, "weft_frame_sleep");
-    countdown_done(&countdown);
+    if (--all.left == 0)
+        weft_cond_signal(&all.slept);
     return weft_frame_return(f, NULL);
 }
 
@@ -79,33 +95,52 @@ static enum weft_step sleeps(weft_frame *f, struct weft_got got)
     return weft_frame_sleep(f, weft_after(self->ms * 1000000), WEFT_THEN(has_slept));
 }
 
-static double sleep_round(void)
+static enum weft_step round_is_over(weft_frame *f, struct weft_got got);
+
+static enum weft_step begins_round(weft_frame *f, struct weft_got got)
 {
     static const struct weft_frame_kind kind = {.name = "sleep", .start = sleeps};
-    double before = cpu_ms();
     uint64_t seed = 1;
-    countdown_init(&countdown, SLEEPERS);
+    (void)got;
+    all.began = cpu_ms();
+    all.left = SLEEPERS;
     for (int i = 0; i < SLEEPERS; i++) {
         struct sleeper *sleeper = (struct sleeper *)frame_of(&kind, sizeof *sleeper);
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         sleeper->ms = (int64_t)((seed >> 33) % 1000);
         spawn(&sleeper->frame);
     }
-    countdown_wait();
-    return cpu_ms() - before;
+    return weft_frame_await_cond(f, &all.wait, &all.slept, WEFT_FOREVER, WEFT_THEN(round_is_over));
 }
 
-static void *measure_sleep(void *arg)
+static enum weft_step round_is_over(weft_frame *f, struct weft_got got)
 {
-    double first = sleep_round();
-    report("weft", "frame_sleep100k", "", sleep_round(), "ms");
-    report("weft", "frame_sleep100k_first", "", first, "ms");
-    return arg;
+    double took = cpu_ms() - all.began;
+    (void)got;
+    if (all.round++ == 0) {
+        all.first = took;
+        return weft_frame_go(f, NULL, WEFT_THEN(begins_round));
+    }
+    report("weft", "frame_sleep100k", "", took, "ms");
+    report("weft", "frame_sleep100k_first", "", all.first, "ms");
+    return weft_frame_return(f, NULL);
 }
 
 int main(int argc, char **argv)
 {
+    static const struct weft_frame_kind memory = {.name = "memory", .start = starts_all};
+    static const struct weft_frame_kind sleep = {.name = "sleep", .start = begins_round};
+    weft_dispatcher *dispatcher;
     if (argc > 2)
         fibers = atol(argv[2]);
-    run_main_fiber("1", argc > 1 && !strcmp(argv[1], "sleep") ? measure_sleep : measure_memory);
+    must(weft_dispatcher_create(
+             &dispatcher, &(struct weft_dispatcher_opts){.caller = true, .hog_ns = -1}),
+         "weft_dispatcher_create");
+    must(weft_group_create(dispatcher, &group, NULL), "weft_group_create");
+    weft_cond_init(&all.slept, &(struct weft_sync_opts){.group = group});
+    spawn(frame_of(argc > 1 && !strcmp(argv[1], "sleep") ? &sleep : &memory, sizeof(weft_frame)));
+    weft_group_stop(group);
+    must(weft_dispatcher_run(dispatcher), "weft_dispatcher_run");
+    must(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), "weft_dispatcher_stop");
+    weft_dispatcher_destroy(dispatcher);
 }
