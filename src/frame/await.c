@@ -125,7 +125,7 @@ HOT enum weft_step await(const struct weft__await_kind *kind, struct weft__worke
     enum weft__reason reason = WEFT__REASON_NONE;
     do {
         struct weft_got got = {0};
-        int err = weft__reason_errno(reason);
+        int err = reason == WEFT__REASON_NONE ? 0 : weft__reason_errno(reason);
         if (__builtin_expect(err && kind->abandon, 0)) {
             kind->abandon(waits);
         }

@@ -444,11 +444,23 @@ static inline struct weft_got got_of(const struct weft__await *wait)
                                                    : (struct weft_got){.value = wait->object};
 }
 
-/* Is there nothing between this frame, which has returned, and its caller? */
+/* Is there nothing between this frame, which has returned, and its caller or the fiber's end? */
 static inline bool is_plain_return(const weft_frame *frame)
 {
-    return frame->phase == WEFT__FRAME_BODY && !frame->kind->finally && frame->caller &&
-           !frame->caller->tries;
+    return frame->phase == WEFT__FRAME_BODY && !frame->kind->finally &&
+           (!frame->caller || !frame->caller->tries);
+}
+
+static __attribute__((noinline)) enum weft__body_step
+end_plainly(struct weft__worker *w, struct weft__task *task, weft_frame *bottom)
+{
+    void *result = bottom->wait;
+    weft__frame_release_here(w, bottom);
+    if (task->body->leaves) {
+        task->body->leaves(task, 0);
+    }
+    weft__body_end(w, task, result, 0);
+    return WEFT__BODY_END;
 }
 
 /* What most steps do is done here; whatever else it is, there. */
@@ -490,6 +502,9 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
             got = (struct weft_got){0};
         } else if (step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_plain_return(frame)) {
             other = frame->caller;
+            if (!other) {
+                return end_plainly(w, task, frame);
+            }
             got = (struct weft_got){.value = frame->wait};
             weft__frame_release_here(w, frame);
             frame = other;

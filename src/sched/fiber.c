@@ -143,22 +143,29 @@ static void give_label(struct weft__task *task)
     }
 }
 
-/* Into a dispatcher's group. -ENOMEM, or -ESHUTDOWN; after it nothing may fail: sched/gate.h. */
-static int join_group(struct weft__task *task, weft_pool *pool, const struct weft__member *member,
-                      const char *name)
+/* A copy of a grouped fiber's name. NULL: no memory. */
+static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
 {
-    size_t size = name ? strnlen(name, sizeof task->name - 1) + 1 : 0;
-    char *label = name ? weft__alloc(size) : NULL;
+    size_t size = strnlen(name, most - 1) + 1;
+    char *label = weft__alloc(size);
+    if (label) {
+        memcpy(label, name, size - 1);
+        label[size - 1] = 0;
+    }
+    return label;
+}
+
+/* Into a dispatcher's group. -ENOMEM, or -ESHUTDOWN; after it nothing may fail: sched/gate.h. */
+static inline int join_group(struct weft__task *task, weft_pool *pool,
+                             const struct weft__member *member, const char *name)
+{
+    char *label = name ? copy_label(name, sizeof task->name) : NULL;
     if (name && !label) {
         return -ENOMEM;
     }
     if (member->gate && !weft__gate_enter(member->gate)) {
         weft__free(label);
         return -ESHUTDOWN;
-    }
-    if (label) {
-        memcpy(label, name, size - 1);
-        label[size - 1] = 0;
     }
     task->flags |= WEFT__TASK_GROUPED | (member->daemon ? WEFT__TASK_DAEMON : 0);
     task->turn = 0;
@@ -611,10 +618,10 @@ void weft_exit(void *result)
 
 /* --- bodies ----------------------------------------------------------------------- */
 
-struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
-                                   const struct weft__body_opts *opts, int *err)
+static inline struct weft__task *make_body(struct weft__worker *w, struct weft__worker *inside,
+                                           weft_pool *pool, const struct weft__body_kind *kind,
+                                           void *own, const struct weft__body_opts *opts, int *err)
 {
-    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
     struct weft__spawner *spawner = spawner_of(w);
     struct weft__member here;
     const struct weft__member *member = &opts->member;
@@ -656,6 +663,13 @@ unadmit:
     return NULL;
 }
 
+struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
+                                   const struct weft__body_opts *opts, int *err)
+{
+    struct weft__worker *w = weft__worker_self();
+    return make_body(w, inside_of(pool, w), pool, kind, own, opts, err);
+}
+
 void weft__body_unmake(struct weft__task *task)
 {
     weft_pool *pool = task->home;
@@ -664,18 +678,17 @@ void weft__body_unmake(struct weft__task *task)
     unadmit(pool, inside_of(pool, w), 1);
 }
 
-void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
+static inline void start_body(struct weft__worker *inside, weft_pool *pool,
+                              struct weft__task *task, weft_fiber *out, bool joinable)
 {
-    weft_pool *pool = task->home;
-    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
     make_live(task, joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
     weft_fiber fiber = weft__task_handle(task);
     if (out) {
         *out = fiber; /* before it can run and end */
     }
     if (inside) {
-        weft__count(&w->counters.spawned, 1);
-        WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
+        weft__count(&inside->counters.spawned, 1);
+        WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
     }
     weft__place_fresh(inside, task);
     if (__builtin_expect(born_cancelled(pool), 0)) {
@@ -683,13 +696,20 @@ void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
     }
 }
 
+void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
+{
+    weft_pool *pool = task->home;
+    start_body(inside_of(pool, weft__worker_self()), pool, task, out, joinable);
+}
+
 int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
                      void *own, const struct weft__body_opts *opts)
 {
+    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
     int err;
-    struct weft__task *task = weft__body_make(pool, kind, own, opts, &err);
+    struct weft__task *task = make_body(w, inside, pool, kind, own, opts, &err);
     if (task) {
-        weft__body_start(task, out, out && !opts->detached && !opts->joiner);
+        start_body(inside, pool, task, out, out && !opts->detached && !opts->joiner);
     }
     return err;
 }

@@ -18,6 +18,8 @@ void weft__rounds_init(struct weft__rounds *r, struct weft__worker *w)
 {
     r->worker = w;
     r->round = 1;
+    r->pace = 1;
+    r->unlooked = 1;
     r->last = &r->first;
     weft__inbox_init(&r->commands);
     w->rounds = r;
@@ -119,7 +121,7 @@ static void promote(struct weft__ranks *ranks)
 /* Those who come next are asked for while this one runs: the block of the second, the body's own memory of the first. */
 static inline void ask_for(const struct weft__link *next)
 {
-    if (next) {
+    if (next && next->next) {
         const struct weft__task *task = (const struct weft__task *)(const void *)next;
         __builtin_prefetch(next->next);
         __builtin_prefetch((const char *)next->next + WEFT__CACHE_LINE);
@@ -268,13 +270,31 @@ static void run_groups(struct weft__rounds *r)
     }
 }
 
+#define PACE_MOST 8u
+#define PACE_NS 20000
+
+/* The clock, timers, I/O; and after how many rounds to look again. */
+static void look(struct weft__rounds *r)
+{
+    int64_t before = r->worker->now;
+    weft__worker_begin_round(r->worker);
+    if (r->worker->now - before > PACE_NS) {
+        r->pace = 1;
+    } else if (r->pace < PACE_MOST) {
+        r->pace *= 2;
+    }
+    r->unlooked = r->pace;
+}
+
 static void go_round(struct weft__rounds *r)
 {
     struct weft__worker *w = r->worker;
     struct weft__link *woken = weft__inbox_drain_local(&w->inbox);
     r->round++;
     weft__count(&r->gone, 1);
-    weft__worker_begin_round(w);
+    if (--r->unlooked == 0) {
+        look(r);
+    }
     take_in(r, woken);
     run_commands(r);
     run_groups(r);
@@ -295,7 +315,10 @@ void weft__rounds_work(struct weft__rounds *r, unsigned most)
         go_round(r);
         if (weft__rounds_busy(r)) {
             idle = 0;
-        } else if (++idle > r->spins) {
+            continue;
+        }
+        r->unlooked = 1; /* nothing is more urgent than the clock */
+        if (++idle > r->spins) {
             break;
         }
     }

@@ -23,6 +23,9 @@
  * What I/O, timers, other threads and ending fibers wake goes to the back; what an object wakes goes to the front, by
  * whomever it was signalled.
  *
+ * The clock, and with it what timers and I/O have, is looked at in every round in which nothing else is to do, and else
+ * in every eighth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round.
+ *
  * Everything here is the worker's own thread's, but for the two inboxes and the gates (sched/gate.h).
  */
 #ifndef WEFT_SCHED_ROUNDS_H
@@ -79,6 +82,8 @@ struct weft__rounds {
     uint32_t left;                     /* of its slice */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
+    unsigned pace;                     /* rounds between two looks at the clock, */
+    unsigned unlooked;                 /* and how many are left of them */
     int64_t max_poll_ns;               /* 0: no limit */
     struct weft__inbox commands;       /* any thread */
     struct weft__order *order;         /* NULL: nobody asks */

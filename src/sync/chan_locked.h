@@ -52,17 +52,24 @@ static inline void unlock_receivers(weft_chan *c)
 /* Without a buffer the senders' is for both sides. `buffered` is a constant where it matters. */
 HOT void lock_both(weft_chan *c, bool buffered)
 {
-    if (buffered) {
-        lock_receivers(c);
+    if (__builtin_expect(c->source.owner != NULL, 0)) {
+        weft__source_check_owner(&c->source);
+        return;
     }
-    lock_senders(c);
+    if (buffered) {
+        weft__latch_take(&c->recv_latch);
+    }
+    weft__latch_take(&c->send_latch);
 }
 
 HOT void unlock_both(weft_chan *c, bool buffered)
 {
-    unlock_senders(c);
+    if (__builtin_expect(c->source.owner != NULL, 0)) {
+        return;
+    }
+    weft__latch_drop(&c->send_latch);
     if (buffered) {
-        unlock_receivers(c);
+        weft__latch_drop(&c->recv_latch);
     }
 }
 

@@ -66,7 +66,18 @@ ssize_t weft_chan_recv_many(weft_chan *c, void *items, size_t n, int64_t deadlin
 
 /* --- in steps, for a select and for bodies without a stack ------------------------------------ */
 
-int weft__chan_try_send(weft_chan *c, const void *item)
+/* In its group no latch is needed, and who waits is of it, too. */
+static void wake_own(struct weft__worker *w, struct weft__chain *ready)
+{
+    struct weft__link *first = ready->head;
+    if (first && !first->next) {
+        weft__source_wake_own(w, (struct weft__task *)(void *)first);
+    } else if (first) {
+        weft__place_chain(ready);
+    }
+}
+
+static __attribute__((noinline)) int try_send_any(weft_chan *c, const void *item)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -77,7 +88,20 @@ int weft__chan_try_send(weft_chan *c, const void *item)
     return status;
 }
 
-int weft__chan_try_recv(weft_chan *c, void *item)
+int weft__chan_try_send(weft_chan *c, const void *item)
+{
+    if (!c->source.owner) {
+        return try_send_any(c, item);
+    }
+    struct weft__worker *w = weft__source_check_owner(&c->source);
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    int status = send_locked_both(c, item, &ready, is_buffered(c));
+    wake_own(w, &ready);
+    return status;
+}
+
+static __attribute__((noinline)) int try_recv_any(weft_chan *c, void *item)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -85,6 +109,19 @@ int weft__chan_try_recv(weft_chan *c, void *item)
     int status = recv_locked_both(c, item, &ready, is_buffered(c));
     unlock_both(c, is_buffered(c));
     weft__place_chain(&ready);
+    return status;
+}
+
+int weft__chan_try_recv(weft_chan *c, void *item)
+{
+    if (!c->source.owner) {
+        return try_recv_any(c, item);
+    }
+    struct weft__worker *w = weft__source_check_owner(&c->source);
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    int status = recv_locked_both(c, item, &ready, is_buffered(c));
+    wake_own(w, &ready);
     return status;
 }
 
