@@ -133,8 +133,8 @@ int main(int argc, char **argv)
     weft_dispatcher *dispatcher;
     if (argc > 2)
         fibers = atol(argv[2]);
-    must(weft_dispatcher_create(
-             &dispatcher, &(struct weft_dispatcher_opts){.caller = true, .hog_ns = -1}),
+    must(weft_dispatcher_create(&dispatcher,
+                                &(struct weft_dispatcher_opts){.caller = true, .hog_ns = -1}),
          "weft_dispatcher_create");
     must(weft_group_create(dispatcher, &group, NULL), "weft_group_create");
     weft_cond_init(&all.slept, &(struct weft_sync_opts){.group = group});

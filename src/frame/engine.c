@@ -470,10 +470,11 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     struct weft_got got = {0};
     if (is_wait((enum weft__frame_act)frame->act)) {
         enum weft__reason reason = weft__body_waited(w, task);
-        if (__builtin_expect(!is_plain_wait(frame, reason), 0)) {
+        if (is_plain_wait(frame, reason)) {
+            got = got_of(waits_of(frame));
+        } else if (frame->act != WEFT__ACT_SLEEP || reason != WEFT__REASON_TIMEOUT) {
             return run_resumed(w, task, reason);
         }
-        got = got_of(waits_of(frame));
     } else if (frame->act == WEFT__ACT_NONE) {
         frame->fiber = task->slot; /* its first step */
     }

@@ -125,8 +125,9 @@ static inline struct weft__waiter *weft__body_waiter(struct weft__task *task)
 static inline void weft__body_arm(struct weft__task *task, unsigned kind)
 {
     task->claim.task = task;
-    task->claim.ticket =
-        weft__task_arm(task, task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind);
+    task->claim.ticket = __builtin_expect(task->shields > 0, 0)
+                             ? weft__task_arm(task, kind | WEFT__WAIT_SHIELDED)
+                             : weft__task_arm(task, kind);
 }
 
 /* With a deadline, or when a cancel or an interrupt is there. */

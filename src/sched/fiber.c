@@ -678,8 +678,8 @@ void weft__body_unmake(struct weft__task *task)
     unadmit(pool, inside_of(pool, w), 1);
 }
 
-static inline void start_body(struct weft__worker *inside, weft_pool *pool,
-                              struct weft__task *task, weft_fiber *out, bool joinable)
+static inline void start_body(struct weft__worker *inside, weft_pool *pool, struct weft__task *task,
+                              weft_fiber *out, bool joinable)
 {
     make_live(task, joinable ? WEFT__IDENT_RIGHT : WEFT__IDENT_DETACHED);
     weft_fiber fiber = weft__task_handle(task);

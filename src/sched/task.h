@@ -291,7 +291,7 @@ static inline uint64_t weft__task_arm(struct weft__task *task, unsigned kind)
     } else {
         atomic_store_explicit(&task->state, armed, memory_order_release); /* pairs: fire */
     }
-    return ticket & (UINT64_MAX >> WEFT__TICKET_SHIFT);
+    return armed >> WEFT__TICKET_SHIFT;
 }
 
 /* The ticket of the wait the task is in, for one that fires by what it knows of the task (a permit, a
@@ -338,10 +338,10 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     while (word >> WEFT__TICKET_SHIFT == ticket) {
         enum weft__task_state state = weft__word_state(word), to;
-        if (state == WEFT__TASK_ARMED) {
-            to = WEFT__TASK_FIRED;
-        } else if (state == WEFT__TASK_WAITING) {
+        if (__builtin_expect(state == WEFT__TASK_WAITING, 1)) {
             to = WEFT__TASK_READY;
+        } else if (state == WEFT__TASK_ARMED) {
+            to = WEFT__TASK_FIRED;
         } else if (state == WEFT__TASK_HELD) {
             if (task->flags & WEFT__TASK_GROUPED) {
                 word = weft__task_unheld(task);
