@@ -239,6 +239,10 @@ static inline void begin_step(weft_frame *frame)
 {
     frame->act = WEFT__ACT_NONE;
     frame->waits = 0;
+    /* What a step of another did to this one is that step's mistake. */
+    if (__builtin_expect(frame->over || frame->misused || frame->stray, 0)) {
+        frame->over = frame->misused = frame->stray = false;
+    }
 }
 
 static enum weft_step call_next(weft_frame *frame, struct weft_got got)
@@ -277,7 +281,6 @@ static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft
     } else if (act == WEFT__ACT_CALL || act == WEFT__ACT_TRY) {
         weft__frame_drop(frame->wait);
     }
-    frame->misused = frame->stray = frame->over = false;
     return fatal(frame, what);
 }
 
@@ -314,7 +317,6 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
         if (!frame->over) {
             return RESTS;
         }
-        frame->over = false;
         return wait_is_over(w, task, frame, weft__body_waited(w, task), out) ? GOES_ON : RESTS;
     case WEFT__ACT_YIELD:
         return RESTS;
