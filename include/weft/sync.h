@@ -7,7 +7,7 @@
  *    (weft_interrupt), or what its own contract adds. If it did not return 0 nothing was taken and nothing is
  *    lost, however closely the two raced.
  *  - deinit of an object on which somebody waits is a caller's bug. Objects without options need no deinit, but
- *    it finds that bug.
+ *    it finds that bug. It may be done by anybody, also of one that has an owner, and after its owner is gone.
  */
 #ifndef WEFT_SYNC_H
 #define WEFT_SYNC_H

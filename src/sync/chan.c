@@ -53,6 +53,7 @@ void weft_chan_destroy(weft_chan *c)
     if (!c) {
         return;
     }
+    c->source.owner = NULL; /* who may be gone */
     lock_both(c, is_buffered(c));
     bool waited_on = c->senders.first || c->source.waiters.first;
     unlock_both(c, is_buffered(c));

@@ -23,7 +23,7 @@
 struct WEFT__OVERLAY weft__source {
     struct weft__lock lock;
     uint32_t rank;
-    const void *owner;             /* immutable: as weft__worker.owner, or NULL */
+    const void *owner;             /* immutable until deinit: as weft__worker.owner, or NULL */
     struct weft__waitlist waiters; /* under the lock */
     const char *name;              /* immutable */
 };

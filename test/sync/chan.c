@@ -501,6 +501,20 @@ TEST(an_owned_channel_is_used_by_its_owner_only)
     used_by_owner_only(use_owned);
 }
 
+static void *own_a_channel(void *arg)
+{
+    const struct weft_chan_opts opts = {.owner = weft_pool_self(), .capacity = 1};
+    CHECK_EQ(weft_chan_create(&chan, sizeof(int), &opts), 0);
+    CHECK_EQ(send_one(4, WEFT_FOREVER), 0);
+    return arg;
+}
+
+TEST(an_owned_channel_outlives_its_owner)
+{
+    run_in_fiber(1, own_a_channel, NULL);
+    weft_chan_destroy(chan);
+}
+
 static void *destroy_while_waited_on(void *arg)
 {
     waiting(arg ? sends : receives, 0);

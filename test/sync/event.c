@@ -161,6 +161,19 @@ TEST(an_owned_event_is_used_by_its_owner_only)
     used_by_owner_only(use_owned);
 }
 
+static void *own_an_event(void *arg)
+{
+    weft_event_init(&event, &(struct weft_sync_opts){.owner = weft_pool_self()});
+    weft_event_set(&event);
+    return arg;
+}
+
+TEST(an_owned_event_outlives_its_owner)
+{
+    run_in_fiber(1, own_an_event, NULL);
+    weft_event_deinit(&event);
+}
+
 static void *destroy_while_waited_on(void *arg)
 {
     waiting_in(wait_for_it, NULL);
