@@ -13,6 +13,7 @@
 #include <weft/weft.h>
 
 #include "machine.h"
+#include "rounds.h"
 #include "screen.h"
 #include "waiting.h"
 
@@ -437,7 +438,7 @@ static void show_deadlock(void)
 {
     struct scene scene = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
-    screen_heading("7. The cook waits for the waiter, and the waiter for the cook");
+    screen_heading("8. The cook waits for the waiter, and the waiter for the cook");
     fflush(stdout);
     if (pthread_create(&thread, NULL, end_scene, &scene) != 0) {
         screen_warn("left out: no thread to end it");
@@ -500,6 +501,7 @@ int tour(long fibers)
         fprintf(stderr, "weft: cannot start a pool: %s\n", strerror(-err));
         return 1;
     }
+    whole.failed |= show_rounds(7, whole.fibers);
     show_deadlock();
     return whole.failed ? 1 : 0;
 }
