@@ -1,0 +1,56 @@
+/* Dongting: new Dispatcher("my-dispatcher"), start, startGroup, fireFiber, stop(timeout), shutdownFuture.get().
+ * A group is there as soon as it is made, and stop waits. */
+#include <stdio.h>
+#include <weft/weft.h>
+
+#define SECOND INT64_C(1000000000)
+
+/* Shared by the fibers of a group: one thread, no lock. */
+struct counter {
+    int value;
+};
+
+static void *count(void *arg)
+{
+    struct counter *counter = arg;
+    for (int i = 0; i < 1000; i++) {
+        counter->value++;
+        weft_yield();
+    }
+    printf("in group %s of dispatcher %s\n", weft_group_name(weft_group_self()),
+           weft_dispatcher_name(weft_dispatcher_self()));
+    return NULL;
+}
+
+int main(void)
+{
+    static struct counter counters[2];
+    weft_dispatcher *dispatcher;
+    weft_group *groups[2];
+    if (weft_dispatcher_create(&dispatcher, &(struct weft_dispatcher_opts){.name = "my-disp"}) ||
+        weft_dispatcher_start(dispatcher)) {
+        return 1;
+    }
+    for (int i = 0; i < 2; i++) {
+        struct weft_group_opts opts = {.name = i ? "second" : "first"};
+        if (weft_group_create(dispatcher, &groups[i], &opts) ||
+            weft_group_spawn(groups[i], NULL, count, &counters[i], NULL) ||
+            weft_group_spawn(groups[i], NULL, count, &counters[i], NULL)) {
+            return 1;
+        }
+    }
+
+    /* group.requestShutdown(), and its shutdownFuture. Nothing is cancelled: the fibers end by themselves. */
+    weft_group_stop(groups[0]);
+    int err = weft_future_wait(weft_group_finished(groups[0]), weft_after(10 * SECOND));
+
+    /* dispatcher.stop(new DtTime(10, SECONDS)) for the rest; the answer is how many groups were late. */
+    const char *late[2];
+    int overdue = weft_dispatcher_stop(dispatcher, weft_after(10 * SECOND), late, 2);
+
+    struct weft_group_stats stats; /* ShareStatus: what a group shows to other threads */
+    weft_group_stats(groups[1], &stats);
+    bool finished = stats.state == WEFT_GROUP_FINISHED && stats.fibers == 0;
+    weft_dispatcher_destroy(dispatcher); /* and its groups */
+    return err || overdue || !finished || counters[0].value != 2000 || counters[1].value != 2000;
+}

@@ -1,0 +1,65 @@
+/* Dongting: readyFibers, readyFibersNextRound1, readyFibersNextRound2: in which order fibers run. A wake by an object goes to the front,
+ * a new fiber to the back, a yield to the next turn; what has used up its wakes for this round waits for the next turn too. */
+#include <stdio.h>
+#include <string.h>
+#include <weft/weft.h>
+
+static char order[64];
+static weft_cond cond;
+
+static void note(const char *what)
+{
+    strncat(order, what, sizeof order - strlen(order) - 1);
+}
+
+static void *waiter(void *name)
+{
+    weft_cond_wait(&cond, NULL, WEFT_FOREVER);
+    note(name);
+    return NULL;
+}
+
+static void *starter(void *name)
+{
+    note(name);
+    return NULL;
+}
+
+static void *yielder(void *name)
+{
+    weft_yield();
+    note(name);
+    return NULL;
+}
+
+static void *first(void *arg)
+{
+    static char a[] = "a", b[] = "b", c[] = "c", n[] = "n", y[] = "y";
+    weft_spawn(NULL, waiter, a, NULL);
+    weft_spawn(NULL, waiter, b, NULL);
+    weft_spawn(NULL, waiter, c, NULL);
+    weft_sleep(1000000); /* they wait; a new round has begun, and each may be woken once in it */
+    weft_spawn(NULL, yielder, y, NULL);
+    weft_spawn(NULL, starter, n, NULL);
+    weft_cond_signal(&cond);    /* a, to the front */
+    weft_cond_broadcast(&cond); /* b, then c, before a */
+    return arg;
+}
+
+int main(void)
+{
+    weft_dispatcher *dispatcher;
+    weft_group *group;
+    if (weft_dispatcher_create(&dispatcher, &(struct weft_dispatcher_opts){.caller = true}) ||
+        weft_group_create(dispatcher, &group, NULL) ||
+        weft_group_spawn(group, NULL, first, NULL, NULL)) {
+        return 1;
+    }
+    weft_cond_init(&cond, &(struct weft_sync_opts){.group = group});
+    weft_group_stop(group);
+    int err = weft_dispatcher_run(dispatcher);
+    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_destroy(dispatcher);
+    printf("order: %s\n", order);
+    return err || strcmp(order, "bcany") != 0;
+}

@@ -1,0 +1,75 @@
+/* Dongting: PerfCallback, SimplePerfCallback: accept, onEvent, printStats, and statistics every now and then. FIBER_D_POLL is
+ * WEFT_PERF_POLL, FIBER_D_WORK is WEFT_PERF_WORK; the wait in the queue has an event of its own. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+static atomic_long polls, works;
+
+static bool accepts(unsigned type, void *arg)
+{
+    (void)arg;
+    return type == WEFT_PERF_POLL || type == WEFT_PERF_WORK;
+}
+
+static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg)
+{
+    (void)cost_ns, (void)count, (void)sum, (void)arg;
+    atomic_fetch_add(type == WEFT_PERF_POLL ? &polls : &works, 1);
+}
+
+static void *work(void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        weft_sleep(500000);
+    }
+    return arg;
+}
+
+/* callback.printStats() every so often, as a fiber of the group. */
+static void *report(void *collector)
+{
+    while (weft_group_sleep(weft_after(5000000)) != 0) {
+        weft_collector_print(collector, stdout);
+        weft_collector_reset(collector);
+    }
+    return NULL;
+}
+
+static int run(weft_collector *collector)
+{
+    weft_dispatcher *dispatcher;
+    weft_group *group;
+    weft_fiber fiber;
+    if (weft_dispatcher_create(&dispatcher, NULL) || weft_dispatcher_start(dispatcher) ||
+        weft_group_create(dispatcher, &group, NULL) ||
+        (collector && weft_group_spawn(group, NULL, report, collector, NULL)) ||
+        weft_group_spawn(group, &fiber, work, NULL, NULL)) {
+        return 1;
+    }
+    weft_join(fiber, NULL, WEFT_FOREVER);
+    weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
+    weft_dispatcher_destroy(dispatcher);
+    return 0;
+}
+
+int main(void)
+{
+    static const struct weft_perf callback = {.accept = accepts, .on_event = on_event};
+    weft_collector *collector;
+    if (weft_perf_install(&callback)) { /* new Dispatcher("...", factory, callback) */
+        return 1;
+    }
+    int failed = run(NULL);
+    weft_perf_remove(&callback);
+    printf("%ld polls, %ld stretches of work\n", atomic_load(&polls), atomic_load(&works));
+
+    /* SimplePerfCallback("myapp_"): the stock collector, with histograms. */
+    if (weft_collector_create(&collector, &(struct weft_collector_opts){.prefix = "myapp"}) ||
+        weft_collector_start(collector)) {
+        return 1;
+    }
+    failed |= run(collector);
+    weft_collector_destroy(collector);
+    return failed || !atomic_load(&polls) || !atomic_load(&works);
+}

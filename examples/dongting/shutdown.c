@@ -1,0 +1,76 @@
+/* Dongting: requestShutdown, sleepUntilShouldStop, isShouldStop, daemon fibers, dispatcher.stop(timeout). Daemons are cancelled
+ * with their cleanups; at the deadline what is left is shown, then, if one likes, cancelled too, and stop says whose it was. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/weft.h>
+
+static int flushed, cleaned;
+
+/* A loop that does something now and then until the group is to stop. */
+static void *flush_now_and_then(void *arg)
+{
+    while (weft_group_sleep(weft_after(1000000)) == -ETIMEDOUT) { /* sleepUntilShouldStop(1) */
+        flushed++;
+    }
+    flushed++; /* the last time */
+    return arg;
+}
+
+/* A daemon: it does not hold the group open, and ends as every fiber does. */
+struct monitor {
+    weft_frame frame;
+};
+
+static enum weft_step watch(weft_frame *f, struct weft_got got)
+{
+    (void)got;
+    return weft_frame_sleep(f, weft_after(1000000), WEFT_THEN(watch));
+}
+
+static enum weft_step clean_up(weft_frame *f)
+{
+    cleaned++;
+    return weft_frame_done(f);
+}
+
+static const struct weft_frame_kind monitoring = {
+    .name = "monitor", .start = watch, .finally = clean_up};
+
+/* One that does not look. */
+static void *wait_for_ever(void *arg)
+{
+    return weft_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
+}
+
+int main(void)
+{
+    weft_dispatcher *dispatcher;
+    weft_group *good, *bad;
+    weft_fiber daemon, stuck;
+    static struct monitor monitor;
+    const char *late[2] = {"", ""};
+    void *cancelled = NULL;
+    weft_frame_init(&monitor.frame, &monitoring);
+    struct weft_dispatcher_opts opts = {.on_overdue = WEFT_OVERDUE_CANCEL};
+    if (weft_dispatcher_create(&dispatcher, &opts) || weft_dispatcher_start(dispatcher) ||
+        weft_group_create(dispatcher, &good, &(struct weft_group_opts){.name = "good"}) ||
+        weft_group_create(dispatcher, &bad, &(struct weft_group_opts){.name = "bad"}) ||
+        weft_group_spawn(good, NULL, flush_now_and_then, NULL, NULL) ||
+        weft_group_spawn_frame(good, &daemon, &monitor.frame,
+                               &(struct weft_member_opts){.daemon = true}) ||
+        weft_group_spawn(bad, &stuck, wait_for_ever, &stuck, NULL)) {
+        return 1;
+    }
+    weft_group_stop(good); /* requestShutdown(), and its future */
+    weft_future_wait(weft_group_finished(good), WEFT_FOREVER);
+    int overdue = weft_dispatcher_stop(dispatcher, weft_after(20000000), late, 2);
+    int refused = weft_group_create(dispatcher, &bad, NULL); /* startGroup after stop */
+    int joined = weft_join(daemon, NULL, WEFT_FOREVER);      /* its joiners are woken */
+    weft_join(stuck, &cancelled, WEFT_FOREVER);
+    printf("%d group late: %s; flushed %d times\n", overdue, late[0], flushed);
+    bool ok = overdue == 1 && strcmp(late[0], "bad") == 0 && refused == -ESHUTDOWN &&
+              joined == -ECANCELED && cleaned == 1 && cancelled && flushed >= 1;
+    weft_dispatcher_destroy(dispatcher);
+    return ok ? 0 : 1;
+}
