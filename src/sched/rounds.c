@@ -82,7 +82,7 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = ranks_of(r, task);
-    task->turn = ~(r->round << LEFT_BITS); /* no round that it was woken in */
+    task->turn = ~(r->round << WEFT__TURN_LEFT_BITS); /* no round that it was woken in */
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_started(r->order, task);
     }
