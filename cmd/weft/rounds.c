@@ -188,11 +188,10 @@ static void *receive_guests(void *arg)
         screen_warn("weft_group_spawn_frame: %s; going on with %ld", strerror(-err), spawned);
     }
     fflush(stdout);
-    int failed = weft_dump(
-        stdout,
-        &(struct weft_dump_opts){.pool = weft_pool_self(), .max_shown = 2, .no_frames = true});
+    int failed = weft_group_dump(hall->group, stdout,
+                                 &(struct weft_dump_opts){.max_shown = 2, .no_frames = true});
     if (failed) {
-        screen_warn("weft_dump: %s", strerror(-failed));
+        screen_warn("weft_group_dump: %s", strerror(-failed));
     }
     hall->failed |= failed && failed != -ENOMEM; /* which the others use, rightly */
     start = weft_now();

@@ -17,6 +17,30 @@ static void *flush_now_and_then(void *arg)
     return arg;
 }
 
+/* The same without a stack. */
+struct ticker {
+    weft_frame frame;
+    struct weft_wait wait;
+    int ticks;
+};
+
+static enum weft_step ticked(weft_frame *f, struct weft_got got);
+
+static enum weft_step tick(weft_frame *f, struct weft_got got)
+{
+    struct ticker *self = (struct ticker *)f;
+    (void)got;
+    return weft_frame_await_stop(f, &self->wait, weft_after(1000000), WEFT_THEN(ticked));
+}
+
+static enum weft_step ticked(weft_frame *f, struct weft_got got)
+{
+    ((struct ticker *)f)->ticks++;
+    return got.status == 0 ? weft_frame_return(f, NULL) : weft_frame_go(f, NULL, WEFT_THEN(tick));
+}
+
+static const struct weft_frame_kind ticking = {.name = "ticker", .start = tick};
+
 /* A daemon: it does not hold the group open, and ends as every fiber does. */
 struct monitor {
     weft_frame frame;
@@ -49,14 +73,17 @@ int main(void)
     weft_group *good, *bad;
     weft_fiber daemon, stuck;
     static struct monitor monitor;
+    static struct ticker ticker;
     const char *late[2] = {"", ""};
     void *cancelled = NULL;
     weft_frame_init(&monitor.frame, &monitoring);
+    weft_frame_init(&ticker.frame, &ticking);
     struct weft_dispatcher_opts opts = {.on_overdue = WEFT_OVERDUE_CANCEL};
     if (weft_dispatcher_create(&dispatcher, &opts) || weft_dispatcher_start(dispatcher) ||
         weft_group_create(dispatcher, &good, &(struct weft_group_opts){.name = "good"}) ||
         weft_group_create(dispatcher, &bad, &(struct weft_group_opts){.name = "bad"}) ||
         weft_group_spawn(good, NULL, flush_now_and_then, NULL, NULL) ||
+        weft_group_spawn_frame(good, NULL, &ticker.frame, NULL) ||
         weft_group_spawn_frame(good, &daemon, &monitor.frame,
                                &(struct weft_member_opts){.daemon = true}) ||
         weft_group_spawn(bad, &stuck, wait_for_ever, &stuck, NULL)) {
@@ -70,7 +97,8 @@ int main(void)
     weft_join(stuck, &cancelled, WEFT_FOREVER);
     printf("%d group late: %s; flushed %d times\n", overdue, late[0], flushed);
     bool ok = overdue == 1 && strcmp(late[0], "bad") == 0 && refused == -ESHUTDOWN &&
-              joined == -ECANCELED && cleaned == 1 && cancelled && flushed >= 1;
+              joined == -ECANCELED && cleaned == 1 && cancelled && flushed >= 1 &&
+              ticker.ticks >= 1;
     weft_dispatcher_destroy(dispatcher);
     return ok ? 0 : 1;
 }
