@@ -59,6 +59,9 @@ bool weft__waits_look(weft_fiber fiber, struct weft__waits *out)
     if (waits) {
         *out = (struct weft__waits){.fiber = fiber};
         snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
+        if (!out->name[0] && weft__task_is_body(task) && task->body->name) {
+            snprintf(out->name, sizeof out->name, "%s", task->body->name(task));
+        }
         memcpy(out->pool, task->home->name, sizeof out->pool);
         read_wait(task, out);
         ready = weft__task_unhold(task);
