@@ -234,7 +234,7 @@ static void *fills_all_queues(void *arg)
 {
     struct party a;
     weft_event back;
-    int64_t until = weft_after(MS);
+    int64_t until = weft_after(50 * MS); /* in the round that is to come, and not before */
     weft_event_init(&back, NULL);
     spawn_party(weft_group_self(), &a, *(enum kind *)arg, "A", 2, 1);
     CHECK_EQ(weft_spawn(NULL, sleeps_until, &until, NULL), 0);
