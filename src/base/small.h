@@ -36,8 +36,9 @@ static inline void *weft__small_get(struct weft__small *small, unsigned class, s
         small->count[class]--;
         return block;
     }
-    return weft__alloc_packed(
-        class < WEFT__SMALL_CLASSES ? (size_t) class * WEFT__SMALL_STEP + WEFT__SMALL_LEAST : bytes);
+    return weft__alloc_packed(class < WEFT__SMALL_CLASSES
+                                  ? (size_t) class * WEFT__SMALL_STEP + WEFT__SMALL_LEAST
+                                  : bytes);
 }
 
 static inline void weft__small_put(struct weft__small *small, unsigned class, void *block)
