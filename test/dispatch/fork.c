@@ -1,5 +1,5 @@
 /* Dispatchers in a forked child: docs/fork.md. */
-/* not under: qemu asan */
+/* not under: qemu asan tsan */
 #include "dispatch/fixture.h"
 #include "sched/forks.h"
 

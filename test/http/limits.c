@@ -190,7 +190,10 @@ EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
     for (int i = 0; i < 40; i++) {
         CHECK_EQ(client_reply(&c)->status, 200);
     }
-    CHECK(served_stats(&s).flushes - before >= 10);
+    double from = check_seconds(); /* the last may be counted after its answer was read */
+    while (served_stats(&s).flushes - before < 10) {
+        CHECK(check_seconds() - from < 30);
+    }
     client_close(&c);
     served_end(&s);
 }
