@@ -50,11 +50,21 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *which)
     X_ASSERT(false); /* all are bodies here */
 }
 
-void weft__body_run(struct weft__worker *w, struct weft__task *which)
+static enum weft__body_step step(struct weft__worker *w, struct weft__task *which)
 {
-    X_ASSERT(which == &task && weft__task_run(which));
+    X_ASSERT(which == &task && weft__task_state(which) == WEFT__TASK_RUNNING);
     served[1] += written[1];
     weft__rounds_end(w->rounds, which);
+    return WEFT__BODY_END;
+}
+
+static const struct weft__body_kind kind = {.what = "task", .step = step};
+
+bool weft__waiter_end_late(struct weft__task *which, uint64_t armed, uint64_t flags)
+{
+    (void)which, (void)armed, (void)flags;
+    X_ASSERT(false); /* it does not wait */
+    return false;
 }
 
 void weft__gauge_round(struct weft__worker *w)
@@ -108,8 +118,11 @@ static void setup(void)
     by_number[1] = group;
     rounds.ranks = by_number;
     rounds.settle = settle;
-    task = (struct weft__task){
-        .flags = WEFT__TASK_BODY | WEFT__TASK_GROUPED, .group = 1, .signals = 1, .slot = 1};
+    task = (struct weft__task){.flags = WEFT__TASK_BODY | WEFT__TASK_GROUPED,
+                               .body = &kind,
+                               .group = 1,
+                               .signals = 1,
+                               .slot = 1};
     atomic_init(&task.state, WEFT__TASK_FRESH);
     stopping = finished = false;
     for (int i = 0; i <= SENDERS; i++) {

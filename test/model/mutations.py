@@ -390,8 +390,8 @@ _of("task", "src/sched/task.h",
     "while (weft__word_state(word) == WEFT__TASK_WAITING || weft__word_state(word) == WEFT__TASK_ARMED) {",
     "a task is held while its stack is in use")
 _of("task", "src/sched/task.h",
-    "        } else if (state == WEFT__TASK_HELD) {\n            to = WEFT__TASK_WOKEN;\n",
-    "",
+    "            to = WEFT__TASK_WOKEN;\n        } else {",
+    "            break;\n        } else {",
     "a wake of a task that is held is lost")
 
 # --- parker ------------------------------------------------------------------

@@ -26,7 +26,7 @@ _of("group", "src/sched/gate.h",
     "    atomic_store_explicit(&gate->word, 0, memory_order_relaxed);\n",
     "an arrival takes others for arrived, too")
 _of("group", "src/sched/rounds.c",
-    "            list(r, ranks); /* to be settled after its turn, be it an empty one */\n",
+    "            weft__rounds_list(r, ranks); /* to be settled after its turn, be it an empty one */\n",
     "",
     "a group is not settled after what was posted")
 _of("group", "src/sched/rounds.c",
@@ -34,8 +34,8 @@ _of("group", "src/sched/rounds.c",
     "            weft__rounds_start(r, task);\n",
     "a fiber from outside never arrives")
 _of("group", "src/sched/rounds.c",
-    "            list(r, ranks); /* to be settled after its turn, be it an empty one */\n",
-    "            list(r, command->ranks);\n",
+    "            weft__rounds_list(r, ranks); /* to be settled after its turn, be it an empty one */\n",
+    "            weft__rounds_list(r, command->ranks);\n",
     "what was posted is looked at after it was called")
 _of("group", "src/sched/rounds.c",
     "    if (weft__inbox_push_remote(&r->commands, &command->link)) {\n"
