@@ -115,10 +115,10 @@ void weft__report_hog(const struct weft__hog *hog)
 /* One line; false: it is not a fiber that has begun and not ended. */
 static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
 {
-    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
-    weft_fiber fiber = weft__ident_generation(ident) << 32 | task->slot;
+    uint64_t ident = task ? atomic_load_explicit(&task->ident, memory_order_acquire) : 0;
     struct weft__waits waits;
-    if (!(ident & WEFT__IDENT_LIVE) || !weft__waits_look(fiber, &waits)) {
+    if (!(ident & WEFT__IDENT_LIVE) ||
+        !weft__waits_look(weft__ident_generation(ident) << 32 | task->slot, &waits)) {
         return false;
     }
     if (!silent) {
