@@ -18,7 +18,10 @@ help:
 	@echo 'make format    lay out the sources with clang-format'
 	@echo 'make clean     remove build/'
 
-run: release
+run:
+	@tools/setup build
+	@[ -e build/release/build.ninja ] || cmake --preset release
+	cmake --build build/release -j$(JOBS) --target weft_tool
 	build/release/weft serve --log -
 
 test: servers release dev
