@@ -97,13 +97,6 @@ struct weft_actor_event {
     weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
 };
 
-/* What becomes of a message to an actor that has as many as it may. */
-enum weft_mailbox_policy {
-    WEFT_MAILBOX_REFUSE, /* the sender is told: -ENOBUFS */
-    WEFT_MAILBOX_DROP,   /* the oldest is dropped, as a dead letter */
-    WEFT_MAILBOX_WAIT,   /* a sender that is a fiber waits for room; others are told */
-};
-
 struct weft_actor_kind {
     const char *name;
     size_t state_bytes; /* zeroed; weft_actor_state */
@@ -115,8 +108,7 @@ struct weft_actor_kind {
     int (*step)(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out);
     /* Exactly once. NULL: nothing to do. */
     void (*close)(weft_actor *self);
-    unsigned mailbox; /* 0: the host's */
-    enum weft_mailbox_policy policy;
+    unsigned mailbox; /* messages that may wait for it; more are refused. 0: the host's */
 };
 
 /* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered. -EAGAIN: max_actors.

@@ -156,9 +156,8 @@ struct weft_post {
 WEFT_API int weft_group_submit(weft_group *group, struct weft_post *post);
 
 /* Asks the group to stop, which is for its fibers to see. It finishes when none is left but daemons, which are cancelled
- * then and run their cleanups, and nothing that was posted. Any thread; more than once. Within the group those who wait for it are woken
- * at once, from elsewhere in the next round. Who goes on posting
- * without a pause holds it open. */
+ * then and run their cleanups, and nothing that was posted; who goes on posting without a pause holds it open. Any thread; more
+ * than once. Within the group those who wait for it are woken at once, from elsewhere in the next round. */
 WEFT_API void weft_group_stop(weft_group *group);
 WEFT_API bool weft_group_is_stopping(const weft_group *group);
 /* In a fiber of a group, with a stack (of a frame: weft_frame_await_stop): sleeps until it is asked to stop (0), or until

@@ -125,7 +125,6 @@ struct weft_host {
     weft_pool *pool;
     uint32_t number;
     unsigned mailbox, batch;
-    _Atomic(bool) stopping;
     _Atomic(uint64_t) spawned, ended, dead, forced;
     weft_host *next; /* under the lock of actor/host.c */
 };

@@ -46,16 +46,6 @@ struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **ta
     return begin(frame, task);
 }
 
-/* All that a wait begins with, but for the node. */
-static inline void set(struct weft__await *a, const struct weft__await_kind *kind, void *object,
-                       uint64_t on)
-{
-    a->kind = kind;
-    a->object = object;
-    a->item = NULL;
-    a->on = on;
-}
-
 HOT enum weft_step park(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                         int64_t deadline)
 {
@@ -142,6 +132,24 @@ enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft
                            const struct weft_point *then)
 {
     return await(waits->kind, w, task, frame, waits, n, deadline, then);
+}
+
+/* The whole of a wait for one object. */
+HOT enum weft_step await_one(weft_frame *frame, struct weft_wait *wait,
+                             const struct weft__await_kind *kind, void *object, void *item,
+                             uint64_t on, int64_t deadline, const struct weft_point *then)
+{
+    struct weft__task *task;
+    struct weft__worker *w = begin(frame, &task);
+    struct weft__await *a = weft__await_of(wait);
+    if (!w) {
+        return WEFT_SUSPEND;
+    }
+    a->kind = kind; /* not the node, which is made when it is linked */
+    a->object = object;
+    a->item = item;
+    a->on = on;
+    return await(kind, w, task, frame, a, 1, deadline, then);
 }
 
 bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
@@ -251,14 +259,8 @@ static const struct weft__await_kind event_kind = {
 enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wait *wait, weft_event *event,
                                       int64_t deadline, const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = begin(frame, &task);
-    struct weft__await *a = weft__await_of(wait);
-    if (!w) {
-        return WEFT_SUSPEND;
-    }
-    set(a, &event_kind, event, weft__await_address(event));
-    return await(&event_kind, w, task, frame, a, 1, deadline, then);
+    return await_one(frame, wait, &event_kind, event, NULL, weft__await_address(event), deadline,
+                     then);
 }
 
 enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, int64_t deadline,
@@ -300,14 +302,8 @@ static const struct weft__await_kind cond_kind = {
 enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait, weft_cond *cond,
                                      int64_t deadline, const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = begin(frame, &task);
-    struct weft__await *a = weft__await_of(wait);
-    if (!w) {
-        return WEFT_SUSPEND;
-    }
-    set(a, &cond_kind, cond, weft__await_address(cond));
-    return await(&cond_kind, w, task, frame, a, 1, deadline, then);
+    return await_one(frame, wait, &cond_kind, cond, NULL, weft__await_address(cond), deadline,
+                     then);
 }
 
 enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits,
@@ -365,15 +361,8 @@ enum weft_step weft_frame_await_future(weft_frame *frame, struct weft_wait *wait
                                        weft_future *future, int64_t deadline,
                                        const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = begin(frame, &task);
-    struct weft__await *a = weft__await_of(wait);
-    if (!w) {
-        return WEFT_SUSPEND;
-    }
-    *a = (struct weft__await){
-        .kind = &future_kind, .object = future, .on = weft__await_address(future)};
-    return weft__await(w, task, frame, a, 1, deadline, then);
+    return await_one(frame, wait, &future_kind, future, NULL, weft__await_address(future), deadline,
+                     then);
 }
 
 /* --- channels --------------------------------------------------------------------------------------- */
@@ -408,15 +397,8 @@ enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, 
                                      const void *item, int64_t deadline,
                                      const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = begin(frame, &task);
-    struct weft__await *a = weft__await_of(wait);
-    if (!w) {
-        return WEFT_SUSPEND;
-    }
-    set(a, &send_kind, chan, weft__await_address(chan));
-    a->item = (void *)(uintptr_t)item;
-    return await(&send_kind, w, task, frame, a, 1, deadline, then);
+    return await_one(frame, wait, &send_kind, chan, (void *)(uintptr_t)item,
+                     weft__await_address(chan), deadline, then);
 }
 
 static bool attempt_recv(struct weft__await *wait, struct weft_got *got, int *err)
@@ -448,15 +430,8 @@ static const struct weft__await_kind recv_kind = {
 enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                      void *item, int64_t deadline, const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = begin(frame, &task);
-    struct weft__await *a = weft__await_of(wait);
-    if (!w) {
-        return WEFT_SUSPEND;
-    }
-    set(a, &recv_kind, chan, weft__await_address(chan));
-    a->item = item;
-    return await(&recv_kind, w, task, frame, a, 1, deadline, then);
+    return await_one(frame, wait, &recv_kind, chan, item, weft__await_address(chan), deadline,
+                     then);
 }
 
 /* --- the end of a fiber -------------------------------------------------------------------------------- */
@@ -499,12 +474,5 @@ static const struct weft__await_kind join_kind = {
 enum weft_step weft_frame_await_join(weft_frame *frame, struct weft_wait *wait, weft_fiber fiber,
                                      int64_t deadline, const struct weft_point *then)
 {
-    struct weft__task *task;
-    struct weft__worker *w = begin(frame, &task);
-    struct weft__await *a = weft__await_of(wait);
-    if (!w) {
-        return WEFT_SUSPEND;
-    }
-    *a = (struct weft__await){.kind = &join_kind, .on = fiber};
-    return weft__await(w, task, frame, a, 1, deadline, then);
+    return await_one(frame, wait, &join_kind, NULL, NULL, fiber, deadline, then);
 }

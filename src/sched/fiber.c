@@ -1,6 +1,5 @@
-/* Making, ending, joining and naming fibers. */
+/* Making and ending fibers, with a stack and without. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,78 +16,9 @@
 #include "sched/pool.h"
 #include "sched/rounds.h"
 #include "sched/spawn.h"
+#include "sched/spawner.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
-
-/* --- what a spawning thread keeps at hand ---------------------------------- */
-
-/* A plain thread has a spawner of its own, given back when the thread ends. */
-static _Thread_local struct weft__spawner thread_spawner __attribute__((tls_model("initial-exec")));
-static _Thread_local bool thread_spawner_used __attribute__((tls_model("initial-exec")));
-static pthread_key_t thread_end;
-static struct weft__fork_once thread_end_once;
-
-static void thread_ended(void *spawner)
-{
-    weft__spawner_flush(spawner);
-    thread_spawner_used = false;
-}
-
-static void thread_end_create(void)
-{
-    int err = pthread_key_create(&thread_end, thread_ended);
-    WEFT__REQUIRE(!err, "no thread key left for Weft");
-}
-
-static struct weft__spawner *spawner_of(struct weft__worker *w)
-{
-    if (w) {
-        return &w->spawner;
-    }
-    if (!thread_spawner_used) {
-        weft__fork_once(&thread_end_once, thread_end_create);
-        if (pthread_setspecific(thread_end, &thread_spawner) != 0) {
-            return NULL;
-        }
-        thread_spawner_used = true;
-        thread_spawner.blocks.patient = true;
-    }
-    return &thread_spawner;
-}
-
-/* Its control blocks were the parent's. */
-void weft__spawner_fork_child(void)
-{
-    thread_spawner.blocks = (struct weft__slab_cache){0};
-}
-
-/* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is short. */
-static inline int take_credit(struct weft__spawner *spawner, unsigned class)
-{
-    if (__builtin_expect(spawner->credits[class] == 0, 0)) {
-        unsigned batch = weft__stack_batch(class);
-        if (weft__stack_credit_take(class, batch) == 0) {
-            spawner->credits[class] = (uint16_t)batch;
-        } else if (weft__stack_credit_take(class, 1) == 0) {
-            spawner->credits[class] = 1;
-        } else {
-            return -ENOMEM;
-        }
-    }
-    spawner->credits[class]--;
-    return 0;
-}
-
-/* An ending fiber gives its credit a moment before its stack. The one that stays here, which nobody else can
- * use, makes up for that. */
-static inline void give_credit(struct weft__spawner *spawner, unsigned class)
-{
-    unsigned batch = weft__stack_batch(class);
-    if (__builtin_expect(++spawner->credits[class] >= 2 * batch, 0)) {
-        weft__stack_credit_give(class, batch);
-        spawner->credits[class] -= (uint16_t)batch;
-    }
-}
 
 /* --- making -------------------------------------------------------------------- */
 
@@ -135,14 +65,6 @@ static inline void make_live(struct weft__task *task, uint64_t flags)
     atomic_store_explicit(&task->ident, ident, memory_order_release);
 }
 
-static void give_label(struct weft__task *task)
-{
-    if (task->flags & WEFT__TASK_GROUPED) {
-        weft__free(task->label);
-        task->label = NULL;
-    }
-}
-
 /* A copy of a grouped fiber's name. NULL: no memory. */
 static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
 {
@@ -185,12 +107,12 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
                                       int64_t now, const struct weft__member *member, int *err)
 {
     *err = -ENOMEM;
-    if (__builtin_expect(take_credit(spawner, class) != 0, 0)) {
+    if (__builtin_expect(weft__spawner_take_credit(spawner, class) != 0, 0)) {
         return NULL;
     }
     struct weft__task *task = weft__slab_get(&spawner->blocks);
     if (__builtin_expect(!task, 0)) {
-        give_credit(spawner, class);
+        weft__spawner_give_credit(spawner, class);
         return NULL;
     }
     task->stack = NULL;
@@ -207,7 +129,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
         *err = join_group(task, pool, member, opts->name);
         if (*err) {
             weft__slab_put(&spawner->blocks, task);
-            give_credit(spawner, class);
+            weft__spawner_give_credit(spawner, class);
             return NULL;
         }
     } else {
@@ -226,25 +148,14 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     return task;
 }
 
-/* Under the ident lock, or seen by nobody: the slot is free for another fiber. */
-static inline void retire_locked(struct weft__spawner *spawner, struct weft__task *task)
-{
-    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
-        give_label(task);
-    }
-    weft__task_free(task);
-    weft__ident_retire(task);
-    weft__slab_put(&spawner->blocks, task);
-}
-
 /* Undoes make for a fiber that nobody can have seen run. */
 static void unmake(struct weft__spawner *spawner, struct weft__task *task)
 {
     unsigned class = task->stack_class;
     bool body = weft__task_is_body(task);
-    retire_locked(spawner, task);
+    weft__spawner_retire(spawner, task);
     if (!body) {
-        give_credit(spawner, class);
+        weft__spawner_give_credit(spawner, class);
     }
 }
 
@@ -313,7 +224,7 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
     if (__builtin_expect(class < 0 || !fn || (pool->rounds && !member), 0)) {
         return -EINVAL;
     }
-    struct weft__spawner *spawner = spawner_of(w);
+    struct weft__spawner *spawner = weft__spawner_of(w);
     if (__builtin_expect(!spawner, 0)) {
         return -ENOMEM;
     }
@@ -381,7 +292,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__worker *inside = inside_of(pool, w);
-    struct weft__spawner *spawner = spawner_of(w);
+    struct weft__spawner *spawner = weft__spawner_of(w);
     for (size_t i = 0; i < n; i++) {
         if (!jobs[i].fn) {
             return -EINVAL;
@@ -427,7 +338,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
 
 int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
-    struct weft__spawner *spawner = spawner_of(weft__worker_self());
+    struct weft__spawner *spawner = weft__spawner_of(weft__worker_self());
     opts = opts ? opts : &no_opts;
     int class = check_opts(opts, NULL), err;
     if (class < 0 || !fn || !out) {
@@ -445,14 +356,6 @@ int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_
     return 0;
 }
 
-static __attribute__((noinline, cold)) int no_such_fiber(weft_fiber fiber)
-{
-    WEFT__REQUIRE(!weft__slab_forgot((uint32_t)fiber),
-                  "fiber #%u.%u was made before fork() and is used in the child",
-                  (unsigned)(uint32_t)fiber, (unsigned)(fiber >> 32));
-    return -ESRCH;
-}
-
 int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
 {
     struct weft__worker *inside = inside_of(pool, weft__worker_self());
@@ -462,7 +365,7 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        return no_such_fiber(fiber);
+        return weft__handle_missing(fiber);
     }
     int err = weft__task_submit(task) ? admit(pool, inside, 1) : -EALREADY;
     if (err) {
@@ -509,11 +412,11 @@ static unsigned fire_joiners_locked(struct weft__task *task, int status, struct 
 
 int weft_fiber_discard(weft_fiber fiber)
 {
-    struct weft__spawner *spawner = spawner_of(weft__worker_self());
+    struct weft__spawner *spawner = weft__spawner_of(weft__worker_self());
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        return no_such_fiber(fiber);
+        return weft__handle_missing(fiber);
     }
     if (weft__task_state(task) != WEFT__TASK_CREATED || !spawner) {
         weft__ident_unlock(task, ident);
@@ -546,7 +449,7 @@ static inline void give_up(struct weft__worker *w, struct weft__task *self, int 
     }
     weft__task_finish(self);
     if (rights == 0) {
-        retire_locked(&w->spawner, self);
+        weft__spawner_retire(&w->spawner, self);
     } else {
         ident = (ident & ~(uint64_t)WEFT__IDENT_RIGHTS) | rights * (uint64_t)WEFT__IDENT_RIGHT;
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
@@ -611,7 +514,7 @@ void weft_exit(void *result)
     leave_worker(w, self);
     weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
     give_up(w, self, 0);
-    give_credit(&w->spawner, class);
+    weft__spawner_give_credit(&w->spawner, class);
     count_finished(w);
     weft__worker_end_fiber(w, stack, class);
 }
@@ -622,7 +525,7 @@ static inline struct weft__task *make_body(struct weft__worker *w, struct weft__
                                            weft_pool *pool, const struct weft__body_kind *kind,
                                            void *own, const struct weft__body_opts *opts, int *err)
 {
-    struct weft__spawner *spawner = spawner_of(w);
+    struct weft__spawner *spawner = weft__spawner_of(w);
     struct weft__member here;
     const struct weft__member *member = &opts->member;
     if (pool->rounds && opts->like_maker && !(member = member_here(inside, &here))) {
@@ -674,7 +577,7 @@ void weft__body_unmake(struct weft__task *task)
 {
     weft_pool *pool = task->home;
     struct weft__worker *w = weft__worker_self();
-    unmake(spawner_of(w), task);
+    unmake(weft__spawner_of(w), task);
     unadmit(pool, inside_of(pool, w), 1);
 }
 
@@ -723,317 +626,4 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
     weft__pool_release(w->pool, 1);
     give_up(w, task, status);
     count_finished(w);
-}
-
-/* --- joining --------------------------------------------------------------------- */
-
-/* Under the lock, of a fiber that has ended: uses a right, and gives the block up with the last. */
-static void use_right_locked(struct weft__task *task, uint64_t ident, struct weft__spawner *spawner)
-{
-    if (weft__ident_rights(ident) > 1) {
-        weft__ident_unlock(task, ident - WEFT__IDENT_RIGHT);
-        return;
-    }
-    retire_locked(spawner, task);
-}
-
-/* Of one that has ended: 0, or what a body has ended with. */
-static int status_of(const struct weft__task *task)
-{
-    return weft__task_is_body(task) ? (int)(int64_t)task->claim.ticket : 0;
-}
-
-/* A joiner that gives up takes its node out, unless the fiber has ended or even gone meanwhile. */
-void weft__join_leave(weft_fiber fiber, struct weft__node *node)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task) {
-        /* Its end has looked at the node, which is ours again: acquire. pairs: weft__ident_retire */
-        (void)weft__ident_flags(weft__slab_find((uint32_t)fiber));
-        return;
-    }
-    for (struct weft__node **at = &task->joiners; *at; at = &(*at)->next) {
-        if (*at == node) {
-            *at = node->next;
-            break;
-        }
-    }
-    weft__ident_unlock(task, ident);
-}
-
-static uint64_t joined_fiber(uint64_t on)
-{
-    return on;
-}
-
-static const struct weft__wait_kind join_kind = {
-    .name = "join", .fiber = true, .holder = joined_fiber};
-
-/* The thread that would have to run the fiber is this one, and it is about to block. */
-static bool only_we_could_run(const struct weft__task *task)
-{
-    const weft_pool *home = task->home;
-    return home && home->caller && pthread_equal(home->caller_thread, pthread_self()) &&
-           (home->worker_count == 1 || task->pin == 0);
-}
-
-int weft_join(weft_fiber fiber, void **result, int64_t deadline)
-{
-    struct weft__worker *w = weft__worker_self();
-    if (w && weft__running(w) && weft__task_handle(weft__running(w)) == fiber) {
-        return -EDEADLK;
-    }
-    struct weft__spawner *spawner = spawner_of(w);
-    if (!spawner) {
-        return -ENOMEM;
-    }
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task) {
-        return no_such_fiber(fiber);
-    }
-    if (ident & WEFT__IDENT_DETACHED) {
-        weft__ident_unlock(task, ident);
-        return -EINVAL;
-    }
-    if (ident & WEFT__IDENT_DONE) {
-        int status = status_of(task);
-        if (result && status == 0) {
-            *result = task->value;
-        }
-        use_right_locked(task, ident, spawner);
-        return status;
-    }
-    if (!w && deadline == WEFT_FOREVER && only_we_could_run(task)) {
-        weft__ident_unlock(task, ident);
-        return -EDEADLK;
-    }
-    struct weft__waiter waiter;
-    struct weft__node node;
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-    weft__node_init(&node, &waiter, 0);
-    node.next = task->joiners;
-    task->joiners = &node;
-    weft__ident_unlock(task, ident);
-
-    enum weft__reason reason = weft__waiter_park(&waiter, deadline, &join_kind, fiber);
-    if (!weft__reason_done(reason)) {
-        weft__join_leave(fiber, &node);
-        return weft__reason_errno(reason);
-    }
-    if (result && node.status == 0) {
-        *result = node.value;
-    }
-    return node.status;
-}
-
-bool weft__join_try(weft_fiber fiber, void **value, int *status)
-{
-    struct weft__worker *w = weft__worker_self();
-    struct weft__spawner *spawner = spawner_of(w);
-    uint64_t ident;
-    if (!spawner || weft_self() == fiber) {
-        *status = spawner ? -EDEADLK : -ENOMEM;
-        return true;
-    }
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task) {
-        *status = no_such_fiber(fiber);
-        return true;
-    }
-    if (ident & WEFT__IDENT_DETACHED || !(ident & WEFT__IDENT_DONE)) {
-        weft__ident_unlock(task, ident);
-        *status = -EINVAL;
-        return (ident & WEFT__IDENT_DETACHED) != 0;
-    }
-    *status = status_of(task);
-    *value = *status == 0 ? task->value : NULL;
-    use_right_locked(task, ident, spawner);
-    return true;
-}
-
-bool weft__join_arm(weft_fiber fiber, struct weft__node *node)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    WEFT__ASSERT(task);
-    if (ident & WEFT__IDENT_DONE) {
-        node->value = task->value;
-        node->status = status_of(task);
-        use_right_locked(task, ident, spawner_of(weft__worker_self()));
-        return false;
-    }
-    node->next = task->joiners;
-    task->joiners = node;
-    weft__ident_unlock(task, ident);
-    return true;
-}
-
-bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock_running(fiber, 0, &ident);
-    if (!task) {
-        return false;
-    }
-    bool joinable = !(ident & WEFT__IDENT_DETACHED);
-    if (joinable) {
-        node->next = task->joiners;
-        task->joiners = node;
-    }
-    weft__ident_unlock(task, ident);
-    return joinable;
-}
-
-void weft__join_disarm(weft_fiber fiber, struct weft__node *node)
-{
-    weft__join_leave(fiber, node);
-    weft_fiber_detach(fiber);
-}
-
-int weft_fiber_share(weft_fiber fiber)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    int err = 0;
-    if (!task) {
-        return no_such_fiber(fiber);
-    }
-    if (ident & WEFT__IDENT_DETACHED) {
-        err = -EINVAL;
-    } else if (weft__ident_rights(ident) >= WEFT__MAX_RIGHTS) {
-        err = -EOVERFLOW;
-    } else {
-        ident += WEFT__IDENT_RIGHT;
-    }
-    weft__ident_unlock(task, ident);
-    return err;
-}
-
-int weft_fiber_detach(weft_fiber fiber)
-{
-    struct weft__spawner *spawner = spawner_of(weft__worker_self());
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task || !spawner) {
-        return task ? -ENOMEM : no_such_fiber(fiber);
-    }
-    if (ident & WEFT__IDENT_DETACHED) {
-        weft__ident_unlock(task, ident);
-        return -EINVAL;
-    }
-    if (ident & WEFT__IDENT_DONE) {
-        use_right_locked(task, ident, spawner);
-        return 0;
-    }
-    ident -= WEFT__IDENT_RIGHT;
-    if (weft__ident_rights(ident) == 0) {
-        ident |= WEFT__IDENT_DETACHED;
-    }
-    weft__ident_unlock(task, ident);
-    return 0;
-}
-
-/* --- asking ------------------------------------------------------------------------- */
-
-weft_fiber weft_self(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w && weft__running(w) ? weft__task_handle(weft__running(w)) : WEFT_NO_FIBER;
-}
-
-int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task) {
-        return -ESRCH;
-    }
-    snprintf(buf, size, "%s", weft__task_name(task));
-    weft__ident_unlock(task, ident);
-    return 0;
-}
-
-int weft_set_name(const char *name)
-{
-    uint64_t ident;
-    char *label = NULL;
-    struct weft__task *task = weft__handle_lock(weft_self(), 0, &ident);
-    if (!task) {
-        return -ENXIO;
-    }
-    if (!(task->flags & WEFT__TASK_GROUPED)) {
-        snprintf(task->name, sizeof task->name, "%s", name);
-    } else if ((label = weft__alloc(sizeof task->name))) {
-        snprintf(label, sizeof task->name, "%s", name);
-        char *before = task->label;
-        task->label = label;
-        label = before;
-    }
-    weft__ident_unlock(task, ident);
-    weft__free(label);
-    return 0;
-}
-
-enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state)
-{
-    switch (state) {
-    case WEFT__TASK_FREE:
-    case WEFT__TASK_CREATED:
-        return WEFT_FIBER_CREATED;
-    case WEFT__TASK_FRESH:
-    case WEFT__TASK_READY:
-    case WEFT__TASK_WOKEN:
-        return WEFT_FIBER_READY;
-    case WEFT__TASK_RUNNING:
-    case WEFT__TASK_ARMED:
-    case WEFT__TASK_FIRED:
-        return WEFT_FIBER_RUNNING;
-    case WEFT__TASK_WAITING:
-    case WEFT__TASK_HELD:
-        return WEFT_FIBER_WAITING;
-    case WEFT__TASK_DONE:
-        break;
-    }
-    return WEFT_FIBER_DONE;
-}
-
-int weft_fiber_state(weft_fiber fiber, enum weft_fiber_state *out)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task) {
-        return -ESRCH;
-    }
-    *out = weft__fiber_state_of(weft__task_state(task));
-    weft__ident_unlock(task, ident);
-    return 0;
-}
-
-const char *weft_fiber_state_name(enum weft_fiber_state state)
-{
-    static const char *const names[] = {"created", "ready", "running", "waiting", "done"};
-    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
-int weft_fiber_text(weft_fiber fiber, char *buf, size_t size)
-{
-    return snprintf(buf, size, "#%u.%u", (unsigned)(uint32_t)fiber, (unsigned)(fiber >> 32));
-}
-
-int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water)
-{
-    uint64_t ident;
-    struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
-    if (!task) {
-        return -ESRCH;
-    }
-    enum weft__task_state state = weft__task_state(task);
-    bool attached = !weft__task_is_body(task) && state != WEFT__TASK_CREATED &&
-                    state != WEFT__TASK_FRESH && state != WEFT__TASK_DONE && task->stack;
-    *size = attached ? weft__stack_bytes(task->stack_class) : 0;
-    *high_water = attached ? weft__stack_high_water(task->stack, task->stack_class) : 0;
-    weft__ident_unlock(task, ident);
-    return 0;
 }

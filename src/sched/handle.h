@@ -27,4 +27,7 @@ static inline struct weft__task *weft__handle_lock_running(weft_fiber fiber, uin
     return task;
 }
 
+/* There is no such fiber: -ESRCH; or, in a forked child, there was, which is a caller's bug. */
+int weft__handle_missing(weft_fiber fiber) __attribute__((noinline, cold));
+
 #endif

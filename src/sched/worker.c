@@ -103,22 +103,6 @@ void weft__worker_deinit(struct weft__worker *w)
     weft__fresh_deinit(&w->fresh);
 }
 
-void weft__spawner_flush(struct weft__spawner *spawner)
-{
-    weft__slab_cache_flush(&spawner->blocks);
-    weft__spawner_give_credits(spawner);
-}
-
-void weft__spawner_give_credits(struct weft__spawner *spawner)
-{
-    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
-        if (spawner->credits[class]) {
-            weft__stack_credit_give(class, spawner->credits[class]);
-            spawner->credits[class] = 0;
-        }
-    }
-}
-
 /* The seam of buf/home.h. */
 
 struct weft__home *weft__home_self(void)

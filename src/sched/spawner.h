@@ -1,0 +1,62 @@
+/* The spawner: what a thread that makes fibers keeps at hand. A worker has its own, and so has a plain thread that needs one,
+ * given back when the thread ends. The struct is in sched/worker.h, which embeds it. */
+#ifndef WEFT_SCHED_SPAWNER_H
+#define WEFT_SCHED_SPAWNER_H
+
+#include <errno.h>
+
+#include "base/alloc.h"
+#include "sched/ident.h"
+#include "sched/slab.h"
+#include "sched/worker.h"
+
+/* The calling thread's, which is no worker. NULL: no memory. */
+struct weft__spawner *weft__spawner_of_thread(void);
+
+/* The calling thread's: its worker, or NULL. */
+static inline struct weft__spawner *weft__spawner_of(struct weft__worker *w)
+{
+    return __builtin_expect(w != NULL, 1) ? &w->spawner : weft__spawner_of_thread();
+}
+
+/* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is short. */
+static inline int weft__spawner_take_credit(struct weft__spawner *spawner, unsigned class)
+{
+    if (__builtin_expect(spawner->credits[class] == 0, 0)) {
+        unsigned batch = weft__stack_batch(class);
+        if (weft__stack_credit_take(class, batch) == 0) {
+            spawner->credits[class] = (uint16_t)batch;
+        } else if (weft__stack_credit_take(class, 1) == 0) {
+            spawner->credits[class] = 1;
+        } else {
+            return -ENOMEM;
+        }
+    }
+    spawner->credits[class]--;
+    return 0;
+}
+
+/* An ending fiber gives its credit a moment before its stack. The one that stays here, which nobody else can
+ * use, makes up for that. */
+static inline void weft__spawner_give_credit(struct weft__spawner *spawner, unsigned class)
+{
+    unsigned batch = weft__stack_batch(class);
+    if (__builtin_expect(++spawner->credits[class] >= 2 * batch, 0)) {
+        weft__stack_credit_give(class, batch);
+        spawner->credits[class] -= (uint16_t)batch;
+    }
+}
+
+/* Under the ident lock, or seen by nobody: the slot is free for another fiber. */
+static inline void weft__spawner_retire(struct weft__spawner *spawner, struct weft__task *task)
+{
+    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
+        weft__free(task->label);
+        task->label = NULL;
+    }
+    weft__task_free(task);
+    weft__ident_retire(task);
+    weft__slab_put(&spawner->blocks, task);
+}
+
+#endif
