@@ -27,6 +27,16 @@ static void *waits_for_stop(void *arg)
     return arg;
 }
 
+/* Each fiber of the group has run as far as its wait. */
+static void await_rest(weft_group *group, unsigned fibers)
+{
+    struct weft_group_stats stats;
+    do {
+        sched_yield();
+        weft_group_stats(group, &stats);
+    } while (stats.executed < fibers || stats.ready > 0);
+}
+
 /* What is written to stderr meanwhile. */
 static int hide_stderr(FILE **file)
 {
@@ -36,6 +46,16 @@ static int hide_stderr(FILE **file)
     int before = dup(2);
     CHECK(before >= 0 && dup2(fileno(*file), 2) == 2);
     return before;
+}
+
+/* What was written to it says `what`. */
+static bool says(FILE *file, const char *what)
+{
+    static char text[65536];
+    ssize_t n = pread(fileno(file), text, sizeof text - 1, 0);
+    CHECK(n >= 0);
+    text[n] = 0;
+    return strstr(text, what);
 }
 
 static void show_stderr(int before, FILE *file, char *text, size_t size)
@@ -65,6 +85,8 @@ TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
     CHECK_EQ(weft_group_spawn(worse, NULL, never_ends, NULL, NULL), 0);
     weft_group_stop(good);
     CHECK_EQ(finish_of(good), 0);
+    await_rest(bad, 1);
+    await_rest(worse, 1);
     int before = hide_stderr(&file);
     int n = weft_dispatcher_stop(d, weft_after(MS), late, 1);
     show_stderr(before, file, text, sizeof text);
@@ -105,9 +127,10 @@ TEST(or_warns_and_waits_on)
     pthread_t thread;
     weft_event_init(&event, NULL);
     CHECK_EQ(weft_group_spawn(group, NULL, ends_late, &event, NULL), 0);
+    await_rest(group, 1);
     int before = hide_stderr(&file);
     CHECK_EQ(pthread_create(&thread, NULL, stops_soon, &s), 0);
-    while (lseek(fileno(file), 0, SEEK_END) < 200) { /* it has warned */
+    while (!says(file, "event")) { /* it has warned, and said why */
         sched_yield();
     }
     weft_event_set(&event);
@@ -132,6 +155,7 @@ TEST(what_does_not_end_though_it_was_cancelled_makes_the_stop_busy)
     const char *late[4];
     weft_event_init(&event, NULL);
     CHECK_EQ(weft_group_spawn(group, NULL, ends_late, &event, NULL), 0);
+    await_rest(group, 1);
     int before = hide_stderr(&file);
     int busy = weft_dispatcher_stop(d, weft_after(MS), late, 4);
     show_stderr(before, file, text, sizeof text);
@@ -217,7 +241,6 @@ TEST(a_stop_before_the_start_still_runs_what_there_is)
 struct busy {
     weft_dispatcher *d;
     weft_group *shared;
-    _Atomic(bool) over;
     _Atomic(int) created, ran, accepted;
 };
 
@@ -232,12 +255,16 @@ static void counts_post(void *arg)
     counts_run(arg);
 }
 
-/* Makes groups and uses them until the dispatcher refuses. */
+/* Makes groups and uses them until the dispatcher refuses; not many more than it can end in a test's time. */
 static void *keeps_it_busy(void *arg)
 {
     struct busy *b = arg;
     for (;;) {
         weft_group *group;
+        while (atomic_load_explicit(&b->created, memory_order_relaxed) > 400 &&
+               !weft_group_is_stopping(b->shared)) {
+            sched_yield();
+        }
         int err = weft_group_create(b->d, &group, NULL);
         if (err) {
             CHECK_EQ(err, -ESHUTDOWN);
@@ -293,10 +320,7 @@ TEST(the_pool_underneath_is_the_dispatchers_own)
     weft_pool *pool = NULL;
     weft_group *group = make_group(d, "g");
     CHECK_EQ(weft_group_spawn(group, NULL, gives_its_pool, &pool, NULL), 0);
-    struct weft_group_stats stats;
-    do {
-        weft_group_stats(group, &stats);
-    } while (stats.turns == 0);
+    await_rest(group, 1);
     CHECK_STR(weft_pool_name(pool), "dispatch");
     CHECK_EQ(weft_pool_workers(pool), 1);
     CHECK_EQ(weft_pool_start(pool), -EINVAL);

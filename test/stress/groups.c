@@ -13,11 +13,14 @@
 
 #define SENDERS 3
 #define GROUPS 4
+#define LATE 40
 
 static struct {
     weft_dispatcher *d;
     pthread_rwlock_t lock; /* read: the groups are there; write: one is exchanged */
     weft_group *groups[GROUPS];
+    _Atomic(int) late
+        [GROUPS]; /* what may still be sent to one that stops: whoever goes on sending holds it open */
     _Atomic(long) accepted, served, refused, daemons, ended;
     _Atomic(bool) over;
 } s;
@@ -129,15 +132,20 @@ static bool behind(void)
            100;
 }
 
+static bool may_send(unsigned i)
+{
+    return !weft_group_is_stopping(s.groups[i]) ||
+           atomic_fetch_sub_explicit(&s.late[i], 1, memory_order_relaxed) > 0;
+}
+
 static void *sends(void *arg)
 {
     uint64_t rand = (uint64_t)(uintptr_t)arg;
     while (!atomic_load_explicit(&s.over, memory_order_relaxed)) {
         pthread_rwlock_rdlock(&s.lock);
-        weft_group *group = s.groups[draw(&rand) % GROUPS];
-        /* Whoever goes on sending holds a group open: one that stops is left alone most of the time. */
-        bool spared = weft_group_is_stopping(group) && draw(&rand) % 32 != 0;
-        for (uint64_t n = spared ? 0 : draw(&rand) % 20; n > 0; n--) {
+        unsigned i = (unsigned)(draw(&rand) % GROUPS);
+        weft_group *group = s.groups[i];
+        for (uint64_t n = draw(&rand) % 20; n > 0 && may_send(i); n--) {
             hand_over(group, draw(&rand));
         }
         if (draw(&rand) % 16 == 0) {
@@ -175,6 +183,7 @@ static void exchange(uint64_t *rand)
     weft_group *next = fresh(rand);
     pthread_rwlock_wrlock(&s.lock);
     s.groups[i] = next;
+    atomic_store_explicit(&s.late[i], LATE, memory_order_relaxed);
     pthread_rwlock_unlock(&s.lock);
     weft_group_destroy(old);
 }
@@ -191,6 +200,7 @@ TEST(what_groups_accept_is_served_once_whatever_ends_them)
     pthread_rwlock_init(&s.lock, &attr);
     for (int i = 0; i < GROUPS; i++) {
         s.groups[i] = fresh(&rand);
+        atomic_store_explicit(&s.late[i], LATE, memory_order_relaxed);
     }
     for (int i = 0; i < SENDERS; i++) {
         void *seed = (void *)(uintptr_t)(draw(&rand) + 1);
