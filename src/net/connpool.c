@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/lock.h"
 #include "io/op.h"
+#include "sched/timer.h"
 #include "sched/waiter.h"
 #include "sync/source.h"
 
@@ -122,11 +123,11 @@ void weft_connpool_destroy(weft_connpool *pool)
     if (!pool) {
         return;
     }
-    weft__source_deinit(&pool->source, "connection pool");
     if (pool->opts.idle_ns > 0) {
-        weft_timer_cancel_wait(&pool->timer, WEFT_FOREVER);
+        weft__timer_end(&pool->timer);
         weft_timer_deinit(&pool->timer);
     }
+    weft__source_deinit(&pool->source, "connection pool");
     WEFT__REQUIRE(pool->count == pool->idle_count,
                   "connection pool %s was destroyed with %u connections in use", pool->name,
                   pool->count - pool->idle_count);

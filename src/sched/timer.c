@@ -341,6 +341,15 @@ int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
     return await_callback_locked(a, wheel, deadline);
 }
 
+int weft__timer_end(weft_timer *timer)
+{
+    int answer;
+    while ((answer = weft_timer_cancel_wait(timer, WEFT_FOREVER)) < 0) {
+        weft_yield(); /* a callback is short */
+    }
+    return answer;
+}
+
 bool weft_timer_pending(const weft_timer *timer)
 {
     struct weft__alarm *a = (struct weft__alarm *)(uintptr_t)timer;

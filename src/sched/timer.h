@@ -76,4 +76,8 @@ static inline struct weft__alarm *weft__alarm_of(weft_timer *timer)
 /* Calls the alarm that the advance has handed out, if any. `now` is what it was advanced to. Returns the time after it. */
 int64_t weft__alarm_run(struct weft__firing *firing, int64_t now);
 
+/* For the end of what a timer's callback uses: it does not fire again and does not run any more, even if the calling fiber is
+ * being cancelled. WEFT_TIMER_RUNNING: this is its callback. */
+int weft__timer_end(weft_timer *timer);
+
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "sched/timer.h"
 
 #define PERIOD_NS INT64_C(60000000000)
 #define PRECISION_NS INT64_C(1000000000)
@@ -89,19 +90,13 @@ int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *options)
 void weft_idle_deinit(weft_idle_group *group)
 {
     struct weft__idle_group *g = weft__idle_group_of(group);
-    weft__source_deinit(&g->source, "idle group");
-    weft__source_lock(&g->source);
-    size_t left = g->silence.members + g->silence.silent;
-    weft__source_unlock(&g->source);
-    WEFT__REQUIRE(left == 0, "idle group %s was destroyed with %zu members in it",
-                  g->source.name ? g->source.name : "without a name", left);
-    int answer = weft_timer_cancel_wait(&g->timer, WEFT_FOREVER);
-    while (answer < 0) { /* the fiber is being cancelled; the callback is short */
-        weft_yield();
-        answer = weft_timer_cancel_wait(&g->timer, WEFT_FOREVER);
-    }
+    int answer = weft__timer_end(&g->timer); /* first: a tick uses the rest */
     WEFT__REQUIRE(answer != WEFT_TIMER_RUNNING, "idle group %s was destroyed by its own on_silent",
                   g->source.name ? g->source.name : "without a name");
+    weft__source_deinit(&g->source, "idle group");
+    size_t left = g->silence.members + g->silence.silent;
+    WEFT__REQUIRE(left == 0, "idle group %s was destroyed with %zu members in it",
+                  g->source.name ? g->source.name : "without a name", left);
     weft_timer_deinit(&g->timer);
     weft__silence_deinit(&g->silence);
 }

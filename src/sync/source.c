@@ -26,7 +26,9 @@ void weft__source_init(struct weft__source *source, const struct weft_sync_opts 
 
 void weft__source_deinit(struct weft__source *source, const char *what)
 {
-    source->owner = NULL; /* who may be gone: a group that has finished, say */
+    if (source->owner) {
+        source->owner = NULL; /* who may be gone: a group that has finished, say */
+    }
     weft__source_lock(source);
     bool waited_on = source->waiters.first != NULL;
     weft__source_unlock(source);
