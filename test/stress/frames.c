@@ -5,7 +5,7 @@
  *
  * 76,000 bottom frames in a usual run.
  */
-/* timeout: 300 */
+/* timeout: 600 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
