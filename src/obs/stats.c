@@ -97,8 +97,20 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
     }
 }
 
-/* Under its ident lock the fiber cannot end, so its fields hold still. */
-static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident, int64_t now,
+/* True: it was woken meanwhile, and the caller queues it. */
+static bool wait_snapshot(struct weft__task *task, struct weft_fiber_info *out)
+{
+    if (!weft__task_hold(task)) {
+        return false;
+    }
+    struct weft__body_wait wait = weft__task_waits(task);
+    out->waits = wait.kind->name;
+    out->on = wait.kind->fiber ? wait.on : WEFT_NO_FIBER;
+    return weft__task_unhold(task);
+}
+
+/* Under its ident lock the fiber cannot end, so its fields hold still. True as above. */
+static bool fiber_snapshot_locked(struct weft__task *task, uint64_t ident, int64_t now,
                                   struct weft_fiber_info *out)
 {
     enum weft__task_state state = weft__task_state(task);
@@ -114,13 +126,7 @@ static void fiber_snapshot_locked(const struct weft__task *task, uint64_t ident,
         snprintf(out->group, sizeof out->group, "%s", weft__ranks_name_locked(task));
         out->daemon = task->flags & WEFT__TASK_DAEMON;
     }
-    if (state == WEFT__TASK_WAITING && !weft__task_is_body(task)) { /* a body may go on meanwhile */
-        struct weft__body_wait wait = weft__task_waits(task);
-        const struct weft__wait_kind *kind = wait.kind;
-        uint64_t on = wait.on;
-        out->waits = kind ? kind->name : NULL;
-        out->on = kind && kind->fiber ? on : WEFT_NO_FIBER;
-    }
+    return !weft__task_is_body(task) && wait_snapshot(task, out);
 }
 
 void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info *, void *),
@@ -137,10 +143,11 @@ void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info
             continue;
         }
         bool ours = !pool || task->home == pool;
-        if (ours) {
-            fiber_snapshot_locked(task, ident, now, &info);
-        }
+        bool woken = ours && fiber_snapshot_locked(task, ident, now, &info);
         weft__ident_unlock(task, ident);
+        if (woken) {
+            weft__place(task);
+        }
         if (ours && !visit(&info, arg)) {
             return;
         }

@@ -99,18 +99,14 @@ static inline void weft__body_steps_over(struct weft__worker *w)
     atomic_store_explicit(&w->body, NULL, memory_order_relaxed);
 }
 
-/* What a task waits for, body or not; while it is held, or to guess. */
+/* What a task waits for, body or not; while it is held. */
 static inline struct weft__body_wait weft__task_waits(const struct weft__task *task)
 {
     if (weft__task_is_body(task)) {
         return task->body->waits(task);
     }
-    const struct weft__rare *rare = weft__task_rare(task);
-    return (struct weft__body_wait){
-        .kind = atomic_load_explicit(&rare->waits, memory_order_relaxed),
-        .on = atomic_load_explicit(&rare->waits_on, memory_order_relaxed),
-        .since = atomic_load_explicit(&rare->waits_since, memory_order_relaxed),
-    };
+    const struct weft__note *note = task->note;
+    return (struct weft__body_wait){.kind = note->kind, .on = note->on, .since = note->since};
 }
 
 /* --- a body's wait -------------------------------------------------------------------- */

@@ -57,7 +57,6 @@ void weft__io_fire(void *who, uint64_t ticket, void *ready)
 {
     struct weft__task *task = who;
     if (weft__task_fire(task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE) {
-        __builtin_prefetch(task->stack); /* it goes on by that soon, and is in no near cache */
         weft__chain_push(ready, &task->link);
     }
 }

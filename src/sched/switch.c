@@ -13,18 +13,18 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-static _Thread_local struct weft__worker *self_worker __attribute__((tls_model("initial-exec")));
+_Thread_local struct weft__worker *weft__worker_own __attribute__((tls_model("initial-exec")));
 
 __attribute__((noinline)) struct weft__worker *weft__worker_self(void)
 {
-    struct weft__worker *w = self_worker;
+    struct weft__worker *w = weft__worker_own;
     __asm__ volatile("" : "+r"(w)::"memory");
     return w;
 }
 
 void weft__worker_set_self(struct weft__worker *worker)
 {
-    self_worker = worker;
+    weft__worker_own = worker;
 }
 
 #define WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */
@@ -133,7 +133,7 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
 
 /* The stack of the task after this one, of a thousand in no near cache. The task may be another worker's by now:
  * blocks are never unmapped, and any address is good enough for a prefetch. One that waited mostly returns through some frames
- * to its caller, and then waits again, by the other half of its block; one that yielded needs but the first line. */
+ * to its caller, and then waits again; one that yielded needs but the first line. */
 HOT void prefetch_frame(const struct weft__task *task, bool yielded)
 {
     if (task) {
@@ -141,9 +141,6 @@ HOT void prefetch_frame(const struct weft__task *task, bool yielded)
         __builtin_prefetch(sp);
         for (size_t line = 1; !yielded && line < WAIT_LINES; line++) {
             __builtin_prefetch(sp + line * WEFT__CACHE_LINE);
-        }
-        if (!yielded) {
-            __builtin_prefetch((const char *)task + WEFT__CACHE_LINE);
         }
     }
 }
@@ -275,7 +272,6 @@ static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft
     rare->cleanups = NULL;
     rare->locals_used = 0;
     rare->fp = weft__fp_default();
-    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
     rare->ended = NULL;
     rare->hops = NULL;
     rare->scope = NULL;

@@ -43,6 +43,7 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/assert.h"
@@ -56,6 +57,7 @@ struct weft__stack;
 struct weft__node;
 struct weft__held;
 struct weft__body_kind;
+struct weft__wait_kind;
 struct weft__deadline;
 
 enum weft__task_state {
@@ -107,9 +109,19 @@ struct __attribute__((may_alias)) weft__claim {
     uint64_t ticket;
 };
 
+/* What a fiber waits for, for those who look from outside. On its own stack, in the frames that a wait touches anyway. */
+struct weft__note {
+    const struct weft__wait_kind *kind;
+    uint64_t on;
+    int64_t since; /* by its worker's clock: the last tick */
+};
+
 struct weft__task {
-    /* The queue that holds the task, then the worker that runs it. */
-    struct weft__link link; /* first: a link is a task */
+    /* The queue that holds the task, then the worker that runs it: all that a wait and a wake touch, but for the stack. */
+    union {
+        struct weft__link link;        /* first: a link is a task */
+        const struct weft__note *note; /* of a fiber that waits; no queue holds it then */
+    };
     _Atomic(uint64_t) state;
     union {
         struct weft__context ctx;
@@ -118,19 +130,19 @@ struct weft__task {
             struct weft__claim claim;
         };
     };
-    struct weft_pool *home; /* changed by the task itself, under its ident lock */
-    union {
-        struct weft__stack *stack;       /* attached at the first run */
-        struct weft__deadline *deadline; /* of a body that waits, or NULL */
-    };
-    int16_t pin; /* bound to this worker, or -1; changed like home */
+    struct weft_pool *home;  /* changed by the task itself, under its ident lock */
+    _Atomic(uint64_t) ident; /* sched/ident.h */
+    int16_t pin;             /* bound to this worker, or -1; changed like home */
     uint8_t stack_class;
     uint8_t flags;
     _Atomic(int16_t) ran_on; /* for dumps: the last worker, -1 at first */
     uint16_t shields;        /* the task's own: how many it is in; cancel and interrupt wait */
 
-    /* Identity and ending. */
-    _Atomic(uint64_t) ident; /* sched/ident.h */
+    /* The beginning and the end, and names. */
+    union {
+        struct weft__stack *stack;       /* attached at the first run */
+        struct weft__deadline *deadline; /* of a body that waits, or NULL */
+    };
     union {
         void *(*fn)(void *);
         const struct weft__body_kind *body;
@@ -155,6 +167,7 @@ struct weft__task {
 
 #ifndef WEFT_EXPLORE
 _Static_assert(sizeof(struct weft__task) == 128, "two cache lines");
+_Static_assert(offsetof(struct weft__task, stack) == 64, "the first is what a wait needs");
 #endif
 
 #define WEFT__STATE_BITS 4
@@ -453,7 +466,12 @@ static inline bool weft__task_fired(const struct weft__task *task)
     return weft__task_state(task) == WEFT__TASK_FIRED;
 }
 
-/* Why the last wait ended; asked by the task itself after it was resumed. */
+/* The ticket of the last wait, and why it ended; asked by the task itself after it was resumed. */
+static inline uint64_t weft__task_last_ticket(const struct weft__task *task)
+{
+    return atomic_load_explicit(&task->state, memory_order_relaxed) >> WEFT__TICKET_SHIFT;
+}
+
 static inline enum weft__reason weft__task_reason(const struct weft__task *task)
 {
     return weft__word_reason(atomic_load_explicit(&task->state, memory_order_relaxed));

@@ -215,11 +215,13 @@ static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
     }
 }
 
-void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
-                             uint64_t on)
+void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
+                           enum weft__reason reason)
 {
-    weft__task_rare(task)->ended = kind;
-    weft__task_rare(task)->ended_on = on;
+    if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
+        weft__task_rare(task)->ended = note->kind;
+        weft__task_rare(task)->ended_on = note->on;
+    }
 }
 
 enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
@@ -233,21 +235,16 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }
+    struct weft__note note = {.kind = kind, .on = on, .since = waiter->worker->now};
     enum weft__reason reason;
     if (weft__task_fired(task)) {
         reason = weft__task_disarm(task);
     } else {
-        struct weft__rare *rare = weft__task_rare(task);
-        atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
-        atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
-        atomic_store_explicit(&rare->waits_since, waiter->worker->now, memory_order_relaxed);
+        task->note = &note;
         suspend_until(waiter, deadline);
-        atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
         reason = weft__task_reason(task);
     }
-    if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
-        weft__waiter_note_ended(task, kind, on);
-    }
+    weft__waiter_note_end(task, &note, reason);
     return reason;
 }
 

@@ -199,9 +199,9 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
 enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
                                          struct weft__worker *w, int64_t deadline,
                                          const struct weft__wait_kind *kind, uint64_t on);
-/* Keeps what a cancel or an interrupt ended, for weft_ended_wait. */
-void weft__waiter_note_ended(struct weft__task *task, const struct weft__wait_kind *kind,
-                             uint64_t on);
+/* Keeps what a cancel or an interrupt has ended, for weft_ended_wait. */
+void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
+                           enum weft__reason reason);
 
 /* Without a deadline and, as far as is known, without a cancel. The flags: to spare the switch. What comes later is
  * found when the switch is over: weft__waiter_settle */
@@ -211,22 +211,18 @@ static inline bool weft__waiter_is_plain(const struct weft__task *task, int64_t 
            __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
 }
 
-/* *w: where it runs, before and after. */
+/* *w: where it runs, before and after. Of the caller's nothing is kept across the switch but the note. */
 static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
                                                         struct weft__worker **w,
                                                         const struct weft__wait_kind *kind,
                                                         uint64_t on)
 {
-    struct weft__rare *rare = weft__task_rare(task);
-    atomic_store_explicit(&rare->waits_on, on, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits, kind, memory_order_relaxed);
-    atomic_store_explicit(&rare->waits_since, (*w)->now, memory_order_relaxed);
+    struct weft__note note = {.kind = kind, .on = on, .since = (*w)->now};
+    task->note = &note;
     *w = weft__worker_suspend(*w, WEFT__POST_PARK);
-    atomic_store_explicit(&rare->waits, NULL, memory_order_relaxed);
-    enum weft__reason reason = weft__task_reason(task);
-    if (__builtin_expect(reason < WEFT__REASON_DONE, 0) &&
-        (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT)) {
-        weft__waiter_note_ended(task, kind, on);
+    enum weft__reason reason = weft__task_reason(weft__current(*w));
+    if (__builtin_expect(reason < WEFT__REASON_DONE, 0)) {
+        weft__waiter_note_end(weft__current(*w), &note, reason);
     }
     return reason;
 }

@@ -213,16 +213,8 @@ static void prefetch_stacks(const struct weft__chain *ready)
     for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
         const struct weft__task *task = (const struct weft__task *)(const void *)link;
         const char *sp = task->ctx.sp; /* of a body what it has of its own: as good */
-        __builtin_prefetch(task->stack, 1);
         for (unsigned line = 0; line < FRAME_LINES; line++) {
             __builtin_prefetch(sp + (size_t)line * WEFT__CACHE_LINE, 1);
-        }
-    }
-    link = ready->head;
-    for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
-        const struct weft__task *task = (const struct weft__task *)(const void *)link;
-        if (!weft__task_is_body(task)) {
-            __builtin_prefetch(weft__task_rare(task), 1);
         }
     }
 }

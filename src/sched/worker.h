@@ -214,9 +214,6 @@ struct weft__rare {
     struct weft_cleanup *cleanups;
     uint32_t locals_used; /* bit per key; the values are valid only there */
     struct weft__fp_env fp;
-    _Atomic(const struct weft__wait_kind *) waits; /* what it waits for, or NULL */
-    _Atomic(uint64_t) waits_on;
-    _Atomic(int64_t) waits_since; /* by the worker's clock: its last tick */
     const struct weft__wait_kind
         *ended; /* the wait that was last ended by a cancel or an interrupt */
     uint64_t ended_on;
@@ -235,6 +232,19 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
  * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
 struct weft__worker *weft__worker_self(void);
 void weft__worker_set_self(struct weft__worker *worker);
+
+/* The same, as a part of its caller: for the entrance of a call, a function that is not inlined, that asks but once, and
+ * that suspends only in what it calls. */
+#ifdef WEFT_EXPLORE
+#define weft__worker_at_entrance weft__worker_self
+#else
+extern _Thread_local struct weft__worker *weft__worker_own
+    __attribute__((tls_model("initial-exec")));
+static inline __attribute__((always_inline)) struct weft__worker *weft__worker_at_entrance(void)
+{
+    return weft__worker_own;
+}
+#endif
 
 /* --- the switch (switch.c) ------------------------------------------------ */
 

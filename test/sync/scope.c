@@ -345,8 +345,8 @@ static void *looks_at_the_parent(void *arg)
     await_state(parent, WEFT_FIBER_WAITING);
     struct weft__task *task = weft__slab_find((uint32_t)parent);
     CHECK(weft__task_hold(task));
-    const struct weft__wait_kind *kind = atomic_load(&weft__task_rare(task)->waits);
-    uint64_t on = atomic_load(&weft__task_rare(task)->waits_on);
+    const struct weft__wait_kind *kind = task->note->kind;
+    uint64_t on = task->note->on;
     CHECK_STR(kind->name, "scope");
     CHECK_STR(kind->label(on), "family");
     child = kind->holder(on);

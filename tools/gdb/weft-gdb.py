@@ -82,12 +82,8 @@ class Fiber:
             return ""
         if self.body:
             return self.frames()[0] if self.is_frames() else ""
-        kind = gdb.lookup_type("struct weft__rare")
-        rare = at(int(self.task["stack"].dereference()["top"]) - kind.sizeof, "struct weft__rare")
-        what = number(rare["waits"])
-        if not what:
-            return ""
-        what, on = at(what, "struct weft__wait_kind"), number(rare["waits_on"])
+        note = self.task["note"].dereference()
+        what, on = note["kind"].dereference(), int(note["on"])
         if bool(what["fiber"]):
             return "%s #%d.%d" % (text(int(what["name"])), on & 0xFFFFFFFF, on >> 32)
         return text(int(what["name"])) + (" 0x%x" % on if on else "")
