@@ -124,10 +124,6 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
  * error of it, for which no event comes. */
 int64_t weft__op_perform(struct weft__op *op);
 
-/* The same, of RECV and SEND alone, which are most. */
-ssize_t weft__op_recv(int fd, void *buf, size_t n);
-ssize_t weft__op_send(int fd, const void *buf, size_t n);
-
 /* What a connect that was in progress has come to. */
 int weft__op_connected(int fd);
 

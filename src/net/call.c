@@ -61,10 +61,11 @@ int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct
                            : err;
 }
 
-int weft__call_unwait(struct weft__fd *record, enum weft__side side, struct weft__task *task,
-                      uint64_t ticket, enum weft__reason reason)
+int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason)
 {
-    weft__fd_unwait(record, side, task, ticket, weft__worker_peek_driver(weft__worker_self()));
+    struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = weft__current(w);
+    weft__fd_unwait(record, side, task, weft__task_last_ticket(task), weft__worker_peek_driver(w));
     return weft__reason_errno(reason);
 }
 

@@ -46,8 +46,7 @@ int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct w
 /* The parts of it that are not for nearly every message: no place in the record (`err` says why); it has ended otherwise. */
 int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                            int err, int64_t deadline, const struct weft__wait_kind *kind);
-int weft__call_unwait(struct weft__fd *record, enum weft__side side, struct weft__task *task,
-                      uint64_t ticket, enum weft__reason reason);
+int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason);
 
 /* The same by a fiber of this worker, which has a driver. The waiter is in registers, the wait in the record: what it keeps on its stack is the
  * caller's frame and that of the switch. */
@@ -67,9 +66,8 @@ weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum we
     }
     enum weft__reason reason = weft__waiter_park_armed(task, ticket, w, deadline, kind,
                                                        (uint64_t)(unsigned)record->number);
-    return __builtin_expect(weft__reason_done(reason), 1)
-               ? 0
-               : weft__call_unwait(record, side, task, ticket, reason);
+    return __builtin_expect(weft__reason_done(reason), 1) ? 0
+                                                          : weft__call_unwait(record, side, reason);
 }
 
 /* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again after pauses that grow

@@ -5,6 +5,7 @@
 #include <weft/io.h>
 
 #include "io/fd.h"
+#include "io/plain.h"
 #include "net/call.h"
 #include "net/late.h"
 #include "net/message.h"
@@ -14,10 +15,11 @@ static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__
 static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
 static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
 
-static ssize_t try_transfer(struct weft__fd *record, void *buf, size_t n, enum weft__side side)
+static inline ssize_t try_transfer(const struct weft__fd *record, void *buf, size_t n,
+                                   enum weft__side side)
 {
-    return side == WEFT__SIDE_IN ? weft__op_recv(record->number, buf, n)
-                                 : weft__op_send(record->number, buf, n);
+    return side == WEFT__SIDE_IN ? weft__plain_recv(record->number, buf, n)
+                                 : weft__plain_send(record->number, buf, n);
 }
 
 /* What a try has shown: nothing there, or less than was asked for. */
@@ -49,12 +51,13 @@ static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, voi
     }
 }
 
-/* Waits for an edge after what was seen, then tries. */
+/* Waits for an edge after those that were seen, then tries. */
 static inline __attribute__((always_inline)) ssize_t
 wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
-             enum weft__side side, struct weft__seen seen, int64_t deadline,
+             enum weft__side side, uint32_t edges, int64_t deadline,
              const struct weft__wait_kind *kind)
 {
+    struct weft__seen seen = {.generation = weft__fd_generation(record), .edges = edges};
     int err = weft__call_wait_edge_on(w, record, side, seen, deadline, kind);
     if (__builtin_expect(
             (err && err != -ETIMEDOUT) || weft__fd_generation(record) != seen.generation, 0)) {
@@ -70,36 +73,47 @@ wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t 
 }
 
 static __attribute__((noinline)) ssize_t wait_to_read(struct weft__fd *record, void *buf, size_t n,
-                                                      struct weft__seen seen, int64_t deadline,
+                                                      uint32_t edges, int64_t deadline,
                                                       struct weft__worker *w)
 {
-    return wait_and_try(w, record, buf, n, WEFT__SIDE_IN, seen, deadline, &read_kind);
+    return wait_and_try(w, record, buf, n, WEFT__SIDE_IN, edges, deadline, &read_kind);
 }
 
 static __attribute__((noinline)) ssize_t wait_to_write(struct weft__fd *record, void *buf, size_t n,
-                                                       struct weft__seen seen, int64_t deadline,
+                                                       uint32_t edges, int64_t deadline,
                                                        struct weft__worker *w)
 {
-    return wait_and_try(w, record, buf, n, WEFT__SIDE_OUT, seen, deadline, &write_kind);
+    return wait_and_try(w, record, buf, n, WEFT__SIDE_OUT, edges, deadline, &write_kind);
 }
 
-/* After a try that was not all that was asked for. */
-static __attribute__((noinline)) ssize_t after_read(struct weft__fd *record, void *buf, size_t n,
-                                                    struct weft__seen seen, int64_t deadline,
-                                                    ssize_t result)
+/* Tries, and waits if there is nothing, or no room. */
+static inline __attribute__((always_inline)) ssize_t try_or_wait(struct weft__fd *record, void *buf,
+                                                                 size_t n, enum weft__side side,
+                                                                 uint32_t edges, int64_t deadline)
 {
-    note_result(record, WEFT__SIDE_IN, seen.edges, result, n);
-    return result != -EAGAIN ? result
-                             : wait_to_read(record, buf, n, seen, deadline, weft__worker_self());
+    ssize_t result = try_transfer(record, buf, n, side);
+    if (__builtin_expect(result == (ssize_t)n, 1)) {
+        return result;
+    }
+    note_result(record, side, edges, result, n);
+    if (__builtin_expect(result != -EAGAIN, 1)) {
+        return result;
+    }
+    return side == WEFT__SIDE_IN
+               ? wait_to_read(record, buf, n, edges, deadline, weft__worker_self())
+               : wait_to_write(record, buf, n, edges, deadline, weft__worker_self());
 }
 
-static __attribute__((noinline)) ssize_t after_write(struct weft__fd *record, void *buf, size_t n,
-                                                     struct weft__seen seen, int64_t deadline,
-                                                     ssize_t result)
+static __attribute__((noinline)) ssize_t try_to_read(struct weft__fd *record, void *buf, size_t n,
+                                                     uint32_t edges, int64_t deadline)
 {
-    note_result(record, WEFT__SIDE_OUT, seen.edges, result, n);
-    return result != -EAGAIN ? result
-                             : wait_to_write(record, buf, n, seen, deadline, weft__worker_self());
+    return try_or_wait(record, buf, n, WEFT__SIDE_IN, edges, deadline);
+}
+
+static __attribute__((noinline)) ssize_t try_to_write(struct weft__fd *record, void *buf, size_t n,
+                                                      uint32_t edges, int64_t deadline)
+{
+    return try_or_wait(record, buf, n, WEFT__SIDE_OUT, edges, deadline);
 }
 
 /* Of any kind, by anybody, with any driver. */
@@ -168,43 +182,52 @@ static __attribute__((noinline)) ssize_t hand_over_write(struct weft__fd *record
     return hand_over(record, buf, n, WEFT__SIDE_OUT, deadline, w, &write_kind);
 }
 
-/* Sockets are called so that they neither block nor raise signals, whatever their mode. What most calls are comes first: a
- * socket, in a fiber, and there, on a driver that reports readiness. The rest are tail calls: a fiber that waits keeps no frame of this,
- * and one that need not wait saves few registers. */
-static inline __attribute__((always_inline)) ssize_t
-transfer(int fd, void *buf, size_t n, enum weft__side side, int64_t deadline)
+/* What most calls are: for a socket, in a fiber, with a driver. The record, or NULL; *w: the fiber's worker. */
+static inline __attribute__((always_inline)) struct weft__fd *enter(int fd, struct weft__worker **w)
 {
-    struct weft__worker *w = weft__worker_self();
-    struct weft__driver *driver = weft__worker_peek_driver(w);
+    *w = weft__worker_at_entrance();
     struct weft__fd *record = weft__fd_peek(fd, WEFT__FD_SOCKET);
-    if (__builtin_expect(!record || !driver || !weft__current(w), 0)) {
-        return transfer_any(fd, buf, n, side, deadline);
-    }
-    if (__builtin_expect(driver->kind->completes, 0)) {
-        return side == WEFT__SIDE_IN ? hand_over_read(record, buf, n, deadline, w)
-                                     : hand_over_write(record, buf, n, deadline, w);
-    }
-    struct weft__seen seen = weft__call_see(record, side);
-    if (weft__fd_empty_at(&record->side[side], seen.edges)) {
-        return side == WEFT__SIDE_IN ? wait_to_read(record, buf, n, seen, deadline, w)
-                                     : wait_to_write(record, buf, n, seen, deadline, w);
-    }
-    ssize_t result = try_transfer(record, buf, n, side);
-    if (__builtin_expect(result == (ssize_t)n, 1)) {
-        return result;
-    }
-    return side == WEFT__SIDE_IN ? after_read(record, buf, n, seen, deadline, result)
-                                 : after_write(record, buf, n, seen, deadline, result);
+    return record && weft__worker_peek_driver(*w) && weft__current(*w) ? record : NULL;
 }
 
-ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
+static inline bool completes(const struct weft__worker *w)
 {
-    return transfer(fd, buf, n, WEFT__SIDE_IN, deadline);
+    return __builtin_expect(weft__worker_peek_driver(w)->kind->completes, 0);
 }
 
-ssize_t weft_write(int fd, const void *buf, size_t n, int64_t deadline)
+/* Sockets are called so that they neither block nor raise signals, whatever their mode. The entrances keep no frame: all they do
+ * is to choose, and what they have chosen is a tail call. */
+__attribute__((noinline)) ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
 {
-    return transfer(fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
+    struct weft__worker *w;
+    struct weft__fd *record = enter(fd, &w);
+    if (__builtin_expect(!record, 0)) {
+        return transfer_any(fd, buf, n, WEFT__SIDE_IN, deadline);
+    }
+    if (completes(w)) {
+        return hand_over_read(record, buf, n, deadline, w);
+    }
+    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
+    return weft__fd_empty_at(&record->side[WEFT__SIDE_IN], edges)
+               ? wait_to_read(record, buf, n, edges, deadline, w)
+               : try_to_read(record, buf, n, edges, deadline);
+}
+
+__attribute__((noinline)) ssize_t weft_write(int fd, const void *bytes, size_t n, int64_t deadline)
+{
+    void *buf = (void *)(uintptr_t)bytes;
+    struct weft__worker *w;
+    struct weft__fd *record = enter(fd, &w);
+    if (__builtin_expect(!record, 0)) {
+        return transfer_any(fd, buf, n, WEFT__SIDE_OUT, deadline);
+    }
+    if (completes(w)) {
+        return hand_over_write(record, buf, n, deadline, w);
+    }
+    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
+    return weft__fd_empty_at(&record->side[WEFT__SIDE_OUT], edges)
+               ? wait_to_write(record, buf, n, edges, deadline, w)
+               : try_to_write(record, buf, n, edges, deadline);
 }
 
 static ssize_t vector(int fd, const struct iovec *iov, int count, enum weft__side side,
@@ -272,16 +295,44 @@ static __attribute__((noinline)) int write_rest(int fd, const void *buf, size_t 
     return have == n ? 0 : (int)put;
 }
 
-int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline)
+/* On a socket, in a fiber, on a driver that reports readiness: mostly there is room, and it is one call. */
+static __attribute__((noinline)) int write_all_ready(struct weft__fd *record, void *buf, size_t n,
+                                                     size_t *done, int64_t deadline)
 {
-    ssize_t put = n ? transfer(fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline) : 0;
+    uint32_t edges = weft__fd_edges(&record->side[WEFT__SIDE_OUT]);
+    ssize_t put = 0;
+    if (__builtin_expect(!weft__fd_empty_at(&record->side[WEFT__SIDE_OUT], edges), 1)) {
+        put = try_transfer(record, buf, n, WEFT__SIDE_OUT);
+        if (__builtin_expect(put != (ssize_t)n, 0)) {
+            note_result(record, WEFT__SIDE_OUT, edges, put, n);
+            put = put == -EAGAIN ? 0 : put;
+        }
+    }
     if (__builtin_expect(put != (ssize_t)n, 0)) {
-        return write_rest(fd, buf, n, put, done, deadline);
+        return write_rest(record->number, buf, n, put, done, deadline);
     }
     if (done) {
         *done = n;
     }
     return 0;
+}
+
+static __attribute__((noinline)) int write_all_any(int fd, const void *buf, size_t n, size_t *done,
+                                                   int64_t deadline)
+{
+    ssize_t put = n ? weft_write(fd, buf, n, deadline) : 0;
+    return write_rest(fd, buf, n, put, done, deadline);
+}
+
+__attribute__((noinline)) int weft_write_all(int fd, const void *buf, size_t n, size_t *done,
+                                             int64_t deadline)
+{
+    struct weft__worker *w;
+    struct weft__fd *record = enter(fd, &w);
+    if (__builtin_expect(!record || n == 0, 0) || completes(w)) {
+        return write_all_any(fd, buf, n, done, deadline);
+    }
+    return write_all_ready(record, (void *)(uintptr_t)buf, n, done, deadline);
 }
 
 /* --- with flags ------------------------------------------------------------------------------- */

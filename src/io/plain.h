@@ -1,0 +1,52 @@
+/* The plain system calls of a message: those of the C library are points where a thread can be cancelled, which costs a third of
+ * what a read costs in user mode, and may be interposed. The sanitizers want to see the library's. */
+#ifndef WEFT_IO_PLAIN_H
+#define WEFT_IO_PLAIN_H
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define WEFT__LIBC_CALLS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define WEFT__LIBC_CALLS 1
+#endif
+#endif
+#ifndef WEFT__LIBC_CALLS
+#define WEFT__LIBC_CALLS 0
+#endif
+
+/* -errno, of the system call before. A function: who calls it may have changed threads since it last did, and would keep the
+ * address of errno. */
+int weft__plain_error(void);
+
+/* recv and send on a socket, without waiting and without a signal: the result, or -errno; EINTR is not seen. Parts of
+ * their callers: a frame less for each message. */
+static inline ssize_t weft__plain_recv(int fd, void *buf, size_t n)
+{
+    ssize_t got;
+    do {
+        got = WEFT__LIBC_CALLS ? recv(fd, buf, n, MSG_DONTWAIT)
+                               : syscall(SYS_recvfrom, fd, buf, n, MSG_DONTWAIT, NULL, NULL);
+        got = __builtin_expect(got < 0, 0) ? weft__plain_error() : got;
+    } while (__builtin_expect(got == -EINTR, 0));
+    return got;
+}
+
+static inline ssize_t weft__plain_send(int fd, const void *buf, size_t n)
+{
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    ssize_t put;
+    do {
+        put = WEFT__LIBC_CALLS ? send(fd, buf, n, flags)
+                               : syscall(SYS_sendto, fd, buf, n, flags, NULL, 0);
+        put = __builtin_expect(put < 0, 0) ? weft__plain_error() : put;
+    } while (__builtin_expect(put == -EINTR, 0));
+    return put;
+}
+
+#endif
