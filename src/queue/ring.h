@@ -116,12 +116,12 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
     return NULL;
 }
 
-/* Owner only: what the next pop may give, for a prefetch. It may have been stolen, or be of an earlier lap: it is
- * something that was pushed once, or NULL. */
-static inline struct weft__link *weft__ring_peek_local(const struct weft__ring *ring)
+/* Owner only: what the next pop may give, or the n-th after it, for a prefetch. It may have been stolen, or be of an earlier
+ * lap: it is something that was pushed once, or NULL. */
+static inline struct weft__link *weft__ring_peek_local(const struct weft__ring *ring, uint64_t n)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    return atomic_load_explicit(&ring->slots[head & ring->mask], memory_order_relaxed);
+    return atomic_load_explicit(&ring->slots[(head + n) & ring->mask], memory_order_relaxed);
 }
 
 /* A thief that owns `to` takes half of `from` (rounded up, and no more than fits): returns one of

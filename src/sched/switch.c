@@ -153,7 +153,8 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
     if (plain > 0) {
         struct weft__task *task = as_task(weft__ring_pop_local(&w->ring));
         if (task) {
-            prefetch_frame(as_task(weft__ring_peek_local(&w->ring)), yielded);
+            prefetch_frame(as_task(weft__ring_peek_local(&w->ring, 0)), yielded);
+            __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
             weft__turns_set(&w->plain, plain - 1);
             return task;
         }
@@ -165,8 +166,11 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
  * simple, or a thief was faster. */
 HOT struct weft__task *pick_woken(struct weft__worker *w)
 {
+    if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
+        return NULL;
+    }
     int left = weft__turns(&w->turns_left);
-    if (!atomic_load_explicit(&w->next, memory_order_relaxed) || left <= 0) {
+    if (left <= 0) {
         return NULL;
     }
     if (w->streak >= WEFT__NEXT_STREAK) {

@@ -34,8 +34,8 @@
 #define FEW 16u          /* tasks from the global queue, see gather() */
 #define GATHER_PAUSES 24 /* about 600 ns */
 #define LEAST_SPIN_NS 500
-#define POLL_NS 100000    /* a busy worker looks for I/O this often */
-#define POLLED_ROUNDS 64u /* of a dispatcher in a host's loop, for each poll */
+#define POLL_NS WEFT__TICK_NS /* a busy worker looks for I/O this often */
+#define POLLED_ROUNDS 64u     /* of a dispatcher in a host's loop, for each poll */
 
 /* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
  * of it goes over the wrap. */
