@@ -11,6 +11,7 @@ int weft__fd_wait_any_locked(struct weft__fd *record, enum weft__side side, uint
                              uint64_t ticket);
 void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
                                  struct weft__driver *here, void *ready);
+void weft__fd_ended_locked(struct weft__fd *record, void *ready);
 void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready);
 
 /* As weft__fd_link, for a fiber without an operation: -EBUSY, another one waits so already. When it is fired it looks at the
@@ -20,14 +21,14 @@ static inline int weft__fd_wait(struct weft__fd *record, enum weft__side side, u
                                 uint64_t ticket)
 {
     int err = 0;
-    struct weft__fd_fiber *at = &record->fiber[side];
+    struct weft__fd_place *at = &record->place[side];
     weft__latch_take(&record->lock);
     if (__builtin_expect(
             weft__fd_generation(record) == generation &&
                 atomic_load_explicit(&record->side[side].edges, memory_order_relaxed) == edges &&
-                !at->who && record->home && !record->home->kind->armed,
+                !weft__fd_who(at) && weft__fd_is(record, WEFT__FD_WATCHED),
             1)) {
-        at->who = who;
+        weft__fd_set_who(at, who);
         at->ticket = ticket;
         weft__driver_count(driver, 1);
     } else {
@@ -40,11 +41,11 @@ static inline int weft__fd_wait(struct weft__fd *record, enum weft__side side, u
 static inline void weft__fd_fire_locked(struct weft__fd *record, enum weft__side side,
                                         struct weft__driver *here, void *ready)
 {
-    void *who = record->fiber[side].who;
-    if (who) {
-        record->fiber[side].who = NULL;
+    if (weft__fd_is_waited_locked(record, side)) {
+        void *who = weft__fd_who(&record->place[side]);
+        weft__fd_set_who(&record->place[side], NULL);
         weft__driver_count(here, -1);
-        weft__io_fire(who, record->fiber[side].ticket, ready);
+        weft__io_fire(who, record->place[side].ticket, ready);
     }
 }
 
@@ -79,6 +80,36 @@ static inline void weft__fd_report(struct weft__fd *record, uint32_t generation,
                 weft__fd_edge_locked(record, WEFT__SIDE_OUT, here, ready);
             }
         }
+    }
+    weft__latch_drop(&record->lock);
+}
+
+/* For a driver that completes: it has the operation; under the lock. */
+static inline void weft__fd_begin_locked(struct weft__fd *record, struct weft__op *op)
+{
+    struct weft__fd_place *at = &record->place[op->side];
+    if (__builtin_expect(!weft__fd_who(at), 1)) {
+        weft__fd_set_who(at, op);
+        at->ticket = WEFT__FD_FLIES;
+        op->linked = true;
+    } else {
+        weft__fd_push_locked(record, op);
+    }
+}
+
+/* The same: the operation is over. */
+static inline void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
+{
+    struct weft__fd_place *at = &record->place[op->side];
+    weft__latch_take(&record->lock);
+    if (__builtin_expect(weft__fd_who(at) == op, 1)) {
+        weft__fd_set_who(at, NULL);
+        op->linked = false;
+    } else {
+        weft__fd_remove_locked(record, op);
+    }
+    if (__builtin_expect(weft__fd_is(record, WEFT__FD_CLOSING), 0)) {
+        weft__fd_ended_locked(record, ready);
     }
     weft__latch_drop(&record->lock);
 }

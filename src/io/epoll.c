@@ -11,7 +11,8 @@
 #include "io/edge.h"
 
 #define EVENTS 256
-#define PREFETCH 4 /* events ahead */
+#define AHEAD 8 /* events: their records are on the way, */
+#define NEAR 4  /* and are here, with whoever waits */
 
 struct epoll_driver {
     struct weft__driver base;
@@ -98,14 +99,15 @@ static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
     }
 }
 
-/* Of many connections the records are in no near cache: they come while those before them are told. */
-static inline void prefetch_record(const struct epoll_event *event)
+/* Of many connections the records are in no near cache, nor are those who wait: they come while those before them are told. */
+static inline void prefetch_record(const struct epoll_event *event, bool near)
 {
     unsigned fd = (uint32_t)event->data.u64;
     if (fd / WEFT__FD_PAGE < WEFT__FD_PAGES) { /* else it is a wake */
-        struct weft__fd *page =
-            atomic_load_explicit(&weft__fd_pages[fd / WEFT__FD_PAGE], memory_order_relaxed);
-        __builtin_prefetch(page + fd % WEFT__FD_PAGE, 1);
+        const struct weft__fd *record =
+            atomic_load_explicit(&weft__fd_pages[fd / WEFT__FD_PAGE], memory_order_relaxed) +
+            fd % WEFT__FD_PAGE;
+        __builtin_prefetch(near ? weft__fd_who(&record->place[WEFT__SIDE_IN]) : record, 1);
     }
 }
 
@@ -116,8 +118,11 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
     for (int i = 0; i < d->count; i++) {
         uint64_t id = d->events[i].data.u64;
         uint32_t events = d->events[i].events;
-        if (i + PREFETCH < d->count) {
-            prefetch_record(&d->events[i + PREFETCH]);
+        if (i + AHEAD < d->count) {
+            prefetch_record(&d->events[i + AHEAD], false);
+        }
+        if (i + NEAR < d->count) {
+            prefetch_record(&d->events[i + NEAR], true);
         }
         if (id == WAKE_ID) {
             continue; /* its edge is gone, the count may stand */

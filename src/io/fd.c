@@ -49,12 +49,23 @@ static void next_generation_locked(struct weft__fd *record)
                           memory_order_relaxed);
 }
 
+static void set_home_locked(struct weft__fd *record, struct weft__driver *home)
+{
+    record->home = home;
+    if (home && !home->kind->armed) {
+        atomic_fetch_or_explicit(&record->flags, WEFT__FD_WATCHED, memory_order_relaxed);
+    } else {
+        atomic_fetch_and_explicit(&record->flags, (uint16_t)~WEFT__FD_WATCHED,
+                                  memory_order_relaxed);
+    }
+}
+
 /* What was known ends: its driver's interest, and what was opened for ourselves, which the caller closes; -1: nothing. */
 static int leave_locked(struct weft__fd *record)
 {
     if (record->home) {
         record->home->kind->forget(record->home, record);
-        record->home = NULL;
+        set_home_locked(record, NULL);
     }
     next_generation_locked(record);
     return weft__fd_is(record, WEFT__FD_SHARED) ? weft__fd_leave_shared(record) : -1;
@@ -200,17 +211,35 @@ void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op)
     record->listed = list->first || record->list[1 - op->side].first;
 }
 
-void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
+static struct weft__op *in_place_locked(const struct weft__fd *record, enum weft__side side)
 {
-    weft__latch_take(&record->lock);
-    weft__fd_remove_locked(record, op);
+    const struct weft__fd_place *at = &record->place[side];
+    return at->ticket == WEFT__FD_FLIES ? weft__fd_who(at) : NULL;
+}
+
+struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__side side,
+                                      const struct weft__op *op)
+{
+    struct weft__op *first = in_place_locked(record, side);
+    return !op && first ? first : !op || op == first ? record->list[side].first : op->next;
+}
+
+/* Some driver, or a thread, still has an operation that names the number. */
+static bool is_named_locked(const struct weft__fd *record)
+{
+    return record->listed || in_place_locked(record, WEFT__SIDE_IN) ||
+           in_place_locked(record, WEFT__SIDE_OUT);
+}
+
+/* The descriptor is being closed, and an operation less names it. */
+void weft__fd_ended_locked(struct weft__fd *record, void *ready)
+{
     struct weft__fd_closer *closer = record->closer;
-    if (closer && !record->listed) {
+    if (closer && !is_named_locked(record)) {
         record->closer = NULL;
         atomic_store_explicit(&record->flags, 0, memory_order_release);
         closer->empty(closer, ready);
     }
-    weft__latch_drop(&record->lock);
 }
 
 static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
@@ -219,7 +248,7 @@ static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
      * begun after that, and would not see the generation change. */
     int err =
         weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record) : WEFT__CLOSED;
-    record->home = err ? NULL : driver;
+    set_home_locked(record, err ? NULL : driver);
     return err;
 }
 
@@ -274,13 +303,13 @@ int weft__fd_wait_any_locked(struct weft__fd *record, enum weft__side side, uint
                              uint32_t edges, struct weft__driver *driver, void *who,
                              uint64_t ticket)
 {
-    struct weft__fd_fiber *at = &record->fiber[side];
+    struct weft__fd_place *at = &record->place[side];
     int err = begin_wait_locked(record, side, generation, edges, driver);
-    if (!err && at->who) {
+    if (!err && weft__fd_who(at)) {
         err = -EBUSY;
     }
     if (!err) {
-        at->who = who;
+        weft__fd_set_who(at, who);
         at->ticket = ticket;
         waits_locked(record, driver);
     }
@@ -290,10 +319,10 @@ int weft__fd_wait_any_locked(struct weft__fd *record, enum weft__side side, uint
 void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here)
 {
-    struct weft__fd_fiber *at = &record->fiber[side];
+    struct weft__fd_place *at = &record->place[side];
     weft__latch_take(&record->lock);
-    if (at->who == who && at->ticket == ticket) {
-        at->who = NULL;
+    if (weft__fd_who(at) == who && at->ticket == ticket) {
+        weft__fd_set_who(at, NULL);
         weft__driver_count(here, -1);
     }
     weft__latch_drop(&record->lock);
@@ -315,10 +344,10 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__
 static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
                                  struct weft__driver *here, void *ready)
 {
-    struct weft__op *op = record->list[side].first, *next;
+    struct weft__op *op, *next;
     weft__fd_fire_locked(record, side, here, ready);
-    for (; op; op = next) {
-        next = op->next;
+    for (op = weft__fd_next_locked(record, side, NULL); op; op = next) {
+        next = weft__fd_next_locked(record, side, op);
         if (op->late) {
             if (result != 0) {
                 op->closed = true; /* it ends when its thread has done it */
@@ -350,7 +379,7 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     int own = leave_locked(record);
     complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
     complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
-    bool later = record->listed;
+    bool later = is_named_locked(record);
     record->closer = later ? closer : NULL;
     atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
     weft__latch_drop(&record->lock);
@@ -375,7 +404,8 @@ void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here,
 
 static void move_locked(struct weft__driver *driver, struct weft__fd *record, enum weft__side side)
 {
-    for (struct weft__op *op = record->list[side].first; op; op = op->next) {
+    struct weft__op *op = NULL;
+    while ((op = weft__fd_next_locked(record, side, op))) {
         if (op->driver == driver) {
             op->moved = true;
             weft__driver_ask(driver, op);
@@ -390,7 +420,7 @@ static void evict_locked(struct weft__driver *driver, struct weft__fd *record, v
         move_locked(driver, record, WEFT__SIDE_OUT);
     } else if (record->home == driver) {
         driver->kind->forget(driver, record);
-        record->home = NULL;
+        set_home_locked(record, NULL);
         weft__fd_edge_locked(record, WEFT__SIDE_IN, driver, ready);
         weft__fd_edge_locked(record, WEFT__SIDE_OUT, driver, ready);
     }
@@ -416,7 +446,7 @@ void weft__fd_leave(struct weft__driver *driver)
             weft__latch_take(&page[j].lock);
             if (page[j].home == driver) {
                 driver->kind->forget(driver, &page[j]);
-                page[j].home = NULL;
+                set_home_locked(&page[j], NULL);
             }
             weft__latch_drop(&page[j].lock);
         }
@@ -430,11 +460,11 @@ void weft__fd_fork_child(void)
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_relaxed);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             atomic_store_explicit(&page[j].lock.taken, 0, memory_order_relaxed);
-            page[j].home = NULL;
+            set_home_locked(&page[j], NULL);
             page[j].listed = false;
             for (int side = 0; side < 2; side++) {
                 page[j].list[side] = (struct weft__fd_list){NULL, NULL};
-                page[j].fiber[side].who = NULL;
+                weft__fd_set_who(&page[j].place[side], NULL);
             }
         }
     }

@@ -42,6 +42,7 @@ enum {
     WEFT__FD_CLOSING = 32,  /* only this one: operations in flight still name the number */
     WEFT__FD_NONBLOCK = 64, /* it has O_NONBLOCK; a socket without it may have that too */
     WEFT__FD_SHARED = 256,  /* it blocks, and stays so, because others have it too: io/shared.c */
+    WEFT__FD_WATCHED = 512, /* it has a home, which need not be told of each wait */
 };
 
 struct weft__fd_side {
@@ -49,14 +50,26 @@ struct weft__fd_side {
     _Atomic(uint32_t) empty_at; /* edges when it was last found empty */
 };
 
-/* The first fiber that waits for readiness: it is in the record, since mostly there is no other, and its stack stays out of the
- * caches of the one who wakes it. Under the lock. */
-struct weft__fd_fiber {
-    void *who; /* NULL: nobody */
-    uint64_t ticket;
+/* The first fiber that waits for readiness, or the first operation that a driver has in flight. It is in the record, since mostly
+ * there is no other, and the stack it is on stays out of the caches of the one who wakes it. Under the lock. */
+struct weft__fd_place {
+    _Atomic(void *) who; /* NULL: nobody. Atomic for those who prefetch by it */
+    uint64_t ticket;     /* of a fiber; WEFT__FD_FLIES: it is a struct weft__op */
 };
 
-/* Further ones, and operations in flight. Under the lock. */
+static inline void *weft__fd_who(const struct weft__fd_place *place)
+{
+    return atomic_load_explicit(&place->who, memory_order_relaxed);
+}
+
+static inline void weft__fd_set_who(struct weft__fd_place *place, void *who)
+{
+    atomic_store_explicit(&place->who, who, memory_order_relaxed);
+}
+
+#define WEFT__FD_FLIES UINT64_MAX /* tickets have 48 bits */
+
+/* Further ones. Under the lock. */
 struct weft__fd_list {
     struct weft__op *first, *last;
 };
@@ -73,10 +86,10 @@ struct weft__fd {
     bool listed;                  /* there is something in the lists; under the lock */
     _Atomic(uint32_t) generation; /* written under the lock */
     int number;
-    struct weft__driver *home;      /* whose interest it is in; NULL: none yet; under the lock */
     struct weft__fd_side side[2];   /* by enum weft__side, as the next two */
-    struct weft__fd_fiber fiber[2]; /* but for the ticket of one that writes */
+    struct weft__fd_place place[2]; /* under the lock */
     /* The rest. */
+    struct weft__driver *home; /* whose interest it is in; NULL: none yet; under the lock */
     struct weft__fd_list list[2];
     struct weft__fd_closer *closer;            /* under the lock */
     struct weft__fd *next_polled, **at_polled; /* the poll driver's, under its lock */
@@ -84,11 +97,11 @@ struct weft__fd {
 
 #ifndef WEFT_EXPLORE
 _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
-_Static_assert(offsetof(struct weft__fd, fiber[1].ticket) == 64, "the first one");
+_Static_assert(offsetof(struct weft__fd, home) == 64, "the first one");
 #endif
 
-/* Ends the wait of a fiber with this ticket; under the record's lock. The scheduler's. */
-void weft__io_fire(void *who, uint64_t ticket, void *ready);
+/* Ends the wait of a fiber with this ticket; mostly under the record's lock. False: it has ended. The scheduler's. */
+bool weft__io_fire(void *who, uint64_t ticket, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are made together */
 #define WEFT__FD_PAGES 8192u
@@ -233,8 +246,14 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__
 /* Under the lock. */
 void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op);
 void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op);
-/* For a driver that completes: the operation is over. */
-void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready);
+/* The operations of a side, those in flight first: the one after `op`; NULL: the first. */
+struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__side side,
+                                      const struct weft__op *op);
+/* Does a fiber wait for readiness, by itself? */
+static inline bool weft__fd_is_waited_locked(const struct weft__fd *record, enum weft__side side)
+{
+    return weft__fd_who(&record->place[side]) && record->place[side].ticket != WEFT__FD_FLIES;
+}
 
 /* The driver's thread goes away for a while: no record has it as its home any more, those who wait for readiness try again,
  * and operations in flight are asked to end with WEFT__MOVED. */

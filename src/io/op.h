@@ -21,6 +21,7 @@
 struct open_how;
 struct statx;
 struct weft__driver;
+struct weft__fd;
 
 enum weft__op_code {
     WEFT__OP_READY, /* result: 0, the descriptor may be ready in `side` */
@@ -61,7 +62,8 @@ struct weft__op {
     uint8_t code; /* enum weft__op_code */
     uint8_t side; /* enum weft__side */
     bool linked;
-    bool late; /* a thread does it: linked into the record, but in no driver */
+    bool late;    /* a thread does it: linked into the record, but in no driver */
+    bool in_vain; /* of RECV: a first try would find nothing, as far as is known */
     int64_t result;
     /* So far a readiness wait: one cache line. */
     int flags; /* of the system call, besides those that are always there; READ, WRITE: RWF_... */
@@ -98,9 +100,10 @@ struct weft__op {
 
     /* The driver's. */
     struct weft__op *next_asked, *next_kept; /* under the driver's lock; the uring driver's */
-    _Atomic(uint8_t) fate;                   /* enum weft__op_fate */
-    bool closed;                             /* the descriptor is closed; under the record's lock */
-    bool moved; /* it is to begin anew elsewhere; under the record's lock */
+    struct weft__fd *record; /* of the descriptor, if it has one; the uring driver's */
+    _Atomic(uint8_t) fate;   /* enum weft__op_fate */
+    bool closed;             /* the descriptor is closed; under the record's lock */
+    bool moved;              /* it is to begin anew elsewhere; under the record's lock */
     /* The uring driver's: */
     bool polls;      /* it would have blocked, and waits for readiness first */
     bool ending;     /* a cancel is under way */
@@ -116,7 +119,7 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
     op->side = (uint8_t)side;
     op->flags = 0;
     op->offset = -1;
-    op->late = op->linked = false;
+    op->late = op->linked = op->in_vain = false;
 }
 
 /* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again, nor is SIGPIPE. For

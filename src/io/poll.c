@@ -151,7 +151,7 @@ static void poll_armed(struct weft__driver *driver)
 
 static bool waited_on(const struct weft__fd *record, enum weft__side side)
 {
-    return record->fiber[side].who || record->list[side].first;
+    return weft__fd_is_waited_locked(record, side) || record->list[side].first;
 }
 
 /* False: there was no room for all of them. */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "io/driver.h"
+#include "io/edge.h"
 
 #define PREFETCH 3      /* completions ahead */
 #define BUSY_NS 1000000 /* without memory in the kernel, it tries again after this */
@@ -23,6 +24,7 @@ struct uring_driver {
     struct io_uring ring;
     bool roams;                       /* a host may wait for the ring between two looks */
     bool told;                        /* the kernel watches the wake's descriptor */
+    bool poll_first;                  /* the kernel can be told that a first try is in vain */
     struct weft__op *backlog, **last; /* operations for which the queue had no room */
 };
 
@@ -48,9 +50,10 @@ static int ring_init(struct io_uring *ring, unsigned flags)
 }
 
 /* What newer kernels do better, if this one does it. */
-static int ring_init_best(struct io_uring *ring, bool roams)
+static int ring_init_best(struct io_uring *ring, bool roams, bool *since_519)
 {
     int err = -EINVAL;
+    *since_519 = true;
     if (!roams) {
         err = ring_init(ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                                   IORING_SETUP_TASKRUN_FLAG);
@@ -58,7 +61,11 @@ static int ring_init_best(struct io_uring *ring, bool roams)
     if (err == -EINVAL) {
         err = ring_init(ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
     }
-    return err == -EINVAL ? ring_init(ring, 0) : err;
+    if (err == -EINVAL) {
+        *since_519 = false;
+        err = ring_init(ring, 0);
+    }
+    return err;
 }
 
 static const char *probe_result;
@@ -82,7 +89,8 @@ static bool has_operations(struct io_uring *ring)
 static void probe_once(void)
 {
     struct io_uring ring;
-    int err = ring_init_best(&ring, true);
+    bool since_519;
+    int err = ring_init_best(&ring, true, &since_519);
     if (err == 0) {
         probe_result = has_operations(&ring) ? NULL : "io_uring is too old here";
         io_uring_queue_exit(&ring);
@@ -109,7 +117,7 @@ const char *weft__uring_probe(void)
 static int uring_open(struct weft__driver *driver, bool roams)
 {
     struct uring_driver *d = of(driver);
-    int err = ring_init_best(&d->ring, roams);
+    int err = ring_init_best(&d->ring, roams, &d->poll_first);
     d->last = &d->backlog;
     d->roams = roams;
     driver->poll_fd = err ? -1 : d->ring.ring_fd;
@@ -204,23 +212,25 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
 }
 
 /* Most are the two of streams. */
-static inline void prepare(struct io_uring_sqe *sqe, struct weft__op *op)
+static inline void prepare(const struct uring_driver *d, struct io_uring_sqe *sqe,
+                           struct weft__op *op)
 {
     if (op->polls || (op->code != WEFT__OP_RECV && op->code != WEFT__OP_SEND)) {
         prepare_any(sqe, op);
     } else if (op->code == WEFT__OP_RECV) {
         io_uring_prep_recv(sqe, op->fd, op->buf, op->len, op->flags);
+        sqe->ioprio = op->in_vain && d->poll_first ? IORING_RECVSEND_POLL_FIRST : 0;
     } else {
         io_uring_prep_send(sqe, op->fd, op->buf, op->len, op->flags | MSG_NOSIGNAL);
     }
 }
 
 /* False: not now. */
-static inline bool push(struct uring_driver *d, struct weft__op *op)
+static inline __attribute__((always_inline)) bool push(struct uring_driver *d, struct weft__op *op)
 {
     struct io_uring_sqe *sqe = entry(d);
     if (sqe) {
-        prepare(sqe, op);
+        prepare(d, sqe, op);
         sqe->flags |= op->off_thread ? IOSQE_ASYNC : 0;
         io_uring_sqe_set_data(sqe, op);
     }
@@ -237,12 +247,12 @@ static inline void push_or_keep(struct uring_driver *d, struct weft__op *op)
 }
 
 /* False: the descriptor is not known any more. */
-static bool link_known(struct weft__fd *record, struct weft__op *op)
+static inline bool link_known(struct weft__fd *record, struct weft__op *op)
 {
     weft__latch_take(&record->lock);
     bool known = weft__fd_is(record, WEFT__FD_KNOWN);
     if (known) {
-        weft__fd_push_locked(record, op);
+        weft__fd_begin_locked(record, op);
     }
     weft__latch_drop(&record->lock);
     return known;
@@ -252,6 +262,7 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
     op->driver = driver;
+    op->record = record;
     atomic_store_explicit(&op->fate, WEFT__OP_FREE, memory_order_relaxed);
     op->closed = op->moved = op->ending = op->off_thread = false;
     op->polls = record && weft__fd_performs(record, op);
@@ -455,7 +466,7 @@ static void done(struct uring_driver *d, struct weft__op *op, int result, void *
         }
     }
     if (op->linked) {
-        weft__fd_end(weft__fd_record(op->fd), op, ready);
+        weft__fd_end(op->record, op, ready);
     }
     weft__driver_over(&d->base, op);
     weft__driver_count(&d->base, -1);
@@ -465,7 +476,8 @@ static void done(struct uring_driver *d, struct weft__op *op, int result, void *
 
 /* The operations of many are on stacks in no near cache: they come while those before them are told. Behind the last
  * completion is an older one, whose address is good enough. */
-static void prefetch_op(const struct io_uring *ring, unsigned head)
+static inline __attribute__((always_inline)) void prefetch_op(const struct io_uring *ring,
+                                                              unsigned head)
 {
     const struct io_uring_cqe *cqe = &ring->cq.cqes[(head + PREFETCH) & *ring->cq.kring_mask];
     const char *op = (const char *)(uintptr_t)cqe->user_data;

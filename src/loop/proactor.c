@@ -132,10 +132,11 @@ static struct op *first_in_line(const struct op *op)
 {
     struct weft__fd *record = weft__fd_record(op->item.op.fd);
     weft__latch_take(&record->lock);
-    struct weft__op *at = record->list[op->item.op.side].first;
+    enum weft__side side = (enum weft__side)op->item.op.side;
+    struct weft__op *at = weft__fd_next_locked(record, side, NULL);
     while (at && (at->complete != weft__loop_woken || at->code == WEFT__OP_READY ||
                   ((struct weft__loop_item *)(void *)at)->loop != op->item.loop)) {
-        at = at->next;
+        at = weft__fd_next_locked(record, side, at);
     }
     weft__latch_drop(&record->lock);
     return (struct op *)(void *)at;

@@ -129,11 +129,7 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 void weft__call_completed(struct weft__op *op, void *ready)
 {
     struct weft__call *call = (struct weft__call *)(void *)op;
-    struct weft__task *task = call->task;
-    uint64_t ticket = weft__ending_set(&call->ending); /* from here on the call may be gone */
-    if (ticket) {
-        weft__io_fire(task, ticket, ready);
-    }
+    weft__ending_tell(&call->ending, call->task, ready);
 }
 
 /* Its end was asked for: nothing ends this wait but that. */

@@ -9,6 +9,9 @@
  *   0         ticket   the fiber, which waits once more
  *   any       OVER     the driver's thread, once: it touches nothing of the call after that. A ticket that it fires may be an old
  *                      one by then, and then nothing happens.
+ *
+ * Mostly the fiber is in its first wait, and the driver's thread wins that: then the fiber knows by the reason that it is over, and
+ * nobody looks at the word any more. Only one that could not be fired is still to be told, so its frame is still there.
  */
 #ifndef WEFT_NET_ENDING_H
 #define WEFT_NET_ENDING_H
@@ -17,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
+#include "io/fd.h"
 
 #define WEFT__ENDING_OVER UINT64_MAX /* tickets have 48 bits */
 
@@ -30,11 +34,18 @@ static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticke
     atomic_store_explicit(&ending->word, ticket, memory_order_relaxed);
 }
 
-/* It is over: the ticket to fire, or 0. */
-static inline uint64_t weft__ending_set(struct weft__ending *ending)
+/* It is over, and its result is there. From here on the call may be gone. */
+static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, void *ready)
 {
+    uint64_t ticket = atomic_load_explicit(&ending->word, memory_order_relaxed);
+    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, ready), 1)) {
+        return;
+    }
     /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail. pairs: wait */
-    return atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
+    ticket = atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
+    if (ticket) {
+        weft__io_fire(fiber, ticket, ready);
+    }
 }
 
 /* The wait with this ticket has ended otherwise. */
@@ -49,8 +60,8 @@ static inline bool weft__ending_wait(struct weft__ending *ending, uint64_t ticke
 {
     uint64_t none = 0;
     return atomic_compare_exchange_strong_explicit(&ending->word, &none, ticket,
-                                                   memory_order_acq_rel,  /* pairs: set */
-                                                   memory_order_acquire); /* pairs: set */
+                                                   memory_order_acq_rel,  /* pairs: tell */
+                                                   memory_order_acquire); /* pairs: tell */
 }
 
 #endif

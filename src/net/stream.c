@@ -147,12 +147,13 @@ static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t 
 
 /* A socket, in a fiber, on a driver that completes operations. */
 static inline __attribute__((always_inline)) ssize_t
-hand_over(struct weft__fd *record, void *buf, size_t n, enum weft__side side, int64_t deadline,
-          struct weft__worker *w, const struct weft__wait_kind *kind)
+hand_over(struct weft__fd *record, void *buf, size_t n, enum weft__side side, bool in_vain,
+          int64_t deadline, struct weft__worker *w, const struct weft__wait_kind *kind)
 {
     struct weft__call call;
     weft__op_init(&call.op, record->number, side == WEFT__SIDE_IN ? WEFT__OP_RECV : WEFT__OP_SEND,
                   side);
+    call.op.in_vain = in_vain;
     call.op.buf = buf;
     call.op.len = n;
     /* What can be done at once succeeds all the same. */
@@ -168,18 +169,27 @@ hand_over(struct weft__fd *record, void *buf, size_t n, enum weft__side side, in
                : weft__call_complete_anew(&call, WEFT_FOREVER, kind);
 }
 
+/* Whether it was found empty is a hint here: the kernel then waits before it tries. */
 static __attribute__((noinline)) ssize_t hand_over_read(struct weft__fd *record, void *buf,
                                                         size_t n, int64_t deadline,
                                                         struct weft__worker *w)
 {
-    return hand_over(record, buf, n, WEFT__SIDE_IN, deadline, w, &read_kind);
+    struct weft__fd_side *side = &record->side[WEFT__SIDE_IN];
+    uint32_t edges = weft__fd_edges(side);
+    bool in_vain = weft__fd_empty_at(side, edges);
+    ssize_t got = hand_over(record, buf, n, WEFT__SIDE_IN, in_vain, deadline, w, &read_kind);
+    bool empty = got > 0 && got != (ssize_t)n && weft__fd_runs_dry(record);
+    if (__builtin_expect(empty != in_vain, 0)) {
+        weft__fd_note_empty(side, empty ? edges : edges - 1);
+    }
+    return got;
 }
 
 static __attribute__((noinline)) ssize_t hand_over_write(struct weft__fd *record, void *buf,
                                                          size_t n, int64_t deadline,
                                                          struct weft__worker *w)
 {
-    return hand_over(record, buf, n, WEFT__SIDE_OUT, deadline, w, &write_kind);
+    return hand_over(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
 }
 
 /* What most calls are: for a socket, in a fiber, with a driver. The record, or NULL; *w: the fiber's worker. */
@@ -295,7 +305,22 @@ static __attribute__((noinline)) int write_rest(int fd, const void *buf, size_t 
     return have == n ? 0 : (int)put;
 }
 
-/* On a socket, in a fiber, on a driver that reports readiness: mostly there is room, and it is one call. */
+/* The same by a fiber, on a socket. With a driver that completes operations: */
+static __attribute__((noinline)) int hand_over_all(struct weft__fd *record, void *buf, size_t n,
+                                                   size_t *done, int64_t deadline,
+                                                   struct weft__worker *w)
+{
+    ssize_t put = hand_over(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
+    if (__builtin_expect(put != (ssize_t)n, 0)) {
+        return write_rest(record->number, buf, n, put, done, deadline);
+    }
+    if (done) {
+        *done = n;
+    }
+    return 0;
+}
+
+/* With one that reports readiness: mostly there is room, and it is one call. */
 static __attribute__((noinline)) int write_all_ready(struct weft__fd *record, void *buf, size_t n,
                                                      size_t *done, int64_t deadline)
 {
@@ -324,15 +349,17 @@ static __attribute__((noinline)) int write_all_any(int fd, const void *buf, size
     return write_rest(fd, buf, n, put, done, deadline);
 }
 
-__attribute__((noinline)) int weft_write_all(int fd, const void *buf, size_t n, size_t *done,
+__attribute__((noinline)) int weft_write_all(int fd, const void *bytes, size_t n, size_t *done,
                                              int64_t deadline)
 {
+    void *buf = (void *)(uintptr_t)bytes;
     struct weft__worker *w;
     struct weft__fd *record = enter(fd, &w);
-    if (__builtin_expect(!record || n == 0, 0) || completes(w)) {
+    if (__builtin_expect(!record || n == 0, 0)) {
         return write_all_any(fd, buf, n, done, deadline);
     }
-    return write_all_ready(record, (void *)(uintptr_t)buf, n, done, deadline);
+    return completes(w) ? hand_over_all(record, buf, n, done, deadline, w)
+                        : write_all_ready(record, buf, n, done, deadline);
 }
 
 /* --- with flags ------------------------------------------------------------------------------- */

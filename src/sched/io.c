@@ -53,12 +53,25 @@ void weft__worker_leave_count(struct weft__worker *w)
 }
 
 /* The seam of io/fd.h: `who` is a task. */
-void weft__io_fire(void *who, uint64_t ticket, void *ready)
+static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t ticket,
+                                               struct weft__chain *ready)
 {
-    struct weft__task *task = who;
-    if (weft__task_fire(task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_ENQUEUE) {
+    enum weft__fire fire = weft__task_fire(task, ticket, WEFT__REASON_DONE);
+    if (fire == WEFT__FIRE_ENQUEUE) {
         weft__chain_push(ready, &task->link);
     }
+    return fire != WEFT__FIRE_LOST;
+}
+
+/* Mostly it has settled, and nobody looks at it. */
+bool weft__io_fire(void *who, uint64_t ticket, void *ready)
+{
+    struct weft__task *task = who;
+    if (__builtin_expect(!weft__task_fire_waiting(task, ticket, WEFT__REASON_DONE), 0)) {
+        return fire_any(task, ticket, ready);
+    }
+    weft__chain_push(ready, &task->link);
+    return true;
 }
 
 /* In the order of the events, behind what is ready already; published at once, and one wake for all. */

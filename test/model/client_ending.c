@@ -21,6 +21,17 @@ static bool fire(uint32_t ticket)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
+bool weft__io_fire(void *who, uint64_t ticket, void *ready)
+{
+    (void)ready;
+    X_ASSERT(who == &fiber);
+    bool won = fire((uint32_t)ticket);
+    if (won) {
+        weft__futex_wake(&fiber, 1);
+    }
+    return won;
+}
+
 static void setup(void)
 {
     call = x_alloc(sizeof *call, true);
@@ -56,10 +67,7 @@ static void owner(void)
 static void driver(void)
 {
     call->result = RESULT;
-    uint64_t ticket = weft__ending_set(&call->ending);
-    if (ticket && fire((uint32_t)ticket)) {
-        weft__futex_wake(&fiber, 1);
-    }
+    weft__ending_tell(&call->ending, &fiber, NULL);
 }
 
 static void end_against_deadline(int i)

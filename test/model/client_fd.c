@@ -75,13 +75,14 @@ static void complete(struct weft__op *op, void *ready)
 /* A fiber that waits in the record itself: a word that is set when it is fired. */
 static _Atomic(uint32_t) fibers[2];
 
-void weft__io_fire(void *who, uint64_t ticket, void *ready)
+bool weft__io_fire(void *who, uint64_t ticket, void *ready)
 {
     _Atomic(uint32_t) *fiber = who;
     (void)ready;
     X_ASSERT(ticket == 5);
     X_ASSERT(atomic_exchange_explicit(fiber, 1, memory_order_release) == 0);
     weft__futex_wake(fiber, 1);
+    return true;
 }
 
 static void wait_init(struct wait *wait)
@@ -123,7 +124,7 @@ static void setup(void)
 static void rest(void)
 {
     X_ASSERT(!record->list[WEFT__SIDE_IN].first && !record->list[WEFT__SIDE_IN].last);
-    X_ASSERT(!record->listed && !record->fiber[WEFT__SIDE_IN].who);
+    X_ASSERT(!record->listed && !weft__fd_who(&record->place[WEFT__SIDE_IN]));
     int64_t linked = 0;
     for (int i = 0; i < 4; i++) {
         linked += atomic_load_explicit(&counters[i].linked, memory_order_relaxed);
@@ -427,6 +428,75 @@ static void nothing_is_asked(void)
     X_ASSERT(ended && !driver.asked);
 }
 
+/* --- operations in flight ---------------------------------------------------------------------------- */
+
+static const struct weft__driver_kind completing = {
+    .completes = true, .watch = watch, .forget = forget};
+static struct weft__driver ring;
+static struct weft__op *flights[2]; /* one in its place in the record, one in the list */
+
+static void number_is_free(struct weft__fd_closer *closer, void *ready)
+{
+    (void)closer, (void)ready;
+    X_ASSERT(!record->listed && !weft__fd_who(&record->place[WEFT__SIDE_IN]));
+    ended++;
+}
+static struct weft__fd_closer closer = {.empty = number_is_free};
+
+static void setup_flights(void)
+{
+    setup();
+    memset(&ring, 0, sizeof ring);
+    ring.kind = &completing;
+    ring.wake_fd = TWIN_EVENT_FD;
+    for (int i = 0; i < 2; i++) {
+        flights[i] = x_alloc(sizeof *flights[i], true);
+        memset(flights[i], 0, sizeof *flights[i]);
+        weft__op_init(flights[i], FD, WEFT__OP_RECV, WEFT__SIDE_IN);
+        flights[i]->driver = &ring;
+        weft__fd_begin_locked(record, flights[i]);
+    }
+    X_ASSERT(weft__fd_who(&record->place[WEFT__SIDE_IN]) == flights[0] && record->listed);
+}
+
+/* The driver ends them, in any order, and then they are gone; a close asks for their end, and waits for the last. */
+static void flights_against_close(int i)
+{
+    if (i == 0) {
+        int first_one = x_choose(2);
+        for (int n = 0; n < 2; n++) {
+            struct weft__op *op = flights[n ^ first_one];
+            bool closes = weft__fd_generation(record) != generation;
+            weft__fd_end(record, op, NULL);
+            X_ASSERT(!closes || op->closed);
+            weft__driver_over(&ring, op);
+            x_free(op);
+        }
+    } else if (!weft__fd_forget(record, &closer, &here[1], NULL)) {
+        ended++;
+    }
+}
+
+static void number_was_freed(void)
+{
+    rest();
+    X_ASSERT(ended == 1 && !ring.asked && !record->closer);
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_CLOSING));
+}
+
+/* An edge is for those who wait for readiness: it does not touch what is in flight. */
+static void flights_against_edge(int i)
+{
+    if (i == 0) {
+        weft__fd_end(record, flights[0], NULL);
+        x_free(flights[0]);
+        weft__fd_end(record, flights[1], NULL);
+        x_free(flights[1]);
+    } else {
+        weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, false, &here[1], NULL);
+    }
+}
+
 static const struct x_client clients[] = {
     X_CLIENT("wait_against_edge", 2, setup, wait_against_edge, rest),
     X_CLIENT("short_read_at_the_end", 2, setup, short_read_at_the_end, rest),
@@ -444,6 +514,8 @@ static const struct x_client clients[] = {
     X_CLIENT("two_bytes", 3, setup, two_bytes, rest, .preemptions = 2, .stale = 1),
     X_CLIENT("two_fibers", 3, setup, two_fibers, rest, .preemptions = 2, .stale = 1),
     X_CLIENT("ask_against_the_end", 2, setup_request, ask_against_the_end, nothing_is_asked),
+    X_CLIENT("flights_against_close", 2, setup_flights, flights_against_close, number_was_freed),
+    X_CLIENT("flights_against_edge", 2, setup_flights, flights_against_edge, rest),
 };
 
 X_MAIN(clients)

@@ -15,19 +15,25 @@ _of("ending", "src/net/ending.h",
     "WEFT__ENDING_OVER, memory_order_release);",
     "who fires a ticket does not see that it is armed")
 _of("ending", "src/net/ending.h",
-    "memory_order_acq_rel,  /* pairs: set */",
+    "memory_order_acq_rel,  /* pairs: tell */",
     "memory_order_acquire,",
     "who waits once more does not publish that it is armed")
 _of("ending", "src/net/ending.h",
-    "memory_order_acquire); /* pairs: set */",
+    "memory_order_acquire); /* pairs: tell */",
     "memory_order_relaxed);",
     "who finds it over does not see the result")
 _of("ending", "src/net/ending.h",
-    "    return atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);",
-    "    uint64_t ticket = atomic_load_explicit(&ending->word, memory_order_relaxed);\n"
-    "    atomic_store_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_release);\n"
-    "    return ticket;",
+    "    ticket = atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);",
+    "    atomic_store_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_release);",
     "the end takes an old ticket")
+_of("ending", "src/net/ending.h",
+    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, ready), 1)) {\n        return;\n    }\n",
+    "    if (ticket && weft__io_fire(fiber, ticket, ready)) {\n        ticket = 0;\n    }\n",
+    "who was told is told again, and may be gone")
+_of("ending", "src/net/ending.h",
+    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, ready), 1)) {\n        return;\n    }\n",
+    "    if (ticket) {\n        weft__io_fire(fiber, ticket, ready);\n        return;\n    }\n",
+    "who has left is not told")
 _of("ending", "src/net/ending.h",
     "    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, 0, memory_order_relaxed,\n                                            memory_order_relaxed);",
     "    (void)ticket;\n    atomic_store_explicit(&ending->word, 0, memory_order_relaxed);",

@@ -19,12 +19,12 @@ _of("fd", "src/io/edge.h",
     "",
     "a fiber's wait for the old descriptor is linked to the new one")
 _of("fd", "src/io/edge.h",
-    "!at->who && record->home && ",
-    "!at->who && ",
+    "!weft__fd_who(at) && weft__fd_is(record, WEFT__FD_WATCHED)",
+    "!weft__fd_who(at)",
     "a fiber waits without a home")
 _of("fd", "src/io/edge.h",
-    "!at->who && record->home",
-    "record->home",
+    "!weft__fd_who(at) && weft__fd_is(record",
+    "weft__fd_is(record",
     "a fiber takes the place of another one")
 _of("fd", "src/io/fd.c",
     "    op->linked = record->listed = true;\n",
@@ -71,11 +71,11 @@ _of("fd", "src/io/fd.c",
     "",
     "a close tells nobody")
 _of("fd", "src/io/edge.h",
-    "        record->fiber[side].who = NULL;\n        weft__driver_count(here, -1);\n        weft__io_fire",
+    "        weft__fd_set_who(&record->place[side], NULL);\n        weft__driver_count(here, -1);\n        weft__io_fire",
     "        weft__driver_count(here, -1);\n        weft__io_fire",
     "a fiber that was fired stays in the record")
 _of("fd", "src/io/fd.c",
-    "    if (at->who == who && at->ticket == ticket) {\n",
+    "    if (weft__fd_who(at) == who && at->ticket == ticket) {\n",
     "    if (ticket && who) {\n",
     "a fiber that was fired takes its place back all the same")
 _of("fd", "src/io/driver.c",
@@ -90,3 +90,19 @@ _of("fd", "src/io/fd.c",
     "                                                  : WEFT__CLOSED;\n",
     "                                                  : -EAGAIN;\n",
     "who begins after a close looks again for ever")
+_of("fd", "src/io/fd.c",
+    "    return record->listed || in_place_locked(record, WEFT__SIDE_IN) ||\n           in_place_locked(record, WEFT__SIDE_OUT);",
+    "    return record->listed;",
+    "a close does not wait for the operation in its place")
+_of("fd", "src/io/fd.c",
+    "    return !op && first ? first : !op || op == first ? record->list[side].first : op->next;",
+    "    (void)first;\n    return !op ? record->list[side].first : op->next;",
+    "nobody asks for the end of the operation in its place")
+_of("fd", "src/io/fd.h",
+    "weft__fd_who(&record->place[side]) && record->place[side].ticket != WEFT__FD_FLIES;",
+    "weft__fd_who(&record->place[side]);",
+    "an operation in flight is taken for a fiber")
+_of("fd", "src/io/edge.h",
+    "    if (__builtin_expect(!weft__fd_who(at), 1)) {\n        weft__fd_set_who(at, op);",
+    "    if (at) {\n        weft__fd_set_who(at, op);",
+    "an operation takes the place of another one")
