@@ -52,20 +52,36 @@ enum weft__side {
 /* Whether its end is asked for: set under the driver's lock. Over: it is not to be asked for any more. */
 enum weft__op_fate { WEFT__OP_FREE, WEFT__OP_ASKED, WEFT__OP_OVER };
 
+/* Of an operation that a fiber waits for: net/ending.h. */
+struct weft__ending {
+    _Atomic(uint64_t) word;
+};
+
 struct weft__op {
     /* Told once, when it is over and `result` is there; by the thread that polls, or that closes. Short; it may
      * be under the lock of the descriptor's record. `ready` is what was given to the poll. */
     void (*complete)(struct weft__op *op, void *ready);
-    struct weft__op *next, *prev; /* in the record, under its lock, as is `linked` */
-    struct weft__driver *driver;  /* that has it, or whose interest it waits for */
+    int64_t result;
+    struct weft__fd *record; /* of the descriptor, if it has one; the uring driver's */
     int fd;
     uint8_t code; /* enum weft__op_code */
     uint8_t side; /* enum weft__side */
-    bool linked;
+    bool linked;  /* in the record, under its lock */
     bool late;    /* a thread does it: linked into the record, but in no driver */
     bool in_vain; /* of RECV: a first try would find nothing, as far as is known */
-    int64_t result;
-    /* So far a readiness wait: one cache line. */
+    /* The driver's. */
+    _Atomic(uint8_t) fate; /* enum weft__op_fate */
+    bool closed;           /* the descriptor is closed; under the record's lock */
+    bool moved;            /* it is to begin anew elsewhere; under the record's lock */
+    /* The uring driver's: */
+    bool polls;      /* it would have blocked, and waits for readiness first */
+    bool ending;     /* a cancel is under way */
+    bool off_thread; /* one of the kernel's threads does it, without a first attempt */
+    void *fiber;     /* who waits for it, and for what of it; the caller's */
+    struct weft__ending end;
+    /* So far what its end needs. */
+    struct weft__op *next, *prev; /* of those that are listed in the record, under its lock */
+    struct weft__driver *driver;  /* that has it, or whose interest it waits for */
     int flags; /* of the system call, besides those that are always there; READ, WRITE: RWF_... */
     union {
         struct {
@@ -98,16 +114,8 @@ struct weft__op {
     };
     int64_t offset; /* of READ and WRITE; -1: where the file is */
 
-    /* The driver's. */
-    struct weft__op *next_asked, *next_kept; /* under the driver's lock; the uring driver's */
-    struct weft__fd *record; /* of the descriptor, if it has one; the uring driver's */
-    _Atomic(uint8_t) fate;   /* enum weft__op_fate */
-    bool closed;             /* the descriptor is closed; under the record's lock */
-    bool moved;              /* it is to begin anew elsewhere; under the record's lock */
-    /* The uring driver's: */
-    bool polls;      /* it would have blocked, and waits for readiness first */
-    bool ending;     /* a cancel is under way */
-    bool off_thread; /* one of the kernel's threads does it, without a first attempt */
+    struct weft__op *next_asked; /* under the driver's lock */
+    struct weft__op *next_kept;  /* the uring driver's */
 };
 
 /* The fields that every operation has; the rest is the code's own, and the driver's. */

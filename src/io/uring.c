@@ -482,7 +482,7 @@ static inline __attribute__((always_inline)) void prefetch_op(const struct io_ur
     const struct io_uring_cqe *cqe = &ring->cq.cqes[(head + PREFETCH) & *ring->cq.kring_mask];
     const char *op = (const char *)(uintptr_t)cqe->user_data;
     __builtin_prefetch(op, 1);
-    __builtin_prefetch(op + offsetof(struct weft__op, fate), 1);
+    __builtin_prefetch(op + offsetof(struct weft__op, end), 1);
 }
 
 static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)

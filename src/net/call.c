@@ -128,8 +128,7 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 /* By the driver's thread. */
 void weft__call_completed(struct weft__op *op, void *ready)
 {
-    struct weft__call *call = (struct weft__call *)(void *)op;
-    weft__ending_tell(&call->ending, call->task, ready);
+    weft__ending_tell(&op->end, op->fiber, ready);
 }
 
 /* Its end was asked for: nothing ends this wait but that. */
@@ -137,19 +136,20 @@ static void await_end(struct weft__call *call, const struct weft__wait_kind *kin
 {
     const unsigned how =
         WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM;
-    uint64_t ticket = weft__task_arm(call->task, how);
-    if (!weft__ending_wait(&call->ending, ticket)) {
-        weft__task_disarm(call->task);
+    struct weft__task *task = call->op.fiber;
+    uint64_t ticket = weft__task_arm(task, how);
+    if (!weft__ending_wait(&call->op.end, ticket)) {
+        weft__task_disarm(task);
         return;
     }
-    weft__waiter_park_armed(call->task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
+    weft__waiter_park_armed(task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
                             (uint64_t)(unsigned)call->op.fd);
 }
 
 int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
                        enum weft__reason reason, const struct weft__wait_kind *kind)
 {
-    weft__ending_leave(&call->ending, ticket);
+    weft__ending_leave(&call->op.end, ticket);
     weft__driver_ask(driver, &call->op);
     await_end(call, kind);
     if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {

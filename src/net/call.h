@@ -16,9 +16,7 @@
 #include "sched/waiter.h"
 
 struct weft__call {
-    struct weft__op op;      /* first: an operation of ours is a call */
-    struct weft__task *task; /* on a driver that completes: whose it is, */
-    struct weft__ending ending;
+    struct weft__op op; /* on a driver that completes, `fiber` is the task */
 };
 
 /* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The caller has initialised the operation
@@ -95,8 +93,8 @@ weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, stru
     unsigned how = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE;
     uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
     call->op.complete = weft__call_completed;
-    call->task = task;
-    weft__ending_init(&call->ending, ticket);
+    call->op.fiber = task;
+    weft__ending_init(&call->op.end, ticket);
     driver->kind->submit(driver, &call->op);
     enum weft__reason reason =
         weft__waiter_park_armed(task, ticket, w, deadline, kind, (uint64_t)(unsigned)call->op.fd);

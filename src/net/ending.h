@@ -24,10 +24,6 @@
 
 #define WEFT__ENDING_OVER UINT64_MAX /* tickets have 48 bits */
 
-struct weft__ending {
-    _Atomic(uint64_t) word;
-};
-
 /* Before the operation is handed over. */
 static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticket)
 {
