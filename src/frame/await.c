@@ -15,6 +15,8 @@
 
 /* `kind` is a constant in most: what it calls is then part of the call. */
 #define HOT static inline __attribute__((always_inline))
+/* What is not short, so that what is needs no registers saved. */
+#define ANY __attribute__((noinline))
 
 static __attribute__((noinline, cold)) void stray(const weft_frame *frame,
                                                   const struct weft__task *running)
@@ -175,6 +177,56 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
     return false;
 }
 
+/* --- one object of the fiber's own group ----------------------------------------------------------
+ *
+ * Nothing comes between a look at it and the end of the step, so there is no second look. */
+
+/* Its worker, if the step of this frame is what runs there and has done nothing yet, and if the object is of the same
+ * group. It is found by the owner and not by the thread, which would be a call in the middle of everything. */
+HOT struct weft__worker *own_worker(const weft_frame *frame, const struct weft__source *source)
+{
+    const struct weft__ranks *ranks = weft__owner_ranks(source->owner);
+    if (!ranks) {
+        return NULL;
+    }
+    struct weft__worker *w = ranks->rounds->worker;
+    struct weft__task *running = atomic_load_explicit(&w->body, memory_order_relaxed);
+    bool ours = running && weft__body_own(running) == frame && w->owner == source->owner &&
+                frame->act == WEFT__ACT_NONE;
+    return __builtin_expect(ours, 1) ? w : NULL;
+}
+
+static ANY enum weft_step park_own_any(struct weft__worker *w, struct weft__task *task,
+                                       weft_frame *frame, int64_t deadline)
+{
+    return park(w, task, frame, deadline);
+}
+
+/* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is there. */
+HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct weft_wait *wait,
+                             const struct weft__await_kind *kind, void *object, void *item,
+                             void *value, struct weft__waitlist *list, int64_t deadline,
+                             const struct weft_point *then)
+{
+    struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
+    struct weft__await *a = weft__await_of(wait);
+    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    weft__node_init(&a->node, weft__body_waiter(task), 0);
+    weft__waitlist_push(list, &a->node);
+    a->node.item = item;
+    a->node.value = value;
+    a->kind = kind;
+    a->object = object;
+    a->since = w->now;
+    a->on = weft__await_address(object);
+    frame->act = WEFT__ACT_OWN;
+    frame->waits = 1;
+    frame->next = then;
+    frame->wait = a;
+    return weft__body_is_plain(task, deadline) ? WEFT_SUSPEND
+                                               : park_own_any(w, task, frame, deadline);
+}
+
 /* --- without an object ------------------------------------------------------------------------ */
 
 enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until, const struct weft_point *then)
@@ -253,14 +305,24 @@ static const struct weft__await_kind event_kind = {
     .arm = arm_event,
     .finish = finish_event,
     .outcome = status_only,
-    .gives = WEFT__GIVES_STATUS,
 };
+
+static ANY enum weft_step await_event_any(weft_frame *frame, struct weft_wait *wait,
+                                          weft_event *event, int64_t deadline,
+                                          const struct weft_point *then)
+{
+    return await_one(frame, wait, &event_kind, event, NULL, weft__await_address(event), deadline,
+                     then);
+}
 
 enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wait *wait, weft_event *event,
                                       int64_t deadline, const struct weft_point *then)
 {
-    return await_one(frame, wait, &event_kind, event, NULL, weft__await_address(event), deadline,
-                     then);
+    struct weft__source *source = &weft__event_of(event)->source;
+    struct weft__worker *w = own_worker(frame, source);
+    return w && !weft_event_is_set(event) ? await_own(w, frame, wait, &event_kind, event, NULL,
+                                                      NULL, &source->waiters, deadline, then)
+                                          : await_event_any(frame, wait, event, deadline, then);
 }
 
 enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, int64_t deadline,
@@ -296,14 +358,23 @@ static const struct weft__await_kind cond_kind = {
     .arm = arm_cond,
     .finish = finish_cond,
     .outcome = which_cond,
-    .gives = WEFT__GIVES_OBJECT,
 };
+
+static ANY enum weft_step await_cond_any(weft_frame *frame, struct weft_wait *wait, weft_cond *cond,
+                                         int64_t deadline, const struct weft_point *then)
+{
+    return await_one(frame, wait, &cond_kind, cond, NULL, weft__await_address(cond), deadline,
+                     then);
+}
 
 enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait, weft_cond *cond,
                                      int64_t deadline, const struct weft_point *then)
 {
-    return await_one(frame, wait, &cond_kind, cond, NULL, weft__await_address(cond), deadline,
-                     then);
+    struct weft__source *source = &weft__cond_of(cond)->source;
+    struct weft__worker *w = own_worker(frame, source);
+    return w ? await_own(w, frame, wait, &cond_kind, cond, NULL, cond, &source->waiters, deadline,
+                         then)
+             : await_cond_any(frame, wait, cond, deadline, then);
 }
 
 enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits,
@@ -390,15 +461,37 @@ static const struct weft__await_kind send_kind = {
     .arm = arm_send,
     .finish = finish_send,
     .outcome = status_only,
-    .gives = WEFT__GIVES_STATUS,
 };
+
+static ANY enum weft_step await_send_any(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
+                                         const void *item, int64_t deadline,
+                                         const struct weft_point *then)
+{
+    return await_one(frame, wait, &send_kind, chan, (void *)(uintptr_t)item,
+                     weft__await_address(chan), deadline, then);
+}
+
+/* In its own group, where it was seen that it can be. */
+static ANY enum weft_step send_own(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
+                                   const void *item, int64_t deadline,
+                                   const struct weft_point *then)
+{
+    struct weft__worker *w = weft__owner_ranks(chan->source.owner)->rounds->worker;
+    struct weft_got got = {.status = weft__chan_send_own(w, chan, item)};
+    return got.status == -EAGAIN ? await_send_any(frame, wait, chan, item, deadline, then)
+                                 : weft__frame_got(frame, weft__await_of(wait), got, then);
+}
 
 enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                      const void *item, int64_t deadline,
                                      const struct weft_point *then)
 {
-    return await_one(frame, wait, &send_kind, chan, (void *)(uintptr_t)item,
-                     weft__await_address(chan), deadline, then);
+    struct weft__worker *w = own_worker(frame, &chan->source);
+    return !w ? await_send_any(frame, wait, chan, item, deadline, then)
+           : weft__chan_may_send(chan)
+               ? send_own(frame, wait, chan, item, deadline, then)
+               : await_own(w, frame, wait, &send_kind, chan, (void *)(uintptr_t)item, NULL,
+                           weft__chan_senders_own(chan), deadline, then);
 }
 
 static bool attempt_recv(struct weft__await *wait, struct weft_got *got, int *err)
@@ -424,14 +517,32 @@ static const struct weft__await_kind recv_kind = {
     .arm = arm_recv,
     .finish = finish_recv,
     .outcome = status_only,
-    .gives = WEFT__GIVES_STATUS,
 };
+
+static ANY enum weft_step await_recv_any(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
+                                         void *item, int64_t deadline,
+                                         const struct weft_point *then)
+{
+    return await_one(frame, wait, &recv_kind, chan, item, weft__await_address(chan), deadline,
+                     then);
+}
+
+static ANY enum weft_step recv_own(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
+                                   void *item, int64_t deadline, const struct weft_point *then)
+{
+    struct weft_got got = {.status = weft__chan_recv_own(chan, item)};
+    return got.status == -EAGAIN ? await_recv_any(frame, wait, chan, item, deadline, then)
+                                 : weft__frame_got(frame, weft__await_of(wait), got, then);
+}
 
 enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                      void *item, int64_t deadline, const struct weft_point *then)
 {
-    return await_one(frame, wait, &recv_kind, chan, item, weft__await_address(chan), deadline,
-                     then);
+    struct weft__worker *w = own_worker(frame, &chan->source);
+    return !w                          ? await_recv_any(frame, wait, chan, item, deadline, then)
+           : weft__chan_may_recv(chan) ? recv_own(frame, wait, chan, item, deadline, then)
+                                       : await_own(w, frame, wait, &recv_kind, chan, item, NULL,
+                                                   &chan->source.waiters, deadline, then);
 }
 
 /* --- the end of a fiber -------------------------------------------------------------------------------- */

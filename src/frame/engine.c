@@ -45,6 +45,7 @@ static enum weft_step step_of(const weft_frame *frame)
     case WEFT__ACT_SLEEP:
     case WEFT__ACT_PARK:
     case WEFT__ACT_WAIT:
+    case WEFT__ACT_OWN:
         return frame->over ? WEFT_CALL : WEFT_SUSPEND;
     case WEFT__ACT_NONE:
     case WEFT__ACT_RETURN:
@@ -74,7 +75,28 @@ static void take_back(const weft_frame *frame)
 
 static bool is_wait(enum weft__frame_act act)
 {
-    return act == WEFT__ACT_WAIT || act == WEFT__ACT_SLEEP || act == WEFT__ACT_PARK;
+    return act >= WEFT__ACT_SLEEP && act <= WEFT__ACT_OWN;
+}
+
+/* What the object has left in the node. */
+static inline struct weft_got got_of(const struct weft__await *wait)
+{
+    return (struct weft_got){.status = wait->node.status, .value = wait->node.value};
+}
+
+static inline weft_step_fn next_of(const weft_frame *frame)
+{
+    return frame->next ? frame->next->fn : frame->kind->start;
+}
+
+static inline bool is_rest(enum weft__frame_act act)
+{
+    return is_wait(act) || act == WEFT__ACT_YIELD;
+}
+
+static inline enum weft__body_step rest_of(enum weft__frame_act act)
+{
+    return act == WEFT__ACT_YIELD ? WEFT__BODY_YIELD : WEFT__BODY_WAIT;
 }
 
 /* What the wait was for, as others see it. */
@@ -248,7 +270,7 @@ static inline void begin_step(weft_frame *frame)
 static enum weft_step call_next(weft_frame *frame, struct weft_got got)
 {
     weft_error *caught = frame->caught ? frame->wait : NULL;
-    enum weft_step step = (frame->next ? frame->next->fn : frame->kind->start)(frame, got);
+    enum weft_step step = next_of(frame)(frame, got);
     if (__builtin_expect(caught != NULL, 0)) {
         frame->caught = false;
         weft__error_free(caught);
@@ -314,6 +336,7 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
     case WEFT__ACT_SLEEP:
     case WEFT__ACT_PARK:
     case WEFT__ACT_WAIT:
+    case WEFT__ACT_OWN:
         if (!frame->over) {
             return RESTS;
         }
@@ -432,20 +455,6 @@ run_resumed(struct weft__worker *w, struct weft__task *task, enum weft__reason r
 
 /* --- the plain ways --------------------------------------------------------------------------------- */
 
-/* Was it a wait for one object, which has ended it and needs no lock? */
-static inline bool is_plain_wait(const weft_frame *frame, enum weft__reason reason)
-{
-    const struct weft__await *wait = waits_of(frame);
-    return reason == WEFT__REASON_DONE && frame->waits == 1 && wait->kind->gives &&
-           ((const struct weft__source *)wait->object)->owner;
-}
-
-static inline struct weft_got got_of(const struct weft__await *wait)
-{
-    return wait->kind->gives == WEFT__GIVES_STATUS ? (struct weft_got){.status = wait->node.status}
-                                                   : (struct weft_got){.value = wait->object};
-}
-
 /* Is there nothing between this frame, which has returned, and its caller or the fiber's end? */
 static inline bool is_plain_return(const weft_frame *frame)
 {
@@ -465,37 +474,23 @@ end_plainly(struct weft__worker *w, struct weft__task *task, weft_frame *bottom)
     return WEFT__BODY_END;
 }
 
-/* What most steps do is done here; whatever else it is, there. */
-enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
+/* Goes on after a step of the fiber's top frame that does not rest. What most steps do is done here; whatever else it is,
+ * there. */
+static __attribute__((noinline)) enum weft__body_step
+run_on(struct weft__worker *w, struct weft__task *task, enum weft_step step)
 {
     weft_frame *frame = task->own, *other;
     struct weft_got got = {0};
-    if (is_wait((enum weft__frame_act)frame->act)) {
-        enum weft__reason reason = weft__body_waited(w, task);
-        if (is_plain_wait(frame, reason)) {
-            got = got_of(waits_of(frame));
-        } else if (frame->act != WEFT__ACT_SLEEP || reason != WEFT__REASON_TIMEOUT) {
-            return run_resumed(w, task, reason);
-        }
-    } else if (frame->act == WEFT__ACT_NONE) {
-        frame->fiber = task->slot; /* its first step */
-    }
     for (;;) {
-        begin_step(frame);
-        enum weft_step step = (frame->next ? frame->next->fn : frame->kind->start)(frame, got);
         if (__builtin_expect(frame->misused || frame->over, 0)) {
             return run_stepped(w, task, step);
         }
         enum weft__frame_act act = (enum weft__frame_act)frame->act;
-        if (step == WEFT_SUSPEND && act == WEFT__ACT_YIELD) {
-            return WEFT__BODY_YIELD;
-        }
-        if (step == WEFT_SUSPEND && is_wait(act)) {
-            return WEFT__BODY_WAIT;
+        if (step == WEFT_SUSPEND && is_rest(act)) {
+            return rest_of(act);
         }
         if (step == WEFT_CALL && act == WEFT__ACT_GOT) {
-            got.status = waits_of(frame)->node.status;
-            got.value = waits_of(frame)->node.value;
+            got = got_of(waits_of(frame));
         } else if (step == WEFT_CALL && act == WEFT__ACT_GO) {
             got = (struct weft_got){.value = frame->wait};
         } else if (step == WEFT_CALL && act == WEFT__ACT_CALL &&
@@ -515,7 +510,45 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
         } else {
             return run_stepped(w, task, step);
         }
+        begin_step(frame);
+        step = next_of(frame)(frame, got);
     }
+}
+
+/* It has waited, and not for an object of its group that has ended the wait. */
+static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__worker *w,
+                                                                 struct weft__task *task)
+{
+    weft_frame *frame = task->own;
+    enum weft__reason reason = weft__body_waited(w, task);
+    if (frame->act != WEFT__ACT_SLEEP || reason != WEFT__REASON_TIMEOUT) {
+        return run_resumed(w, task, reason);
+    }
+    begin_step(frame);
+    return run_on(w, task, next_of(frame)(frame, (struct weft_got){0}));
+}
+
+/* One step, which mostly is all. */
+enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
+{
+    weft_frame *frame = task->own;
+    enum weft__frame_act act = (enum weft__frame_act)frame->act;
+    struct weft_got got = {0};
+    if (act == WEFT__ACT_OWN && weft__body_is_done(task)) {
+        got = got_of(waits_of(frame));
+    } else if (is_wait(act)) {
+        return run_waited(w, task);
+    } else if (act == WEFT__ACT_NONE) {
+        frame->fiber = task->slot; /* its first step */
+    }
+    begin_step(frame);
+    enum weft_step step = next_of(frame)(frame, got);
+    act = (enum weft__frame_act)frame->act;
+    if (__builtin_expect(step == WEFT_SUSPEND && is_rest(act) && !frame->misused && !frame->over,
+                         1)) {
+        return rest_of(act);
+    }
+    return run_on(w, task, step);
 }
 
 /* --- for those who look from outside ---------------------------------------------------------------------- */

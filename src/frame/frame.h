@@ -39,6 +39,7 @@ enum weft__frame_act {
     WEFT__ACT_SLEEP,
     WEFT__ACT_PARK,
     WEFT__ACT_WAIT, /* of the `waits` in `wait` */
+    WEFT__ACT_OWN,  /* of the one in `wait`, for an object of the fiber's own group */
     WEFT__ACT_RETURN,
     WEFT__ACT_DONE,
     WEFT__ACT_THROW, /* `wait` is the error */
@@ -51,13 +52,6 @@ struct weft__await;
 struct weft__round {
     unsigned how; /* enum weft__wait */
     int64_t deadline;
-};
-
-/* What a wait that its object has ended comes to. */
-enum weft__await_gives {
-    WEFT__GIVES_OTHER, /* ask `outcome` */
-    WEFT__GIVES_STATUS,
-    WEFT__GIVES_OBJECT,
 };
 
 /* One static record for all waits of a kind. */
@@ -81,9 +75,6 @@ struct weft__await_kind {
     void (*abandon)(struct weft__await *wait);
     bool throws_timeout;
     bool outside; /* no fiber holds what is waited for */
-    /* The object begins with a source, and whoever fires its nodes has unlinked them: where no lock is needed (it has an
-     * owner) finish would find nothing to do, and the outcome is this. */
-    enum weft__await_gives gives;
 };
 
 struct __attribute__((may_alias)) weft__await {

@@ -78,6 +78,12 @@ static inline void weft__body_set_own(struct weft__task *task, void *own)
     __atomic_store_n(&task->own, own, __ATOMIC_RELAXED);
 }
 
+/* By anybody who compares it with what is his. */
+static inline void *weft__body_own(const struct weft__task *task)
+{
+    return __atomic_load_n(&task->own, __ATOMIC_RELAXED);
+}
+
 /* From its step, which then returns END: joiners get the value, or the status if it is not 0. */
 void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status);
 
@@ -126,18 +132,28 @@ static inline void weft__body_arm(struct weft__task *task, unsigned kind)
                              : weft__task_arm(task, kind);
 }
 
-/* With a deadline, or when a cancel or an interrupt is there. */
+/* Without a deadline and, as far as is known, without a cancel or an interrupt. */
+static inline bool weft__body_is_plain(const struct weft__task *task, int64_t deadline)
+{
+    return deadline == WEFT_FOREVER &&
+           __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
+}
+
+/* When it is not. */
 bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline);
 /* After its nodes are linked: the deadline, and a cancel or an interrupt that is there already. False: the wait is over, and
  * weft__body_waited says why. -ENOMEM is a wait that is over by WEFT__REASON_NONE. */
 static inline bool weft__body_park(struct weft__worker *w, struct weft__task *task,
                                    int64_t deadline)
 {
-    if (deadline != WEFT_FOREVER ||
-        __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
-        return weft__body_park_any(w, task, deadline);
-    }
-    return !weft__task_fired(task);
+    return weft__body_is_plain(task, deadline) ? !weft__task_fired(task)
+                                               : weft__body_park_any(w, task, deadline);
+}
+
+/* The short way of most: has the only object that was waited for ended it, and is nothing else left of it? */
+static inline bool weft__body_is_done(const struct weft__task *task)
+{
+    return !task->deadline && weft__task_is_done(task);
 }
 
 /* Of one that was not parked, or has a deadline. */

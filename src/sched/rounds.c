@@ -129,14 +129,14 @@ static inline void ask_for(const struct weft__link *next)
     }
 }
 
-static inline struct weft__task *take(struct weft__rounds *r)
+static inline struct weft__task *take(struct weft__rounds *r, struct weft__worker *w)
 {
     struct weft__link *link = r->left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
     if (!link) {
         return NULL;
     }
     r->left--;
-    weft__count(&r->worker->counters.executed, 1);
+    weft__count(&w->counters.executed, 1);
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_runs(r->order, as_task(link));
     }
@@ -147,7 +147,8 @@ static inline struct weft__task *take(struct weft__rounds *r)
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
     struct weft__link *head = r->running ? r->running->ready.head : NULL;
-    struct weft__task *task = head && !weft__task_is_body(as_task(head)) ? take(r) : NULL;
+    struct weft__task *task =
+        head && !weft__task_is_body(as_task(head)) ? take(r, r->worker) : NULL;
     if (task) {
         WEFT__TRACE(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
     }
@@ -160,10 +161,10 @@ static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
     r->worker->owner = ranks ? weft__ranks_owner(ranks) : r->worker->pool;
 }
 
-static inline __attribute__((always_inline)) void run_body(struct weft__rounds *r,
-                                                           struct weft__task *task)
+static inline __attribute__((always_inline)) void
+run_body(struct weft__rounds *r, struct weft__worker *w, struct weft__task *task)
 {
-    switch (weft__body_step(r->worker, task)) {
+    switch (weft__body_step(w, task)) {
     case WEFT__BODY_YIELD:
         weft__task_requeue(task);
         weft__chain_push(&r->running->next2, &task->link);
@@ -186,9 +187,9 @@ static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
     promote(ranks);
     enter(r, ranks);
     r->left = ranks->slice;
-    while ((task = take(r))) {
+    while ((task = take(r, w))) {
         if (weft__task_is_body(task)) {
-            run_body(r, task);
+            run_body(r, w, task);
         } else {
             weft__body_steps_over(w);
             weft__worker_run(w, task);

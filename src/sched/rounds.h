@@ -124,16 +124,18 @@ static inline void weft__rounds_list(struct weft__rounds *r, struct weft__ranks 
 
 #define WEFT__TURN_LEFT_BITS 16
 
-/* May it be woken once more in this round? */
+/* May it be woken once more in this round? Between the words of two rounds lies more than any budget. */
 static inline bool weft__rounds_charge(const struct weft__rounds *r, struct weft__task *task)
 {
-    uint64_t turn = task->turn, round = r->round << WEFT__TURN_LEFT_BITS;
-    if ((turn ^ round) >> WEFT__TURN_LEFT_BITS) {
-        turn = round | task->signals;
+    uint64_t round = r->round << WEFT__TURN_LEFT_BITS, left = task->turn - round;
+    if (left >> WEFT__TURN_LEFT_BITS) {
+        left = task->signals;
     }
-    bool left = (uint16_t)turn != 0;
-    task->turn = turn - left;
-    return left;
+    if (__builtin_expect(left == 0, 0)) {
+        return false;
+    }
+    task->turn = round + left - 1;
+    return true;
 }
 
 /* The fiber of this group has become ready, on the worker's thread. */

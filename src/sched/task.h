@@ -393,13 +393,13 @@ static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t tic
  * weft__task_ticket */
 static inline uint64_t weft__task_settle(struct weft__task *task)
 {
-    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
-    if (weft__word_state(word) == WEFT__TASK_ARMED &&
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed), armed = word;
+    if (weft__word_state(armed) == WEFT__TASK_ARMED &&
         atomic_compare_exchange_strong_explicit(&task->state, &word,
-                                                weft__word_with(word, WEFT__TASK_WAITING),
+                                                weft__word_with(armed, WEFT__TASK_WAITING),
                                                 memory_order_seq_cst, /* pairs: fire, ticket */
                                                 memory_order_relaxed)) {
-        return word;
+        return armed;
     }
     word = atomic_load_explicit(&task->state, memory_order_acquire); /* pairs: fire */
     WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_FIRED);
@@ -470,6 +470,14 @@ static inline bool weft__task_fired(const struct weft__task *task)
 static inline uint64_t weft__task_last_ticket(const struct weft__task *task)
 {
     return atomic_load_explicit(&task->state, memory_order_relaxed) >> WEFT__TICKET_SHIFT;
+}
+
+/* It runs, and its last wait was ended by what it was for, the first of several. */
+static inline bool weft__task_is_done(const struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    return (word & (((uint64_t)1 << WEFT__TICKET_SHIFT) - 1)) ==
+           ((uint64_t)WEFT__REASON_DONE << WEFT__STATE_BITS | WEFT__TASK_RUNNING);
 }
 
 static inline enum weft__reason weft__task_reason(const struct weft__task *task)

@@ -86,11 +86,11 @@ static inline void weft__node_init(struct weft__node *node, struct weft__waiter 
 
 static inline void weft__waitlist_push(struct weft__waitlist *list, struct weft__node *node)
 {
+    node->linked = true;
     node->next = NULL;
     node->prev = list->last;
     *(list->last ? &list->last->next : &list->first) = node;
     list->last = node;
-    node->linked = true;
 }
 
 static inline void weft__waitlist_remove(struct weft__waitlist *list, struct weft__node *node)

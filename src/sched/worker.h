@@ -187,6 +187,12 @@ static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
     return atomic_exchange_explicit(&w->next, task, memory_order_acq_rel); /* pairs: steal_from */
 }
 
+/* Does somebody listen to what happens here? */
+static inline bool weft__tracing(const struct weft__worker *w)
+{
+    return atomic_load_explicit(&w->tracing, memory_order_relaxed) != 0;
+}
+
 /* The fiber that runs on this worker; NULL: none. */
 static inline struct weft__task *weft__current(const struct weft__worker *w)
 {

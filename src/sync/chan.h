@@ -76,6 +76,26 @@ static inline bool weft__chan_may_recv(const weft_chan *chan)
            atomic_load_explicit(&chan->closed, memory_order_relaxed);
 }
 
+/* The same for a send. */
+static inline bool weft__chan_may_send(const weft_chan *chan)
+{
+    return atomic_load_explicit(&chan->tail, memory_order_relaxed) -
+                   atomic_load_explicit(&chan->head, memory_order_relaxed) <
+               chan->capacity ||
+           chan->capacity < chan->max_capacity || chan->source.waiters.first ||
+           atomic_load_explicit(&chan->closed, memory_order_relaxed);
+}
+
+/* As the tries above, for one of its owner's fibers, whose worker this is. */
+int weft__chan_send_own(struct weft__worker *w, weft_chan *chan, const void *item);
+int weft__chan_recv_own(weft_chan *chan, void *item);
+/* And where it waits if that answers -EAGAIN. */
+static inline struct weft__waitlist *weft__chan_senders_own(weft_chan *chan)
+{
+    atomic_store_explicit(&chan->offered, true, memory_order_relaxed);
+    return &chan->senders;
+}
+
 /* Links the node, whose waiter is armed and whose `item` says where the item is or is to go. False: it can be done
  * without waiting, or the channel is closed; nothing was linked. Disarm, and try. */
 bool weft__chan_arm_send(weft_chan *chan, struct weft__node *node);

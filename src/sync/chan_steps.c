@@ -66,18 +66,7 @@ ssize_t weft_chan_recv_many(weft_chan *c, void *items, size_t n, int64_t deadlin
 
 /* --- in steps, for a select and for bodies without a stack ------------------------------------ */
 
-/* In its group no latch is needed, and who waits is of it, too. */
-static void wake_own(struct weft__worker *w, struct weft__chain *ready)
-{
-    struct weft__link *first = ready->head;
-    if (first && !first->next) {
-        weft__source_wake_own(w, (struct weft__task *)(void *)first);
-    } else if (first) {
-        weft__place_chain(ready);
-    }
-}
-
-static __attribute__((noinline)) int try_send_any(weft_chan *c, const void *item)
+static int try_send_any(weft_chan *c, const void *item)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -88,20 +77,7 @@ static __attribute__((noinline)) int try_send_any(weft_chan *c, const void *item
     return status;
 }
 
-int weft__chan_try_send(weft_chan *c, const void *item)
-{
-    if (!c->source.owner) {
-        return try_send_any(c, item);
-    }
-    struct weft__worker *w = weft__source_check_owner(&c->source);
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    int status = send_locked_both(c, item, &ready, is_buffered(c));
-    wake_own(w, &ready);
-    return status;
-}
-
-static __attribute__((noinline)) int try_recv_any(weft_chan *c, void *item)
+static int try_recv_any(weft_chan *c, void *item)
 {
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -110,6 +86,42 @@ static __attribute__((noinline)) int try_recv_any(weft_chan *c, void *item)
     unlock_both(c, is_buffered(c));
     weft__place_chain(&ready);
     return status;
+}
+
+/* In its own group no latch is needed, and who waits is of it, too. If that one has settled in its wait, the item goes
+ * straight from one to the other; else, and where more than one is concerned, the way is the long one. */
+int weft__chan_send_own(struct weft__worker *w, weft_chan *c, const void *item)
+{
+    struct weft__node *node = c->source.waiters.first;
+    if (node) {
+        struct weft__task *receiver = weft__source_win_first(&c->source.waiters);
+        if (!receiver) {
+            return try_send_any(c, item);
+        }
+        copy(c, node->item, item);
+        weft__source_wake_own(w, receiver);
+        return 0;
+    }
+    if (is_closed(c) || !has_room(c)) {
+        return try_send_any(c, item);
+    }
+    push(c, item, c->item_bytes);
+    return 0;
+}
+
+int weft__chan_recv_own(weft_chan *c, void *item)
+{
+    if (c->senders.first || !has_item(c)) {
+        return try_recv_any(c, item);
+    }
+    pop(c, item, c->item_bytes);
+    return 0;
+}
+
+int weft__chan_try_send(weft_chan *c, const void *item)
+{
+    return c->source.owner ? weft__chan_send_own(weft__source_check_owner(&c->source), c, item)
+                           : try_send_any(c, item);
 }
 
 int weft__chan_try_recv(weft_chan *c, void *item)
@@ -117,12 +129,8 @@ int weft__chan_try_recv(weft_chan *c, void *item)
     if (!c->source.owner) {
         return try_recv_any(c, item);
     }
-    struct weft__worker *w = weft__source_check_owner(&c->source);
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    int status = recv_locked_both(c, item, &ready, is_buffered(c));
-    wake_own(w, &ready);
-    return status;
+    weft__source_check_owner(&c->source);
+    return weft__chan_recv_own(c, item);
 }
 
 /* A select does not meet itself: whatever else it waits for, it cannot be both sides. */

@@ -65,7 +65,7 @@ static inline struct weft__task *fire_first(struct weft__cond *c)
     struct weft__node *node;
     /* One whose wait has ended already passes it on. */
     while ((node = weft__waitlist_pop(&c->source.waiters)) &&
-           !weft__node_fire_one(node, NULL, 0, &ready)) {
+           !weft__node_fire_one(node, node->value, 0, &ready)) {
     }
     return ready;
 }
@@ -89,14 +89,16 @@ static __attribute__((noinline)) void signal_any(struct weft__cond *c)
 void weft_cond_signal(weft_cond *cond)
 {
     struct weft__cond *c = weft__cond_of(cond);
-    if (!c->source.owner) {
+    struct weft__worker *w = weft__worker_self();
+    if (!weft__source_is_own(&c->source, w)) {
         signal_any(c);
-        return;
-    }
-    struct weft__worker *w = weft__source_check_owner(&c->source);
-    struct weft__task *ready = fire_first(c);
-    if (ready) {
-        weft__source_wake_own(w, ready);
+    } else if (c->source.waiters.first) {
+        struct weft__task *ready = weft__source_win_first(&c->source.waiters);
+        if (__builtin_expect(ready != NULL, 1)) {
+            weft__source_wake_own(w, ready);
+        } else {
+            signal_any(c);
+        }
     }
 }
 

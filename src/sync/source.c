@@ -75,7 +75,9 @@ void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft_
 {
     struct weft__node *node;
     while ((node = weft__waitlist_pop(list))) {
-        weft__node_fire(node, NULL, status, ready);
+        node->status = status;
+        weft__waiter_fire(node->waiter, (enum weft__reason)(WEFT__REASON_DONE + node->index),
+                          ready);
     }
 }
 

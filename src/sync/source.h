@@ -49,14 +49,35 @@ static inline struct weft__worker *weft__source_check_owner(const struct weft__s
     return w;
 }
 
+/* The same as a question; `w` is the caller's worker or NULL. */
+static inline bool weft__source_is_own(const struct weft__source *source,
+                                       const struct weft__worker *w)
+{
+    return __builtin_expect(w && w->owner == source->owner, 1);
+}
+
+/* Of one that has an owner: ends the wait of the first node of the list, if it is that of a fiber that has settled in it.
+ * Then the fiber is the caller's, in no list any more and in no queue yet: what it is to find may still be written. NULL:
+ * nothing was done. */
+static inline struct weft__task *weft__source_win_first(struct weft__waitlist *list)
+{
+    struct weft__node *node = list->first;
+    struct weft__task *task = node->waiter->task;
+    if (!task || !weft__task_fire_waiting(task, node->waiter->ticket,
+                                          (enum weft__reason)(WEFT__REASON_DONE + node->index))) {
+        return NULL;
+    }
+    weft__waitlist_remove_first(list, node);
+    return task;
+}
+
 /* Queues a fiber that a source with an owner has fired: it is the owner's, too. */
 static inline void weft__source_wake_own(struct weft__worker *w, struct weft__task *task)
 {
-    if (__builtin_expect(!w->rounds, 0)) {
+    if (__builtin_expect(!w->rounds || weft__tracing(w), 0)) {
         weft__place_front(task);
         return;
     }
-    WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
     weft__rounds_wake_in(w->rounds, w->rounds->running, task, true);
 }
 
@@ -102,7 +123,7 @@ int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist 
                              struct weft__node *node, int64_t deadline,
                              const struct weft__wait_kind *kind);
 
-/* Under the lock: fires everybody on the list. */
+/* Under the lock: fires everybody on the list. Their values stay as they are. */
 void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft__chain *ready);
 
 /* For `holder` of a kind: what `word` says. While the lock is taken it may name one who is still to be fired, and then would seem

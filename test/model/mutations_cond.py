@@ -7,8 +7,8 @@ STRUCTURES["cond"] = {
 }
 
 _of("cond", "src/sync/cond.c",
-    "while ((node = weft__waitlist_pop(&c->source.waiters)) && !weft__node_fire_one(node, NULL, 0, &ready)) {\n    }",
-    "if ((node = weft__waitlist_pop(&c->source.waiters))) {\n        weft__node_fire_one(node, NULL, 0, &ready);\n    }",
+    "while ((node = weft__waitlist_pop(&c->source.waiters)) && !weft__node_fire_one(node, node->value, 0, &ready)) {\n    }",
+    "if ((node = weft__waitlist_pop(&c->source.waiters))) {\n        weft__node_fire_one(node, node->value, 0, &ready);\n    }",
     "a signal is lost to one who had given up")
 _of("cond", "src/sync/cond.c",
     "        weft__cond_finish(weft__cond_of(conds[i]), &nodes[i]);\n",
