@@ -199,7 +199,11 @@ HOT struct weft__worker *own_worker(const weft_frame *frame, const struct weft__
 static ANY enum weft_step park_own_any(struct weft__worker *w, struct weft__task *task,
                                        weft_frame *frame, int64_t deadline)
 {
-    return park(w, task, frame, deadline);
+    if (weft__body_park_any(w, task, deadline)) {
+        return WEFT_SUSPEND;
+    }
+    frame->over = true;
+    return WEFT_CALL;
 }
 
 /* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is there. */

@@ -534,7 +534,7 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     weft_frame *frame = task->own;
     enum weft__frame_act act = (enum weft__frame_act)frame->act;
     struct weft_got got = {0};
-    if (act == WEFT__ACT_OWN && weft__body_is_done(task)) {
+    if (act == WEFT__ACT_OWN && weft__task_is_done(task)) {
         got = got_of(waits_of(frame));
     } else if (is_wait(act)) {
         return run_waited(w, task);

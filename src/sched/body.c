@@ -2,6 +2,7 @@
 
 #include "sched/deadline.h"
 #include "sched/pool.h"
+#include "sched/timer.h"
 
 void weft__body_run(struct weft__worker *w, struct weft__task *task)
 {
@@ -18,7 +19,9 @@ void weft__body_run(struct weft__worker *w, struct weft__task *task)
     weft__count(&w->counters.executed, 1);
 }
 
-/* Its node; there is always one, or no memory. */
+/* --- deadlines --------------------------------------------------------------------------- */
+
+/* A node; there is always one, or no memory. */
 static struct weft__deadline *take_node(struct weft__worker *w)
 {
     if (!w->deadlines.free) {
@@ -27,29 +30,102 @@ static struct weft__deadline *take_node(struct weft__worker *w)
     return weft__deadline_take(&w->deadlines);
 }
 
-bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline)
+/* By the worker of a dispatcher, and so never while the body's step runs. A timer that is early has nothing to do unless the wait is
+ * still that of the last deadline. */
+static void kept_expire(struct weft__timer *timer, void *arg)
 {
-    uint64_t ticket = task->claim.ticket;
-    if (__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
-        weft__waiter_look(task);
+    struct weft__deadline *node = (struct weft__deadline *)(void *)timer;
+    struct weft__firing *firing = arg;
+    struct weft__task *task = node->task;
+    uint64_t ticket;
+    unsigned kind;
+    if (node->until <= firing->run.worker->now) {
+        if (weft__task_fire(task, node->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
+            weft__chain_push(&firing->ready, &task->link);
+        }
+    } else if (weft__task_ticket(task, &ticket, &kind) && ticket == node->ticket) {
+        timer->next = firing->early;
+        firing->early = timer;
     }
-    if (deadline == WEFT_FOREVER) {
-        return !weft__task_fired(task);
+}
+
+void weft__body_put_off(struct weft__wheel *wheel, struct weft__firing *firing)
+{
+    struct weft__timer *timer;
+    while ((timer = firing->early)) {
+        firing->early = timer->next;
+        weft__wheel_add(wheel, timer, ((struct weft__deadline *)(void *)timer)->until);
     }
-    if (deadline <= w->now) { /* else the wheel will find out */
-        weft__task_fire(task, ticket, WEFT__REASON_TIMEOUT);
-        return false;
+}
+
+/* Of a dispatcher's body: for this wait, by the timer that is there, if it is not too late. False: no memory. */
+static bool keep_deadline(struct weft__worker *w, struct weft__task *task, int64_t deadline)
+{
+    struct weft__deadline *node = task->deadline;
+    if (!node) {
+        node = take_node(w);
+        if (!node) {
+            return false;
+        }
+        task->deadline = node;
+        node->task = task;
+        weft__timer_init(&node->timer, kept_expire);
     }
-    if (weft__task_fired(task)) {
-        return false;
+    node->ticket = task->claim.ticket;
+    node->until = deadline;
+    if (!weft__timer_pending(&node->timer)) {
+        weft__wheel_add(&w->wheel, &node->timer, deadline);
+    } else if (deadline < node->timer.deadline) {
+        weft__wheel_rearm(&w->wheel, &node->timer, deadline);
     }
+    return true;
+}
+
+static bool begin_deadline(struct weft__worker *w, struct weft__task *task, int64_t deadline)
+{
     struct weft__deadline *node = take_node(w);
     if (!node) {
         return false;
     }
     task->deadline = node;
-    weft__deadline_begin(node, &w->wheel, task, ticket, deadline);
+    weft__deadline_begin(node, &w->wheel, task, task->claim.ticket, deadline);
     return true;
+}
+
+static bool is_kept(const struct weft__task *task)
+{
+    return task->flags & WEFT__TASK_GROUPED;
+}
+
+void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task)
+{
+    struct weft__deadline *node = task->deadline;
+    task->deadline = NULL;
+    weft__wheel_cancel(is_kept(task) ? &w->wheel : node->wheel, &node->timer);
+    weft__deadline_give(&w->deadlines, node);
+}
+
+/* --- a wait -------------------------------------------------------------------------------- */
+
+bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline)
+{
+    if (__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
+        weft__waiter_look(task);
+    }
+    if (deadline == WEFT_FOREVER) {
+        if (task->deadline) {
+            weft__body_drop_deadline(w, task);
+        }
+        return !weft__task_fired(task);
+    }
+    if (deadline <= w->now) { /* else the wheel will find out */
+        weft__task_fire(task, task->claim.ticket, WEFT__REASON_TIMEOUT);
+        return false;
+    }
+    if (weft__task_fired(task)) {
+        return false;
+    }
+    return is_kept(task) ? keep_deadline(w, task, deadline) : begin_deadline(w, task, deadline);
 }
 
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)
@@ -59,7 +135,7 @@ enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__tas
                                    ? weft__task_disarm(task)
                                    : weft__task_reason(task);
     struct weft__deadline *node = task->deadline;
-    if (node) {
+    if (node && !is_kept(task)) {
         task->deadline = NULL;
         if (reason != WEFT__REASON_TIMEOUT) {
             weft__wheel_cancel(node->wheel, &node->timer);

@@ -132,10 +132,10 @@ static inline void weft__body_arm(struct weft__task *task, unsigned kind)
                              : weft__task_arm(task, kind);
 }
 
-/* Without a deadline and, as far as is known, without a cancel or an interrupt. */
+/* Without a deadline, also of the last wait, and, as far as is known, without a cancel or an interrupt. */
 static inline bool weft__body_is_plain(const struct weft__task *task, int64_t deadline)
 {
-    return deadline == WEFT_FOREVER &&
+    return deadline == WEFT_FOREVER && !task->deadline &&
            __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
 }
 
@@ -150,14 +150,15 @@ static inline bool weft__body_park(struct weft__worker *w, struct weft__task *ta
                                                : weft__body_park_any(w, task, deadline);
 }
 
-/* The short way of most: has the only object that was waited for ended it, and is nothing else left of it? */
-static inline bool weft__body_is_done(const struct weft__task *task)
-{
-    return !task->deadline && weft__task_is_done(task);
-}
-
 /* Of one that was not parked, or has a deadline. */
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task);
+/* Of one that ends. */
+void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task);
+
+struct weft__firing;
+/* After an advance of the wheel of a dispatcher: the timers that came too early. */
+void weft__body_put_off(struct weft__wheel *wheel, struct weft__firing *firing);
+
 /* When the step is called again, or park was refused: why the wait has ended. The nodes are still to be unlinked. */
 static inline enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
 {

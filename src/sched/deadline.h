@@ -5,6 +5,11 @@
  * ones, takes from it when a wait begins and gives to it when it ends, whoever's they were. The list is filled on the base
  * context. A wait that finds it empty has a node on its stack instead: nothing here can fail.
  *
+ * A body of a dispatcher keeps its node, and its timer in the wheel, from one wait with a deadline to the next: mostly a wait
+ * ends before its deadline, and the next has a later one, so that nothing is to be done in the wheel. The timer then comes
+ * too early, and is put off to what the wait has (sched/body.c). It is taken back by the first wait without a deadline and by
+ * the body's end: one that waits for ever has no timer, and a wheel with a timer has somebody who waits for it or runs.
+ *
  * The arrays are never freed; what a worker leaves behind goes to a common list for the next ones.
  */
 #ifndef WEFT_SCHED_DEADLINE_H
@@ -20,7 +25,10 @@ struct weft__deadline {
     struct weft__timer timer; /* first: the timer is the deadline; `next` while it is free */
     struct weft__task *task;
     uint64_t ticket;
-    struct weft__wheel *wheel;
+    union {
+        struct weft__wheel *wheel;
+        int64_t until; /* of one that is kept: not earlier than the timer's, if that is pending */
+    };
 };
 
 /* Of one worker. */

@@ -619,6 +619,9 @@ int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_k
 
 void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
 {
+    if (__builtin_expect(task->deadline != NULL, 0)) {
+        weft__body_drop_deadline(w, task);
+    }
     task->value = value;
     task->claim.ticket = (uint64_t)(int64_t)status; /* for those who join later */
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(task));

@@ -1,0 +1,155 @@
+/* Waits with deadlines, one after another: a body of a group keeps its timer from one to the next (sched/deadline.h). */
+#include "frame/fixture.h"
+
+#define HOUR (3600000 * MS)
+#define WAITS 3
+
+struct timed {
+    weft_frame frame;
+    struct weft_wait wait;
+    weft_cond cond;
+    int64_t after[WAITS]; /* how long each may last; WEFT_FOREVER; 0: there is none */
+    int64_t busy;         /* how long the step between them takes */
+    bool first_is_over;   /* the first is signalled before any time has passed */
+    int64_t deadline;
+    int status[WAITS];
+    int began, ended;
+};
+
+static weft_dispatcher *dispatcher;
+static weft_group *group;
+
+static enum weft_step waits(weft_frame *f, struct weft_got got);
+
+static enum weft_step has_waited(weft_frame *f, struct weft_got got)
+{
+    SELF(timed);
+    CHECK(got.status != -ETIMEDOUT || weft_now() >= self->deadline); /* never early */
+    self->status[self->ended++] = got.status;
+    for (int64_t until = weft_after(self->busy); weft_now() < until;) {
+    }
+    return weft_frame_go(f, NULL, WEFT_THEN(waits));
+}
+
+static enum weft_step waits(weft_frame *f, struct weft_got got)
+{
+    SELF(timed);
+    (void)got;
+    if (self->began == WAITS || !self->after[self->began]) {
+        return weft_frame_return(f, NULL);
+    }
+    int64_t after = self->after[self->began++];
+    self->deadline = after == WEFT_FOREVER ? WEFT_FOREVER : weft_after(after);
+    enum weft_step step =
+        weft_frame_await_cond(f, &self->wait, &self->cond, self->deadline, WEFT_THEN(has_waited));
+    if (self->first_is_over && self->began == 1) {
+        weft_cond_signal(&self->cond);
+    }
+    return step;
+}
+
+static const struct weft_frame_kind timing = {.name = "timed", .start = waits};
+
+static void signals(void *arg)
+{
+    weft_cond_signal(&((struct timed *)arg)->cond);
+}
+
+static void start(struct timed *one)
+{
+    CHECK_EQ(weft_dispatcher_create(&dispatcher, &(struct weft_dispatcher_opts){.caller = true}),
+             0);
+    CHECK_EQ(weft_group_create(dispatcher, &group, NULL), 0);
+    weft_cond_init(&one->cond, &(struct weft_sync_opts){.group = group});
+    weft_frame_init(&one->frame, &timing);
+    CHECK_EQ(weft_group_spawn_frame(group, NULL, &one->frame, NULL), 0);
+    while (one->began == 0) {
+        CHECK(weft_dispatcher_poll(dispatcher) >= 0);
+    }
+}
+
+/* Until so many waits have ended. */
+static void poll_to(const struct timed *one, int ended)
+{
+    while (one->ended < ended) {
+        CHECK(weft_dispatcher_poll(dispatcher) >= 0);
+    }
+}
+
+static void wake(struct timed *one)
+{
+    int ended = one->ended;
+    CHECK_EQ(weft_group_post(group, signals, one), 0);
+    poll_to(one, ended + 1);
+    CHECK_EQ(one->status[ended], 0);
+}
+
+static void finish(struct timed *one)
+{
+    weft_group_stop(group);
+    CHECK_EQ(weft_dispatcher_run(dispatcher), 0);
+    CHECK_EQ(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    weft_dispatcher_destroy(dispatcher); /* which stops the program if a timer is left */
+    CHECK_EQ(one->ended, one->began);
+}
+
+TEST(a_later_deadline_after_one_that_was_not_needed_is_kept)
+{
+    struct timed one = {.after = {2 * MS, 10 * MS, MS}, .first_is_over = true};
+    start(&one);
+    poll_to(&one, 3);
+    CHECK_EQ(one.status[0], 0);
+    CHECK_EQ(one.status[1], -ETIMEDOUT);
+    CHECK_EQ(one.status[2], -ETIMEDOUT);
+    finish(&one);
+}
+
+TEST(an_earlier_deadline_does_not_wait_for_the_one_before)
+{
+    struct timed one = {.after = {HOUR, 2 * MS}};
+    start(&one);
+    wake(&one);
+    CHECK(weft_dispatcher_next_deadline(dispatcher) < weft_after(HOUR / 2));
+    poll_to(&one, 2);
+    CHECK_EQ(one.status[1], -ETIMEDOUT);
+    finish(&one);
+}
+
+TEST(a_wait_without_a_deadline_has_no_timer)
+{
+    struct timed one = {.after = {HOUR, WEFT_FOREVER}};
+    start(&one);
+    CHECK(weft_dispatcher_next_deadline(dispatcher) < WEFT_FOREVER);
+    wake(&one);
+    CHECK_EQ(one.began, 2);
+    while (weft_dispatcher_next_deadline(dispatcher) == 0) {
+        CHECK(weft_dispatcher_poll(dispatcher) >= 0);
+    }
+    CHECK_EQ(weft_dispatcher_next_deadline(dispatcher), WEFT_FOREVER);
+    wake(&one);
+    finish(&one);
+}
+
+TEST(a_fiber_that_ends_leaves_no_timer)
+{
+    struct timed one = {.after = {HOUR}};
+    start(&one);
+    wake(&one);
+    finish(&one);
+}
+
+TEST(a_deadline_that_passes_between_two_waits_ends_neither)
+{
+    struct timed one = {.after = {MS, HOUR, 5 * MS}, .busy = 2 * MS, .first_is_over = true};
+    start(&one);
+    poll_to(&one, 1);
+    CHECK_EQ(one.status[0], 0);
+    for (int64_t until = weft_after(2 * MS); weft_now() < until;) {
+        CHECK(weft_dispatcher_poll(dispatcher) >= 0);
+    }
+    CHECK_EQ(one.ended, 1);
+    wake(&one);
+    poll_to(&one, 3);
+    CHECK_EQ(one.status[2], -ETIMEDOUT);
+    finish(&one);
+}
