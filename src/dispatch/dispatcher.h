@@ -5,7 +5,7 @@
  *   running ----stop----> stopping ----nothing left but daemons----> finishing ----they have ended----> finished
  *
  * What other threads send passes its gate (sched/gate.h, with the proof): functions, fresh fibers, the request to stop. Whether the group
- * finishes is asked (weft__group_settle) after each of its turns, and it has one after whatever ends or arrives. The order
+ * finishes is asked (weft__group_settle) after each turn that it could finish by, and it has one after whatever ends or arrives. The order
  * there: nothing but daemons is left and nothing is on its way -> they are cancelled; they have ended -> the gate is shut; only
  * then is it finished, and the future completes.
  */

@@ -89,6 +89,12 @@ static inline weft_step_fn next_of(const weft_frame *frame)
     return frame->next ? frame->next->fn : frame->kind->start;
 }
 
+/* Neither has the step done two things, nor was its wait over before it began. */
+static inline bool is_clean(const weft_frame *frame)
+{
+    return __builtin_expect(!frame->misused && !frame->over, 1);
+}
+
 static inline bool is_rest(enum weft__frame_act act)
 {
     return is_wait(act) || act == WEFT__ACT_YIELD;
@@ -474,7 +480,7 @@ end_plainly(struct weft__worker *w, struct weft__task *task, weft_frame *bottom)
     return WEFT__BODY_END;
 }
 
-/* Goes on after a step of the fiber's top frame that does not rest. What most steps do is done here; whatever else it is,
+/* Goes on after a step of the fiber's top frame. What most steps do is done here; whatever else it is,
  * there. */
 static __attribute__((noinline)) enum weft__body_step
 run_on(struct weft__worker *w, struct weft__task *task, enum weft_step step)
@@ -482,7 +488,7 @@ run_on(struct weft__worker *w, struct weft__task *task, enum weft_step step)
     weft_frame *frame = task->own, *other;
     struct weft_got got = {0};
     for (;;) {
-        if (__builtin_expect(frame->misused || frame->over, 0)) {
+        if (!is_clean(frame)) {
             return run_stepped(w, task, step);
         }
         enum weft__frame_act act = (enum weft__frame_act)frame->act;
@@ -528,7 +534,7 @@ static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__wo
     return run_on(w, task, next_of(frame)(frame, (struct weft_got){0}));
 }
 
-/* One step, which mostly is all. */
+/* One step, or two if it got at once what it asked for: that is mostly all. */
 enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
 {
     weft_frame *frame = task->own;
@@ -543,12 +549,18 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     }
     begin_step(frame);
     enum weft_step step = next_of(frame)(frame, got);
+    if (step == WEFT_CALL && frame->act == WEFT__ACT_GOT && is_clean(frame)) {
+        got = got_of(waits_of(frame));
+        begin_step(frame);
+        step = next_of(frame)(frame, got);
+    }
     act = (enum weft__frame_act)frame->act;
-    if (__builtin_expect(step == WEFT_SUSPEND && is_rest(act) && !frame->misused && !frame->over,
-                         1)) {
+    if (__builtin_expect(step == WEFT_SUSPEND && is_rest(act) && is_clean(frame), 1)) {
         return rest_of(act);
     }
-    return run_on(w, task, step);
+    bool ends = step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_clean(frame) &&
+                !frame->caller && is_plain_return(frame);
+    return ends ? end_plainly(w, task, frame) : run_on(w, task, step);
 }
 
 /* --- for those who look from outside ---------------------------------------------------------------------- */

@@ -433,17 +433,18 @@ int weft_fiber_discard(weft_fiber fiber)
 /* --- ending --------------------------------------------------------------------- */
 
 /* The fiber's result is out and its control block given up, or left to its joiners. */
-static inline void give_up(struct weft__worker *w, struct weft__task *self, int status)
+static inline __attribute__((always_inline)) void give_up(struct weft__worker *w,
+                                                          struct weft__task *self, int status)
 {
-    struct weft__chain ready;
+    struct weft__chain ready = {0};
     uint64_t ident;
-    weft__chain_init(&ready);
     bool live = weft__ident_lock(
         self, weft__ident_generation(atomic_load_explicit(&self->ident, memory_order_relaxed)), 0,
         &ident);
     WEFT__ASSERT(live);
     unsigned rights = weft__ident_rights(ident);
     if (self->joiners) {
+        weft__chain_init(&ready);
         unsigned taken = fire_joiners_locked(self, status, &ready);
         rights -= taken < rights ? taken : rights;
     }
@@ -521,9 +522,10 @@ void weft_exit(void *result)
 
 /* --- bodies ----------------------------------------------------------------------- */
 
-static inline struct weft__task *make_body(struct weft__worker *w, struct weft__worker *inside,
-                                           weft_pool *pool, const struct weft__body_kind *kind,
-                                           void *own, const struct weft__body_opts *opts, int *err)
+static inline __attribute__((always_inline)) struct weft__task *
+make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
+          const struct weft__body_kind *kind, void *own, const struct weft__body_opts *opts,
+          int *err)
 {
     struct weft__spawner *spawner = weft__spawner_of(w);
     struct weft__member here;
@@ -593,7 +595,11 @@ static inline void start_body(struct weft__worker *inside, weft_pool *pool, stru
         weft__count(&inside->counters.spawned, 1);
         WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
     }
-    weft__place_fresh(inside, task);
+    if (inside && inside->rounds) {
+        weft__rounds_start(inside->rounds, task);
+    } else {
+        weft__place_fresh(inside, task);
+    }
     if (__builtin_expect(born_cancelled(pool), 0)) {
         cancel_newborn(fiber, pool);
     }

@@ -92,7 +92,7 @@ void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
     } else {
         ranks->live++;
     }
-    weft__rounds_wake(r, task, false);
+    weft__rounds_wake_in(r, ranks, task, false);
 }
 
 void weft__rounds_end(struct weft__rounds *r, const struct weft__task *task)
@@ -129,14 +129,14 @@ static inline void ask_for(const struct weft__link *next)
     }
 }
 
-static inline struct weft__task *take(struct weft__rounds *r, struct weft__worker *w)
+static inline struct weft__task *take(struct weft__rounds *r)
 {
-    struct weft__link *link = r->left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
+    uint32_t left = atomic_load_explicit(&r->left, memory_order_relaxed);
+    struct weft__link *link = left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
     if (!link) {
         return NULL;
     }
-    r->left--;
-    weft__count(&w->counters.executed, 1);
+    atomic_store_explicit(&r->left, left - 1, memory_order_relaxed);
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_runs(r->order, as_task(link));
     }
@@ -147,8 +147,7 @@ static inline struct weft__task *take(struct weft__rounds *r, struct weft__worke
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
     struct weft__link *head = r->running ? r->running->ready.head : NULL;
-    struct weft__task *task =
-        head && !weft__task_is_body(as_task(head)) ? take(r, r->worker) : NULL;
+    struct weft__task *task = head && !weft__task_is_body(as_task(head)) ? take(r) : NULL;
     if (task) {
         WEFT__TRACE(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
     }
@@ -186,8 +185,8 @@ static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
     ranks->turns++;
     promote(ranks);
     enter(r, ranks);
-    r->left = ranks->slice;
-    while ((task = take(r, w))) {
+    atomic_store_explicit(&r->left, ranks->slice, memory_order_relaxed);
+    while ((task = take(r))) {
         if (weft__task_is_body(task)) {
             run_body(r, w, task);
         } else {
@@ -199,7 +198,9 @@ static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
             }
         }
     }
-    ranks->executed += ranks->slice - r->left;
+    uint32_t ran = ranks->slice - atomic_load_explicit(&r->left, memory_order_relaxed);
+    ranks->executed += ran;
+    weft__count(&w->counters.executed, ran);
     weft__body_steps_over(w);
     enter(r, NULL);
 }
@@ -263,15 +264,18 @@ static void run_groups(struct weft__rounds *r)
         struct weft__ranks *next = ranks->next;
         ranks->listed = false;
         turn(r, ranks);
-        if (ranks->ready.head || ranks->next1.head || ranks->next2.head) {
+        bool ready = ranks->ready.head || ranks->next1.head || ranks->next2.head;
+        if (ready) {
             weft__rounds_list(r, ranks);
         }
-        r->settle(ranks); /* it may be gone */
+        if (!ready || ranks->live == 0 || r->unlooked == r->pace) {
+            r->settle(ranks); /* it may be gone */
+        }
         ranks = next;
     }
 }
 
-#define PACE_MOST 8u
+#define PACE_MOST 16u
 #define PACE_NS 20000
 
 /* The clock, timers, I/O; and after how many rounds to look again. */

@@ -24,7 +24,7 @@
  * whomever it was signalled.
  *
  * The clock, and with it what timers and I/O have, is looked at in every round in which nothing else is to do, and else
- * in every eighth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round.
+ * in every sixteenth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round.
  *
  * Everything here is the worker's own thread's, but for the two inboxes and the gates (sched/gate.h).
  */
@@ -79,7 +79,7 @@ struct weft__rounds {
     uint64_t round;
     struct weft__ranks *first, **last; /* groups that are ready */
     struct weft__ranks *running;       /* whose turn it is */
-    uint32_t left;                     /* of its slice */
+    _Atomic(uint32_t) left;            /* of its slice; the watchdog looks */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
     unsigned pace;                     /* rounds between two looks at the clock, */
@@ -88,7 +88,7 @@ struct weft__rounds {
     struct weft__inbox commands;       /* any thread */
     struct weft__order *order;         /* NULL: nobody asks */
     _Atomic(uint64_t) gone;            /* rounds; for any thread */
-    /* After every turn. */
+    /* After every turn of a group that could finish by it or has nothing ready, and from time to time. */
     void (*settle)(struct weft__ranks *ranks);
 };
 

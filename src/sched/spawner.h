@@ -50,7 +50,7 @@ static inline void weft__spawner_give_credit(struct weft__spawner *spawner, unsi
 /* Under the ident lock, or seen by nobody: the slot is free for another fiber. */
 static inline void weft__spawner_retire(struct weft__spawner *spawner, struct weft__task *task)
 {
-    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
+    if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0) && task->label) {
         weft__free(task->label);
         task->label = NULL;
     }
