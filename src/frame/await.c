@@ -96,8 +96,8 @@ enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, in
 HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
              struct weft__await *waits, unsigned n, enum weft__reason *reason)
 {
-    weft__body_arm(task,
-                   kind->outside ? WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE : WEFT__WAIT_OBJECT);
+    weft__body_arm(task, kind->shown.holder ? WEFT__WAIT_OBJECT
+                                            : WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     for (unsigned i = 0; i < n; i++) {
         weft__node_init(&waits[i].node, weft__body_waiter(task), i);
         waits[i].node.item = waits[i].item;
@@ -214,7 +214,7 @@ HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct w
 {
     struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     struct weft__await *a = weft__await_of(wait);
-    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    weft__body_arm(task, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     weft__node_init(&a->node, weft__body_waiter(task), 0);
     weft__waitlist_push(list, &a->node);
     a->node.item = item;
@@ -242,7 +242,7 @@ enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until, const struct w
     }
     frame->act = WEFT__ACT_SLEEP;
     frame->next = then;
-    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    weft__body_arm(task, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     return park(w, task, frame, until);
 }
 

@@ -74,7 +74,6 @@ struct weft__await_kind {
     /* After finish: there will be no `again`. NULL: nothing is left. */
     void (*abandon)(struct weft__await *wait);
     bool throws_timeout;
-    bool outside; /* no fiber holds what is waited for */
 };
 
 struct __attribute__((may_alias)) weft__await {

@@ -253,7 +253,6 @@ static const struct weft__await_kind fd_kind = {
     .finish = finish_fd,
     .again = again_fd,
     .abandon = abandon_fd,
-    .outside = true,
 };
 
 enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait *wait, int fd, int events,

@@ -1,11 +1,12 @@
 #include "sched/body.h"
 
 #include "sched/deadline.h"
+#include "sched/due.h"
 #include "sched/pool.h"
-#include "sched/timer.h"
 
 void weft__body_run(struct weft__worker *w, struct weft__task *task)
 {
+    atomic_store_explicit(&task->ran_on, w->index, memory_order_relaxed);
     enum weft__body_step step = weft__body_step(w, task);
     weft__body_steps_over(w);
     if (step == WEFT__BODY_WAIT) {
@@ -30,34 +31,6 @@ static struct weft__deadline *take_node(struct weft__worker *w)
     return weft__deadline_take(&w->deadlines);
 }
 
-/* By the worker of a dispatcher, and so never while the body's step runs. A timer that is early has nothing to do unless the wait is
- * still that of the last deadline. */
-static void kept_expire(struct weft__timer *timer, void *arg)
-{
-    struct weft__deadline *node = (struct weft__deadline *)(void *)timer;
-    struct weft__firing *firing = arg;
-    struct weft__task *task = node->task;
-    uint64_t ticket;
-    unsigned kind;
-    if (node->until <= firing->run.worker->now) {
-        if (weft__task_fire(task, node->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
-            weft__chain_push(&firing->ready, &task->link);
-        }
-    } else if (weft__task_ticket(task, &ticket, &kind) && ticket == node->ticket) {
-        timer->next = firing->early;
-        firing->early = timer;
-    }
-}
-
-void weft__body_put_off(struct weft__wheel *wheel, struct weft__firing *firing)
-{
-    struct weft__timer *timer;
-    while ((timer = firing->early)) {
-        firing->early = timer->next;
-        weft__wheel_add(wheel, timer, ((struct weft__deadline *)(void *)timer)->until);
-    }
-}
-
 /* Of a dispatcher's body: for this wait, by the timer that is there, if it is not too late. False: no memory. */
 static bool keep_deadline(struct weft__worker *w, struct weft__task *task, int64_t deadline)
 {
@@ -69,7 +42,7 @@ static bool keep_deadline(struct weft__worker *w, struct weft__task *task, int64
         }
         task->deadline = node;
         node->task = task;
-        weft__timer_init(&node->timer, kept_expire);
+        weft__timer_init(&node->timer, weft__due_expire);
     }
     node->ticket = task->claim.ticket;
     node->until = deadline;
@@ -92,16 +65,11 @@ static bool begin_deadline(struct weft__worker *w, struct weft__task *task, int6
     return true;
 }
 
-static bool is_kept(const struct weft__task *task)
-{
-    return task->flags & WEFT__TASK_GROUPED;
-}
-
 void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task)
 {
     struct weft__deadline *node = task->deadline;
     task->deadline = NULL;
-    weft__wheel_cancel(is_kept(task) ? &w->wheel : node->wheel, &node->timer);
+    weft__wheel_cancel(weft__deadline_is_kept(task) ? &w->wheel : node->wheel, &node->timer);
     weft__deadline_give(&w->deadlines, node);
 }
 
@@ -125,7 +93,7 @@ bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_
     if (weft__task_fired(task)) {
         return false;
     }
-    return is_kept(task) ? keep_deadline(w, task, deadline) : begin_deadline(w, task, deadline);
+    return weft__deadline_is_kept(task) ? keep_deadline(w, task, deadline) : begin_deadline(w, task, deadline);
 }
 
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)
@@ -135,7 +103,7 @@ enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__tas
                                    ? weft__task_disarm(task)
                                    : weft__task_reason(task);
     struct weft__deadline *node = task->deadline;
-    if (node && !is_kept(task)) {
+    if (node && !weft__deadline_is_kept(task)) {
         task->deadline = NULL;
         if (reason != WEFT__REASON_TIMEOUT) {
             weft__wheel_cancel(node->wheel, &node->timer);

@@ -94,7 +94,6 @@ void weft__body_run(struct weft__worker *w, struct weft__task *task);
 static inline enum weft__body_step weft__body_step(struct weft__worker *w, struct weft__task *task)
 {
     weft__task_run(task);
-    atomic_store_explicit(&task->ran_on, w->index, memory_order_relaxed);
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
     atomic_store_explicit(&w->body, task, memory_order_relaxed);
     return task->body->step(w, task);
@@ -126,7 +125,6 @@ static inline struct weft__waiter *weft__body_waiter(struct weft__task *task)
 /* Begins a wait; `kind`: enum weft__wait. */
 static inline void weft__body_arm(struct weft__task *task, unsigned kind)
 {
-    task->claim.task = task;
     task->claim.ticket = __builtin_expect(task->shields > 0, 0)
                              ? weft__task_arm(task, kind | WEFT__WAIT_SHIELDED)
                              : weft__task_arm(task, kind);
@@ -154,10 +152,6 @@ static inline bool weft__body_park(struct weft__worker *w, struct weft__task *ta
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task);
 /* Of one that ends. */
 void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task);
-
-struct weft__firing;
-/* After an advance of the wheel of a dispatcher: the timers that came too early. */
-void weft__body_put_off(struct weft__wheel *wheel, struct weft__firing *firing);
 
 /* When the step is called again, or park was refused: why the wait has ended. The nodes are still to be unlinked. */
 static inline enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)

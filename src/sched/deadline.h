@@ -7,7 +7,7 @@
  *
  * A body of a dispatcher keeps its node, and its timer in the wheel, from one wait with a deadline to the next: mostly a wait
  * ends before its deadline, and the next has a later one, so that nothing is to be done in the wheel. The timer then comes
- * too early, and is put off to what the wait has (sched/body.c). It is taken back by the first wait without a deadline and by
+ * too early, and is put off to what the wait has (sched/due.c). It is taken back by the first wait without a deadline and by
  * the body's end: one that waits for ever has no timer, and a wheel with a timer has somebody who waits for it or runs.
  *
  * The arrays are never freed; what a worker leaves behind goes to a common list for the next ones.
@@ -57,6 +57,12 @@ static inline void weft__deadline_give(struct weft__deadlines *list,
     deadline->timer.next = list->free ? &list->free->timer : NULL;
     list->free = deadline;
     list->count++;
+}
+
+/* Does its node outlive a wait? */
+static inline bool weft__deadline_is_kept(const struct weft__task *task)
+{
+    return (task->flags & WEFT__TASK_GROUPED) && weft__task_is_body(task);
 }
 
 /* Ends the wait with this ticket at the deadline, unless the wheel cancels the node's timer. */

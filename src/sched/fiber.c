@@ -544,6 +544,7 @@ make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
         goto unadmit;
     }
     weft__body_set_own(task, own);
+    task->claim.task = task;
     task->deadline = NULL;
     task->stack_class = UINT8_MAX;
     task->flags = WEFT__TASK_BODY;

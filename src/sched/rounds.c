@@ -83,6 +83,7 @@ void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = ranks_of(r, task);
     task->turn = ~(r->round << WEFT__TURN_LEFT_BITS); /* no round that it was woken in */
+    atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* there is no other */
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_started(r->order, task);
     }
@@ -178,7 +179,8 @@ run_body(struct weft__rounds *r, struct weft__worker *w, struct weft__task *task
     }
 }
 
-static void turn(struct weft__rounds *r, struct weft__ranks *ranks)
+/* Not part of the round, so that its loop has all registers. */
+static __attribute__((noinline)) void turn(struct weft__rounds *r, struct weft__ranks *ranks)
 {
     struct weft__worker *w = r->worker;
     struct weft__task *task;

@@ -30,8 +30,8 @@ static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
 int weft_sleep_until(int64_t deadline)
 {
     struct weft__waiter waiter;
-    weft__waiter_arm(&waiter,
-                     WEFT__WAIT_OBJECT); /* linked into nothing: only time or a cancel ends it */
+    /* Linked into nothing: only time or a cancel ends it. */
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &sleep_kind, 0);
     return reason == WEFT__REASON_TIMEOUT ? 0 : weft__reason_errno(reason);
 }

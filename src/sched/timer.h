@@ -66,7 +66,7 @@ struct weft__alarm_run {
 struct weft__firing {
     struct weft__chain ready; /* first: what deadlines of waits need */
     struct weft__alarm_run run;
-    struct weft__timer *early; /* of deadlines that are kept: to be put off, by their `next` */
+    struct weft__timer *due, *due_last; /* deadlines of a dispatcher's, by their `next` */
 };
 
 static inline struct weft__alarm *weft__alarm_of(weft_timer *timer)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "sched/deadline.h"
+#include "sched/due.h"
 #include "sched/ident.h"
 #include "sched/parker.h"
 #include "sched/perf.h"
@@ -29,7 +30,8 @@ void weft__deadline_begin(struct weft__deadline *node, struct weft__wheel *wheel
     node->task = task;
     node->ticket = ticket;
     node->wheel = wheel;
-    weft__timer_init(&node->timer, deadline_expire);
+    weft__timer_init(&node->timer,
+                     task->flags & WEFT__TASK_GROUPED ? weft__due_expire : deadline_expire);
     weft__wheel_add(wheel, &node->timer, deadline);
 }
 

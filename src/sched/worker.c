@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "sched/body.h"
+#include "sched/due.h"
 #include "sched/fault.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
@@ -233,7 +233,7 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     do {
         firing.run.alarm = NULL;
         left -= weft__wheel_advance(wheel, w->now, left, &firing);
-        weft__body_put_off(wheel, &firing);
+        weft__due_fire(wheel, &firing);
         prefetch_stacks(&firing.ready);
         weft__place_many(&firing.ready);
         if (!firing.run.alarm) {

@@ -1,0 +1,55 @@
+#include "sched/due.h"
+
+#include "sched/deadline.h"
+#include "sched/rounds.h"
+
+void weft__due_expire(struct weft__timer *timer, void *arg)
+{
+    struct weft__firing *firing = arg;
+    const struct weft__task *task = ((struct weft__deadline *)(void *)timer)->task;
+    __builtin_prefetch(task, 1);
+    __builtin_prefetch((const char *)task + WEFT__CACHE_LINE, 1);
+    timer->next = NULL;
+    *(firing->due ? &firing->due_last->next : &firing->due) = timer;
+    firing->due_last = timer;
+}
+
+/* A body keeps its timer from an earlier wait (sched/deadline.h): it may be too early for this one, and then it is put off, if there
+ * is still this one. */
+static bool is_early(const struct weft__deadline *node, int64_t now)
+{
+    return weft__deadline_is_kept(node->task) && node->until > now;
+}
+
+static bool is_awaited(const struct weft__deadline *node)
+{
+    uint64_t ticket;
+    unsigned kind;
+    return weft__task_ticket(node->task, &ticket, &kind) && ticket == node->ticket;
+}
+
+static void fire(struct weft__worker *w, const struct weft__deadline *node)
+{
+    struct weft__task *task = node->task;
+    if (weft__task_fire(task, node->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
+        __builtin_prefetch(task->own); /* or the end of its stack, which is in the same place */
+        WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
+        weft__rounds_wake(w->rounds, task, false);
+    }
+}
+
+void weft__due_fire(struct weft__wheel *wheel, struct weft__firing *firing)
+{
+    struct weft__worker *w = firing->run.worker;
+    struct weft__timer *timer = firing->due;
+    firing->due = NULL;
+    while (timer) {
+        struct weft__deadline *node = (struct weft__deadline *)(void *)timer;
+        timer = timer->next; /* fired, the node may be another's */
+        if (!is_early(node, w->now)) {
+            fire(w, node);
+        } else if (is_awaited(node)) {
+            weft__wheel_add(wheel, &node->timer, node->until);
+        }
+    }
+}
