@@ -96,8 +96,8 @@ enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, in
 HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
              struct weft__await *waits, unsigned n, enum weft__reason *reason)
 {
-    weft__body_arm(task, kind->shown.holder ? WEFT__WAIT_OBJECT
-                                            : WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
+    weft__body_arm(task,
+                   kind->shown.holder ? WEFT__WAIT_OBJECT : WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     for (unsigned i = 0; i < n; i++) {
         weft__node_init(&waits[i].node, weft__body_waiter(task), i);
         waits[i].node.item = waits[i].item;
@@ -491,8 +491,13 @@ enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, 
                                      const struct weft_point *then)
 {
     struct weft__worker *w = own_worker(frame, &chan->source);
-    return !w ? await_send_any(frame, wait, chan, item, deadline, then)
-           : weft__chan_may_send(chan)
+    if (!w) {
+        return await_send_any(frame, wait, chan, item, deadline, then);
+    }
+    if (weft__chan_hand_own(w, chan, item)) {
+        return weft__frame_got(frame, weft__await_of(wait), (struct weft_got){0}, then);
+    }
+    return weft__chan_may_send(chan)
                ? send_own(frame, wait, chan, item, deadline, then)
                : await_own(w, frame, wait, &send_kind, chan, (void *)(uintptr_t)item, NULL,
                            weft__chan_senders_own(chan), deadline, then);

@@ -93,7 +93,8 @@ bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_
     if (weft__task_fired(task)) {
         return false;
     }
-    return weft__deadline_is_kept(task) ? keep_deadline(w, task, deadline) : begin_deadline(w, task, deadline);
+    return weft__deadline_is_kept(task) ? keep_deadline(w, task, deadline)
+                                        : begin_deadline(w, task, deadline);
 }
 
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)

@@ -34,6 +34,7 @@
 #define WEFT_SYNC_CHAN_H
 
 #include <stdalign.h>
+#include <string.h>
 
 #include <weft/chan.h>
 
@@ -84,6 +85,23 @@ static inline bool weft__chan_may_send(const weft_chan *chan)
                chan->capacity ||
            chan->capacity < chan->max_capacity || chan->source.waiters.first ||
            atomic_load_explicit(&chan->closed, memory_order_relaxed);
+}
+
+/* In its own group, whose worker this is: hands a word straight to a fiber that has settled in its wait for one. False: nothing was
+ * done. Without a call, for a step that sends is mostly this. */
+static inline bool weft__chan_hand_own(struct weft__worker *w, weft_chan *chan, const void *item)
+{
+    const struct weft__node *node = chan->source.waiters.first;
+    if (!node || chan->item_bytes != sizeof(uint64_t) || weft__tracing(w)) {
+        return false;
+    }
+    struct weft__task *receiver = weft__source_win_first(&chan->source.waiters);
+    if (!receiver) {
+        return false;
+    }
+    memcpy(node->item, item, sizeof(uint64_t));
+    weft__rounds_wake_in(w->rounds, w->rounds->running, receiver, true);
+    return true;
 }
 
 /* As the tries above, for one of its owner's fibers, whose worker this is. */
