@@ -12,12 +12,15 @@
 #ifndef WEFT_DISPATCH_DISPATCHER_H
 #define WEFT_DISPATCH_DISPATCHER_H
 
+#include <errno.h>
+
 #include <weft/dispatcher.h>
 #include <weft/event.h>
 
 #include "base/lock.h"
 #include "sched/rounds.h"
 #include "sched/spawn.h"
+#include "sched/worker.h"
 
 #define WEFT__GROUPS 65536u /* by number; 0 is none */
 
@@ -68,9 +71,35 @@ struct weft_group {
     struct weft__group_shot shot;
 };
 
+static inline enum weft__group_phase weft__group_phase(const weft_group *group)
+{
+    return (enum weft__group_phase)atomic_load_explicit(
+        &group->phase, memory_order_acquire); /* pairs: set_phase */
+}
+
+/* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes straight into its queues. Not in a
+ * timer's callback, which is nobody's. */
+static inline bool weft__group_is_among(const weft_group *group)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
+}
+
 /* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. The spawn passes the gate, if it has to. */
-int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
-                      struct weft__member *member);
+static inline int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
+                                    struct weft__member *member)
+{
+    if (opts->signals_per_round > UINT16_MAX) {
+        return -EINVAL;
+    }
+    *member = (struct weft__member){
+        .group = group->ranks.index,
+        .signals = (uint16_t)opts->signals_per_round,
+        .daemon = opts->daemon,
+        .gate = weft__group_is_among(group) ? NULL : &group->ranks.gate,
+    };
+    return weft__group_phase(group) == WEFT__GROUP_FINISHED ? -ESHUTDOWN : 0;
+}
 
 static inline weft_group *weft__group_of(struct weft__ranks *ranks)
 {

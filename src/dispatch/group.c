@@ -14,11 +14,6 @@
 
 #define DEFAULT_SLICE 1024u
 
-static enum weft__group_phase phase_of(const weft_group *group)
-{
-    return (enum weft__group_phase)atomic_load_explicit(&group->phase, memory_order_acquire);
-}
-
 static void set_phase(weft_group *group, enum weft__group_phase phase)
 {
     atomic_store_explicit(&group->phase, phase, memory_order_release);
@@ -29,14 +24,6 @@ static bool is_inside(const weft_group *group)
 {
     const struct weft__worker *w = weft__worker_self();
     return w && w->rounds && w->rounds->running == &group->ranks;
-}
-
-/* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes straight into its queues. Not in a
- * timer's callback, which is nobody's. */
-static bool is_among(const weft_group *group)
-{
-    const struct weft__worker *w = weft__worker_self();
-    return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
 }
 
 /* --- life ---------------------------------------------------------------------------- */
@@ -110,7 +97,7 @@ int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_gr
 void weft_group_destroy(weft_group *group)
 {
     weft_dispatcher *d = group->dispatcher;
-    WEFT__REQUIRE(phase_of(group) == WEFT__GROUP_FINISHED,
+    WEFT__REQUIRE(weft__group_phase(group) == WEFT__GROUP_FINISHED,
                   "group %s is destroyed before it has finished", group->name);
     weft__lock(&d->lock);
     weft_group **at = &d->groups;
@@ -125,21 +112,6 @@ void weft_group_destroy(weft_group *group)
 }
 
 /* --- what comes in -------------------------------------------------------------------------- */
-
-int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
-                      struct weft__member *member)
-{
-    if (opts->signals_per_round > UINT16_MAX) {
-        return -EINVAL;
-    }
-    *member = (struct weft__member){
-        .group = group->ranks.index,
-        .signals = (uint16_t)opts->signals_per_round,
-        .daemon = opts->daemon,
-        .gate = is_among(group) ? NULL : &group->ranks.gate,
-    };
-    return phase_of(group) == WEFT__GROUP_FINISHED ? -ESHUTDOWN : 0;
-}
 
 int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                      const struct weft_member_opts *opts)
@@ -227,7 +199,7 @@ int weft_group_submit(weft_group *group, struct weft_post *post)
 
 void weft__group_stop_here(weft_group *group)
 {
-    if (phase_of(group) == WEFT__GROUP_RUNNING) {
+    if (weft__group_phase(group) == WEFT__GROUP_RUNNING) {
         set_phase(group, WEFT__GROUP_STOPPING);
         weft_event_set(&group->stop);
     }
@@ -257,7 +229,7 @@ void weft_group_stop(weft_group *group)
 bool weft_group_is_stopping(const weft_group *group)
 {
     return atomic_load_explicit(&group->stop_asked, memory_order_relaxed) != 0 ||
-           phase_of(group) != WEFT__GROUP_RUNNING;
+           weft__group_phase(group) != WEFT__GROUP_RUNNING;
 }
 
 int weft_group_sleep(int64_t deadline)
@@ -332,7 +304,7 @@ void weft__group_settle(struct weft__ranks *ranks)
 {
     weft_group *group = weft__group_of(ranks);
     weft_dispatcher *d = group->dispatcher;
-    enum weft__group_phase phase = phase_of(group);
+    enum weft__group_phase phase = weft__group_phase(group);
     show(group);
     if (phase == WEFT__GROUP_RUNNING || phase == WEFT__GROUP_FINISHED || ranks->live > 0 ||
         !weft__gate_is_still(&ranks->gate)) {
@@ -386,7 +358,7 @@ const char *weft_group_name(const weft_group *group)
 
 static enum weft_group_state state_of(const weft_group *group)
 {
-    enum weft__group_phase phase = phase_of(group);
+    enum weft__group_phase phase = weft__group_phase(group);
     if (phase == WEFT__GROUP_FINISHED) {
         return WEFT_GROUP_FINISHED;
     }

@@ -130,14 +130,14 @@ static inline void ask_for(const struct weft__link *next)
     }
 }
 
-static inline struct weft__task *take(struct weft__rounds *r)
+static inline struct weft__task *take(struct weft__rounds *r, struct weft__worker *w)
 {
-    uint32_t left = atomic_load_explicit(&r->left, memory_order_relaxed);
+    uint32_t left = atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     struct weft__link *link = left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
     if (!link) {
         return NULL;
     }
-    atomic_store_explicit(&r->left, left - 1, memory_order_relaxed);
+    atomic_store_explicit(&w->slice_left, left - 1, memory_order_relaxed);
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_runs(r->order, as_task(link));
     }
@@ -148,7 +148,8 @@ static inline struct weft__task *take(struct weft__rounds *r)
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
     struct weft__link *head = r->running ? r->running->ready.head : NULL;
-    struct weft__task *task = head && !weft__task_is_body(as_task(head)) ? take(r) : NULL;
+    struct weft__task *task =
+        head && !weft__task_is_body(as_task(head)) ? take(r, r->worker) : NULL;
     if (task) {
         WEFT__TRACE(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
     }
@@ -187,8 +188,8 @@ static __attribute__((noinline)) void turn(struct weft__rounds *r, struct weft__
     ranks->turns++;
     promote(ranks);
     enter(r, ranks);
-    atomic_store_explicit(&r->left, ranks->slice, memory_order_relaxed);
-    while ((task = take(r))) {
+    atomic_store_explicit(&w->slice_left, ranks->slice, memory_order_relaxed);
+    while ((task = take(r, w))) {
         if (weft__task_is_body(task)) {
             run_body(r, w, task);
         } else {
@@ -200,7 +201,7 @@ static __attribute__((noinline)) void turn(struct weft__rounds *r, struct weft__
             }
         }
     }
-    uint32_t ran = ranks->slice - atomic_load_explicit(&r->left, memory_order_relaxed);
+    uint32_t ran = ranks->slice - atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     ranks->executed += ran;
     weft__count(&w->counters.executed, ran);
     weft__body_steps_over(w);

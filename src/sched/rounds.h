@@ -79,7 +79,6 @@ struct weft__rounds {
     uint64_t round;
     struct weft__ranks *first, **last; /* groups that are ready */
     struct weft__ranks *running;       /* whose turn it is */
-    _Atomic(uint32_t) left;            /* of its slice; the watchdog looks */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
     unsigned pace;                     /* rounds between two looks at the clock, */

@@ -11,7 +11,6 @@
 #include "base/thread.h"
 #include "sched/outside.h"
 #include "sched/pool.h"
-#include "sched/rounds.h"
 #include "sched/worker.h"
 
 #define STACK_BYTES ((size_t)1 << 20)
@@ -105,10 +104,8 @@ static bool stands_still(struct weft__worker *w, int64_t now)
     struct weft__vigil *vigil = &w->vigil;
     const struct weft__task *task = weft__running(w);
     uint64_t executed = relaxed(&w->counters.executed);
-    int turns = weft__turns(&w->turns_left) + weft__turns(&w->plain);
-    if (w->rounds) {
-        turns += (int)atomic_load_explicit(&w->rounds->left, memory_order_relaxed);
-    }
+    int turns = weft__turns(&w->turns_left) + weft__turns(&w->plain) +
+                (int)atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     bool parked = atomic_load_explicit(&w->state, memory_order_relaxed) == WEFT_WORKER_PARKED ||
                   atomic_load_explicit(&w->tid, memory_order_relaxed) == 0;
     bool same = !parked && vigil->since && task == vigil->task && executed == vigil->executed &&

@@ -112,6 +112,7 @@ struct weft__worker {
         owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
     _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */
     struct weft__rounds *rounds;       /* a dispatcher's; else NULL */
+    _Atomic(uint32_t) slice_left; /* with it: of the group whose turn it is; the watchdog looks */
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;

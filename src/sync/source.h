@@ -49,7 +49,7 @@ static inline struct weft__worker *weft__source_check_owner(const struct weft__s
     return w;
 }
 
-/* The same as a question; `w` is the caller's worker or NULL. */
+/* The same as a question; `w` is the caller's worker or NULL. Of one that has no owner never: every worker has one. */
 static inline bool weft__source_is_own(const struct weft__source *source,
                                        const struct weft__worker *w)
 {

@@ -108,6 +108,7 @@ __attribute__((unused)) static void fibers_setup(void)
         atomic_init(&placed[i], 0);
         workers[i].current = &tasks[i];
         workers[i].show = NULL;
+        workers[i].owner = &workers[i]; /* nothing that has no owner is his */
         weft__wheel_init(&workers[i].wheel, TWIN_NOW, WEFT__WHEEL_TICK_SHIFT);
     }
     x_name(tasks, sizeof tasks, "tasks");

@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "model/explore.h"
 #include "model/twins.h"
+#include "sched/due.h"
 #include "sched/show.h"
 
 static uint32_t event; /* atomic */
@@ -67,6 +68,13 @@ void weft__show_set_self(struct weft__show *show)
 void twin_show(int thread, struct weft__show *show)
 {
     shows[thread] = show;
+}
+
+/* Deadlines of a dispatcher's fibers are its own thread's: there is nothing to explore, and no client has any. */
+void weft__due_expire(struct weft__timer *timer, void *firing)
+{
+    (void)timer, (void)firing;
+    x_fail("a dispatcher's deadline");
 }
 
 void *weft__alloc(size_t bytes)
