@@ -347,8 +347,8 @@ _of("task", "src/sched/task.h",
     "uint64_t ticket = (word >> WEFT__TICKET_SHIFT);",
     "all waits have one ticket")
 _of("task", "src/sched/task.h",
-    "weft__word_with(word, WEFT__TASK_WAITING), memory_order_seq_cst, /* pairs: fire, ticket */",
-    "weft__word_with(word, WEFT__TASK_ARMED), memory_order_seq_cst,",
+    "weft__word_with(armed, WEFT__TASK_WAITING), memory_order_seq_cst, /* pairs: fire, ticket */",
+    "weft__word_with(armed, WEFT__TASK_ARMED), memory_order_seq_cst,",
     "settle does not say that the switch is complete")
 
 _of("task", "src/sched/task.h",
