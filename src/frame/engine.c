@@ -468,9 +468,12 @@ static inline bool is_plain_return(const weft_frame *frame)
            (!frame->caller || !frame->caller->tries);
 }
 
-static __attribute__((noinline)) enum weft__body_step
-end_plainly(struct weft__worker *w, struct weft__task *task, weft_frame *bottom)
+/* These ask for the worker themselves: whoever runs a step and calls them after it had to keep it all the time. */
+
+static __attribute__((noinline)) enum weft__body_step end_plainly(struct weft__task *task,
+                                                                  weft_frame *bottom)
 {
+    struct weft__worker *w = weft__worker_self();
     void *result = bottom->wait;
     weft__frame_release_here(w, bottom);
     if (task->body->leaves) {
@@ -482,9 +485,10 @@ end_plainly(struct weft__worker *w, struct weft__task *task, weft_frame *bottom)
 
 /* Goes on after a step of the fiber's top frame. What most steps do is done here; whatever else it is,
  * there. */
-static __attribute__((noinline)) enum weft__body_step
-run_on(struct weft__worker *w, struct weft__task *task, enum weft_step step)
+static __attribute__((noinline)) enum weft__body_step run_on(struct weft__task *task,
+                                                             enum weft_step step)
 {
+    struct weft__worker *w = weft__worker_self();
     weft_frame *frame = task->own, *other;
     struct weft_got got = {0};
     for (;;) {
@@ -507,7 +511,7 @@ run_on(struct weft__worker *w, struct weft__task *task, enum weft_step step)
         } else if (step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_plain_return(frame)) {
             other = frame->caller;
             if (!other) {
-                return end_plainly(w, task, frame);
+                return end_plainly(task, frame);
             }
             got = (struct weft_got){.value = frame->wait};
             weft__frame_release_here(w, frame);
@@ -522,16 +526,16 @@ run_on(struct weft__worker *w, struct weft__task *task, enum weft_step step)
 }
 
 /* It has waited, and not for an object of its group that has ended the wait. */
-static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__worker *w,
-                                                                 struct weft__task *task)
+static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__task *task)
 {
+    struct weft__worker *w = weft__worker_self();
     weft_frame *frame = task->own;
     enum weft__reason reason = weft__body_waited(w, task);
     if (frame->act != WEFT__ACT_SLEEP || reason != WEFT__REASON_TIMEOUT) {
         return run_resumed(w, task, reason);
     }
     begin_step(frame);
-    return run_on(w, task, next_of(frame)(frame, (struct weft_got){0}));
+    return run_on(task, next_of(frame)(frame, (struct weft_got){0}));
 }
 
 /* One step, or two if it got at once what it asked for: that is mostly all. */
@@ -540,10 +544,11 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     weft_frame *frame = task->own;
     enum weft__frame_act act = (enum weft__frame_act)frame->act;
     struct weft_got got = {0};
+    (void)w;
     if (act == WEFT__ACT_OWN && weft__task_is_done(task)) {
         got = got_of(waits_of(frame));
     } else if (is_wait(act)) {
-        return run_waited(w, task);
+        return run_waited(task);
     } else if (act == WEFT__ACT_NONE) {
         frame->fiber = task->slot; /* its first step */
     }
@@ -560,7 +565,7 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     }
     bool ends = step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_clean(frame) &&
                 !frame->caller && is_plain_return(frame);
-    return ends ? end_plainly(w, task, frame) : run_on(w, task, step);
+    return ends ? end_plainly(task, frame) : run_on(task, step);
 }
 
 /* --- for those who look from outside ---------------------------------------------------------------------- */

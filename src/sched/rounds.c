@@ -319,12 +319,15 @@ bool weft__rounds_busy(const struct weft__rounds *r)
 void weft__rounds_work(struct weft__rounds *r, unsigned most)
 {
     unsigned idle = 0;
-    while (most-- > 0 && !weft__worker_told_to_leave(r->worker)) {
+    bool looked = true; /* whether to leave is asked as often as the time */
+    while (most-- > 0 && !(looked && weft__worker_told_to_leave(r->worker))) {
         go_round(r);
+        looked = r->unlooked == r->pace;
         if (weft__rounds_busy(r)) {
             idle = 0;
             continue;
         }
+        looked = true;
         r->unlooked = 1; /* nothing is more urgent than the clock */
         if (++idle > r->spins) {
             break;
