@@ -10,8 +10,8 @@
 
 #include "sched/timer.h"
 
-/* For weft__timer_init: lists the deadline, whose task is a dispatcher's. */
-void weft__due_expire(struct weft__timer *timer, void *firing);
+/* For weft__timer_init: lists the deadline, whose task is a dispatcher's. `arg` is what fires. */
+void weft__due_expire(struct weft__timer *timer, void *arg);
 /* After an advance of this wheel: ends the waits that were listed, in the order of their deadlines. */
 void weft__due_fire(struct weft__wheel *wheel, struct weft__firing *firing);
 

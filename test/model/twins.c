@@ -71,9 +71,9 @@ void twin_show(int thread, struct weft__show *show)
 }
 
 /* Deadlines of a dispatcher's fibers are its own thread's: there is nothing to explore, and no client has any. */
-void weft__due_expire(struct weft__timer *timer, void *firing)
+void weft__due_expire(struct weft__timer *timer, void *arg)
 {
-    (void)timer, (void)firing;
+    (void)timer, (void)arg;
     x_fail("a dispatcher's deadline");
 }
 
