@@ -490,8 +490,8 @@ static __attribute__((noinline)) enum weft__body_step run_on(struct weft__task *
 {
     struct weft__worker *w = weft__worker_self();
     weft_frame *frame = task->own, *other;
-    struct weft_got got = {0};
     for (;;) {
+        struct weft_got got = {0};
         if (!is_clean(frame)) {
             return run_stepped(w, task, step);
         }
@@ -502,18 +502,17 @@ static __attribute__((noinline)) enum weft__body_step run_on(struct weft__task *
         if (step == WEFT_CALL && act == WEFT__ACT_GOT) {
             got = got_of(waits_of(frame));
         } else if (step == WEFT_CALL && act == WEFT__ACT_GO) {
-            got = (struct weft_got){.value = frame->wait};
+            got.value = frame->wait;
         } else if (step == WEFT_CALL && act == WEFT__ACT_CALL &&
                    (other = frame->wait)->fiber == 0) {
             begin_frame(task, frame, other);
             frame = other;
-            got = (struct weft_got){0};
         } else if (step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_plain_return(frame)) {
             other = frame->caller;
             if (!other) {
                 return end_plainly(task, frame);
             }
-            got = (struct weft_got){.value = frame->wait};
+            got.value = frame->wait;
             weft__frame_release_here(w, frame);
             frame = other;
             weft__body_set_own(task, frame);
