@@ -116,20 +116,15 @@ bool weft_timer_set(weft_timer *timer, int64_t deadline)
     return false;
 }
 
-int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
+int weft__timer_end(weft_timer *timer)
 {
-    (void)timer, (void)deadline;
+    (void)timer;
     return WEFT_TIMER_IDLE;
 }
 
 void weft_timer_deinit(weft_timer *timer)
 {
     (void)timer;
-}
-
-void weft_yield(void)
-{
-    x_spin();
 }
 
 static void group_setup_with(void (*fn)(weft_idle_group *, weft_idle_member *, size_t, void *))
