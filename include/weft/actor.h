@@ -24,6 +24,8 @@
  *   weft_out_idle         until a message or another event        until a message or a completion
  *   weft_out_wait         as weft_out_idle                        until a completion; messages are kept
  *   weft_out_done         ends, with a result                     the same; nobody hears of the completions
+ *   weft_out_exit         ends, by a reason (<weft/relation.h>)   the same; nobody hears of the completions
+ *   weft_out_upgrade      stepped again, by the new code          the same; completions come to the code there is then
  *   none of these         as weft_out_idle                        as weft_out_wait
  *
  * A step that returns an error ends the actor by it. `close` is called once, whatever its end was.
@@ -39,6 +41,7 @@ WEFT_BEGIN_DECLS
 typedef struct weft_host weft_host;
 typedef struct weft_actor weft_actor;
 typedef struct weft_out weft_out;
+struct weft_actor_kind;
 
 /* Who an actor is. Never another's, also not after its end. */
 typedef struct weft_pid {
@@ -73,12 +76,41 @@ struct weft_host_opts {
 
 /* Creates it and starts its pool. -EINVAL, -EAGAIN, -ENOMEM. -EMFILE: there are 65,535. */
 WEFT_API int weft_host_create(weft_host **out, const struct weft_host_opts *opts);
-/* Refuses new actors, sends every one a cancel event, and waits until all have ended; at the deadline those that are left
- * are ended. 0, or how many these were. -EINPROGRESS: called by one of its actors. */
+/* Refuses new actors, sends every one a cancel event, and waits until all have ended. Until then everything
+ * else works as ever, so that an actor may clean up by commands; at the deadline those that are left are ended, before their
+ * next step. 0, or how many these were. -EINPROGRESS: called by one of its actors; call it again from outside. -ECANCELED,
+ * -EINTR. */
 WEFT_API int weft_host_stop(weft_host *host, const char *reason, int64_t deadline);
 /* One that is stopped. NULL is fine. */
 WEFT_API void weft_host_destroy(weft_host *host);
 WEFT_API const char *weft_host_name(const weft_host *host);
+
+/* Who hears of every actor's life. The hooks of a host are called in the order in which they were added. */
+struct weft_host_hook {
+    const char *name; /* borrowed for as long as the host */
+    /* After init, before anybody can know the actor, on the thread that spawns it. An error refuses it: the spawn answers it, hooks
+     * that had agreed hear of the end, and the actor is closed. NULL: agrees. */
+    int (*on_start)(weft_host *host, weft_pid pid, const struct weft_actor_kind *kind, void *arg);
+    /* After close, before anybody else hears of the end; in the reverse order. `reason`: 0, or a negative errno. */
+    void (*on_end)(weft_host *host, weft_pid pid, const struct weft_actor_kind *kind, int reason,
+                   void *arg);
+    void *arg;
+};
+/* Before the host's first actor. -EEXIST: there is one of this name. -EBUSY: too late. -EINVAL, -ENOMEM. */
+WEFT_API int weft_host_add_hook(weft_host *host, const struct weft_host_hook *hook);
+
+/* A message that no actor will read: it was sent to one that has ended, waited for one that ended, or was dropped. */
+struct weft_dead_letter {
+    weft_pid to, from;
+    const char *topic;
+    uint64_t tag;
+    const weft_buf *buf; /* borrowed */
+};
+typedef void (*weft_dead_letter_fn)(weft_host *host, const struct weft_dead_letter *letter,
+                                    void *arg);
+/* Called for each, on whatever thread found it; must not wait, may send. The statistics count them anyway. Before the host's
+ * first actor. -EBUSY: too late. */
+WEFT_API int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg);
 
 /* --- actors ----------------------------------------------------------------------------- */
 
@@ -86,6 +118,9 @@ enum weft_actor_event_kind {
     WEFT_EVENT_MESSAGE,  /* `topic`, `tag` and `buf` as they were sent, `from` */
     WEFT_EVENT_COMPLETE, /* of the command with this `tag`: `error`, or `buf` */
     WEFT_EVENT_CANCEL,   /* it is asked to end; `buf`, if any, says why */
+    WEFT_EVENT_EXIT,     /* one it is linked to, `from`, has ended, or wants it to end: by `error`, `reason` */
+    WEFT_EVENT_DOWN,     /* one it monitors, `from`, has ended by `error`, `reason`; `tag` is the reference */
+    WEFT_EVENT_UPGRADE,  /* its new code is there, or by `error` is not: weft_out_upgrade */
 };
 
 struct weft_actor_event {
@@ -95,6 +130,7 @@ struct weft_actor_event {
     weft_pid from; /* of a message that a plain thread or fiber has sent, none */
     const char *topic;
     weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
+    const weft_buf *reason; /* of an end, what was said about it, or NULL; borrowed until the step is over */
 };
 
 struct weft_actor_kind {
@@ -109,6 +145,7 @@ struct weft_actor_kind {
     /* Exactly once. NULL: nothing to do. */
     void (*close)(weft_actor *self);
     unsigned mailbox; /* messages that may wait for it; more are refused. 0: the host's */
+    bool trap; /* ends of those it is linked to are events: <weft/relation.h> */
 };
 
 /* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered. -EAGAIN: max_actors.
@@ -124,7 +161,7 @@ WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_
  * none), or the error it ended by. -ESRCH: it has ended before. -ETIMEDOUT, -ECANCELED, -EINTR. */
 WEFT_API int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline);
 
-/* Ends it before its next step, by -ECANCELED; asks it to end. -ESRCH. */
+/* Ends it before its next step, by -ECANCELED, whatever it traps; asks it to end, by an event. -ESRCH, -ENOMEM. */
 WEFT_API int weft_actor_kill(weft_pid pid);
 WEFT_API int weft_actor_cancel(weft_pid pid, const char *reason);
 

@@ -40,6 +40,7 @@
 #include <weft/loop.h>
 #include <weft/message.h>
 #include <weft/mutex.h>
+#include <weft/names.h>
 #include <weft/net.h>
 #include <weft/once.h>
 #include <weft/oneshot.h>
@@ -50,6 +51,7 @@
 #include <weft/proactor.h>
 #include <weft/process.h>
 #include <weft/reactor.h>
+#include <weft/relation.h>
 #include <weft/report.h>
 #include <weft/resolve.h>
 #include <weft/rwlock.h>

@@ -7,7 +7,13 @@
  * Letters. Each has the generation it is for. A sender takes a place at the gate, which it gets from the actor it means or not
  * at all; pushes, and wakes. Meanwhile the actor may end and the slot be used again. So whoever empties an inbox looks at
  * every letter, and those that are not for it are dead. There is no moment at which a letter to one actor can be read
- * by another.
+ * by another. Nor at which one is forgotten:
+ *         actor that ends                              sender
+ *         1. shuts the gate (seq_cst)                  1. pushes the letter (seq_cst)
+ *         2. under the lock: is not there any more,    2. looks at the gate (seq_cst): shut, or another's;
+ *            empties its inboxes (seq_cst)             3. under the lock: if nobody is there, empties them
+ * Both write before they read. If the actor has not seen the letter, the sender sees the gate; and then either it finds nobody
+ * under the lock, and empties them itself, or the actor has yet to come to 2, or there is a next one, that will look.
  *
  * Sleep.  actor                                        sender
  *         1. arms its wait, asleep = ticket (seq_cst)  1. pushes the letter (seq_cst)
@@ -21,23 +27,31 @@
 #ifndef WEFT_ACTOR_ACTOR_H
 #define WEFT_ACTOR_ACTOR_H
 
-#include <weft/actor.h>
+#include <weft/relation.h>
 
 #include "base/link.h"
 #include "base/lock.h"
 #include "queue/inbox.h"
 #include "sched/body.h"
 
+struct weft__tie;
+struct weft__will;
+
 /* What came, until a step has seen it: 64 bytes. */
 struct weft__letter {
     struct weft__link link; /* first */
     uint64_t tag, from_id;
     uint32_t from_node, from_host;
-    const char *topic;
+    union {
+        const char *topic;       /* of a message */
+        struct weft__will *will; /* of an end, or NULL */
+    };
     weft_buf *buf;
     int error;
     uint32_t generation; /* of the actor it is for, + 1 */
     uint8_t kind;        /* enum weft_actor_event_kind, or WEFT__LETTER_KILL */
+    bool by_link;        /* of an exit: a link has brought it */
+    uint16_t to_host;
 };
 #define WEFT__LETTER_KILL 255u
 
@@ -51,7 +65,7 @@ struct weft_actor {
         gate; /* {generation + 1:32, messages that were accepted and not yet seen:32}; 0: nobody's */
     _Atomic(uint32_t) limit; /* of these */
     struct weft__lock lock;
-    struct weft__node *watchers; /* under the lock: who waits for its end */
+    struct weft__tie *ties; /* under the lock: who is to hear of its end, its names. actor/tie.h */
     /* its own, but for looks */
     struct weft__link *kept, **kept_last; /* messages that were taken out and not yet seen */
     struct weft__link *urgent;            /* the same of what is not a message */
@@ -62,6 +76,8 @@ struct weft_actor {
     void *state;
     weft_fiber self;
     uint32_t pending; /* commands that are not complete */
+    bool there;       /* under the lock: from before its init until its inboxes were emptied */
+    bool trap;
 };
 
 #define WEFT__ASLEEP 1u
@@ -97,7 +113,37 @@ struct weft_out {
     struct weft__asked few[WEFT__COMMANDS_INLINE];
     struct weft__asked *many; /* all of them, once they are more */
     weft_buf *result;
+    int error;                  /* it exits by this, */
+    struct weft__will *will;    /* with this, or NULL */
+    struct weft__new_code *new; /* what it is to become */
 };
+
+enum weft__out_status {
+    WEFT__OUT_UNSAID,
+    WEFT__OUT_CONTINUE,
+    WEFT__OUT_IDLE,
+    WEFT__OUT_WAIT,
+    WEFT__OUT_DONE,
+    WEFT__OUT_UPGRADE,
+};
+
+/* How an actor has ended. */
+struct weft__end {
+    int error; /* 0: normally */
+    weft_buf *result;
+    struct weft__will *will;
+};
+
+/* What is said of an end, shared by all who hear of it. */
+struct weft__will {
+    _Atomic(uint32_t) refs;
+    weft_buf *text;
+};
+/* Takes `text`; NULL: no memory, and it is freed. */
+struct weft__will *weft__will_new(weft_buf *text);
+/* NULL is fine. */
+struct weft__will *weft__will_ref(struct weft__will *will);
+void weft__will_unref(struct weft__will *will);
 
 /* Hands out what was asked for. How many there were. */
 unsigned weft__out_dispatch(weft_out *out, weft_actor *actor);
@@ -118,13 +164,42 @@ struct weft__handlers {
 };
 void weft__handlers_free(struct weft__handlers *handlers);
 
+/* Strings and what they stand for, chained. Empty if all zero. */
+struct weft__entry {
+    struct weft__entry *next;
+    uint32_t hash;
+    const char *key;
+};
+struct weft__table {
+    struct weft__lock lock; /* of everything below, and of the entries */
+    struct weft__entry **buckets;
+    size_t room, count; /* room: 0, or a power of two */
+};
+
+/* Under the table's lock. */
+uint32_t weft__table_hash(const char *key);
+struct weft__entry *weft__table_find(const struct weft__table *table, const char *key);
+void weft__table_add(struct weft__table *table, struct weft__entry *entry);
+void weft__table_remove(struct weft__table *table, struct weft__entry *entry);
+/* Room for one more. False: no memory, and there is none at all. */
+bool weft__table_grow(struct weft__table *table);
+void weft__table_free(struct weft__table *table);
+
 struct weft_host {
-    struct weft__lock lock; /* of the handlers, until they are frozen */
+    struct weft__lock lock; /* of the handlers and hooks, until they are frozen */
     _Atomic(bool) frozen;
     struct weft__handlers handlers;
+    struct weft_host_hook *hooks;
+    size_t hook_count;
+    _Atomic(weft_dead_letter_fn) on_dead;
+    void *on_dead_arg;
+    _Atomic(uint32_t) on_dead_calls; /* that may be under way */
+    struct weft__table names, groups;
+    weft_buf *stop_reason; /* written before `stopping` */
     weft_pool *pool;
     uint32_t number;
     unsigned mailbox, batch;
+    _Atomic(bool) stopping;
     _Atomic(uint64_t) spawned, ended, dead, forced;
     weft_host *next; /* under the lock of actor/host.c */
 };
@@ -138,9 +213,57 @@ weft_actor *weft__actor_of(weft_pid pid);
 
 /* Takes the letter for this actor, and wakes it. A message has passed the gate. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter);
+/* The same in two steps: the first may be done under the lock of an actor, the second not. */
+void weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
+void weft__actor_wake(weft_actor *actor, weft_pid to, bool system);
+/* A message, which is taken unless there is an error: -ESRCH, -ENOBUFS. */
+int weft__letter_send(weft_pid to, struct weft__letter *letter);
+/* Who sends: the actor whose step runs here, or nobody. */
+void weft__letter_sign(struct weft__letter *letter);
+/* Nobody will read it, in this slot: counted, told, freed. */
+void weft__letter_bury(struct weft__letter *letter, uint32_t slot);
+void weft__letters_bury(struct weft__link *letters, uint32_t slot);
+/* Nobody is told any more. */
+void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
+
+/* Tells it of the host's stop. */
+void weft__host_cancel(weft_host *host, weft_pid pid);
+/* One of this number that is, or was; NULL: there never was one. */
+weft_host *weft__host_at(uint32_t number);
+
+/* An actor's end, from its own step; takes what `end` has. */
+void weft__actor_finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end);
+/* The same of one that never was: ties and letters go, nobody is told. */
+void weft__actor_undo(weft_actor *actor);
+/* Everything in its inboxes, and it is not there any more. */
+void weft__actor_leave(weft_actor *actor);
+
+void weft__hooks_free(weft_host *host);
+/* How many agree; if not all of them do, *err. */
+size_t weft__hooks_start(weft_actor *actor, int *err);
+/* Tells those that have agreed, the last first. */
+void weft__hooks_end(weft_actor *actor, size_t agreed, int reason);
+
+/* What a step has asked for: done, or refused; an event says which. Takes out->new. */
+void weft__actor_upgrade(struct weft__task *task, weft_actor *actor, weft_out *out);
+void weft__new_code_free(struct weft__new_code *code);
+
+static inline void weft__letter_address(struct weft__letter *letter, weft_pid to)
+{
+    letter->generation = weft__pid_generation(to);
+    letter->to_host = (uint16_t)to.host;
+}
+
+/* Puts it before all that waits. Its own step's. */
+static inline void weft__actor_put_first(weft_actor *actor, struct weft__letter *letter)
+{
+    weft__letter_address(letter, weft_actor_pid(actor));
+    letter->link.next = actor->urgent;
+    actor->urgent = &letter->link;
+}
 
 extern const struct weft__body_kind weft__actor_body;
 

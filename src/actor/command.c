@@ -145,4 +145,6 @@ void weft__out_drop(weft_out *out)
     }
     weft__free(out->many);
     weft_buf_free(out->result);
+    weft__will_unref(out->will);
+    weft__new_code_free(out->new);
 }

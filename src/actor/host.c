@@ -2,6 +2,7 @@
  * still be counted there. */
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 #include "actor/actor.h"
 #include "base/alloc.h"
@@ -16,6 +17,12 @@ static struct weft__lock lock;
 /* under it */
 static weft_host *spare;
 static uint32_t hosts;
+static _Atomic(weft_host *) known[MOST_HOSTS + 1]; /* by number; written under it */
+
+weft_host *weft__host_at(uint32_t number)
+{
+    return number <= MOST_HOSTS ? atomic_load_explicit(&known[number], memory_order_acquire) : NULL;
+}
 
 static weft_host *take(void)
 {
@@ -25,6 +32,7 @@ static weft_host *take(void)
         spare = host->next;
     } else if (hosts < MOST_HOSTS && (host = weft__alloc(sizeof *host))) {
         host->number = ++hosts;
+        atomic_store_explicit(&known[hosts], host, memory_order_release); /* pairs: host_at */
     }
     weft__unlock(&lock);
     return host;
@@ -63,6 +71,7 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
     atomic_store_explicit(&host->ended, 0, memory_order_relaxed);
     atomic_store_explicit(&host->dead, 0, memory_order_relaxed);
     atomic_store_explicit(&host->forced, 0, memory_order_relaxed);
+    atomic_store_explicit(&host->stopping, false, memory_order_relaxed);
     err = weft_pool_start(host->pool);
     if (err) {
         weft_pool_destroy(host->pool);
@@ -73,8 +82,34 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
     return 0;
 }
 
+/* --- stopping ----------------------------------------------------------------------------- */
+
+void weft__host_cancel(weft_host *host, weft_pid pid)
+{
+    const char *reason =
+        host->stop_reason ? (const char *)host->stop_reason->data : "the host stops";
+    if (weft_actor_cancel(pid, reason) == -ENOMEM) {
+        weft_cancel(pid.id); /* it ends, as if this were the deadline */
+    }
+}
+
+/* Who walks next: false, another has said it. */
+static bool say_stop(weft_host *host, const char *reason)
+{
+    weft__lock(&host->lock);
+    bool first = !atomic_load_explicit(&host->stopping, memory_order_relaxed);
+    if (first) {
+        host->stop_reason = reason ? weft_buf_copy(reason, strlen(reason) + 1) : NULL;
+        atomic_store_explicit(&host->stopping, true, memory_order_seq_cst); /* pairs: look_stopped */
+        /* Who has not seen that has counted itself before, and shown itself before that. */
+        (void)atomic_load_explicit(&host->spawned, memory_order_seq_cst);
+    }
+    weft__unlock(&host->lock);
+    return first;
+}
+
 /* Under its ident lock it does not end. */
-static void cancel_each(weft_host *host, const char *reason)
+static void cancel_each(weft_host *host)
 {
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
@@ -88,14 +123,16 @@ static void cancel_each(weft_host *host, const char *reason)
         weft_pid pid = {.host = host->number, .id = weft__task_handle(task)};
         weft__ident_unlock(task, ident);
         if (ours) {
-            weft_actor_cancel(pid, reason);
+            weft__host_cancel(host, pid);
         }
     }
 }
 
 int weft_host_stop(weft_host *host, const char *reason, int64_t deadline)
 {
-    cancel_each(host, reason);
+    if (say_stop(host, reason)) {
+        cancel_each(host);
+    }
     int err = weft_pool_stop(host->pool, WEFT_STOP_DRAIN, deadline);
     uint64_t forced = atomic_load_explicit(&host->forced, memory_order_relaxed);
     return err ? err : forced < INT_MAX ? (int)forced : INT_MAX;
@@ -107,6 +144,12 @@ void weft_host_destroy(weft_host *host)
         weft_pool_destroy(host->pool);
         host->pool = NULL;
         weft__handlers_free(&host->handlers);
+        weft__hooks_free(host);
+        weft__dead_letters_close(host);
+        weft__table_free(&host->names);
+        weft__table_free(&host->groups);
+        weft_buf_free(host->stop_reason);
+        host->stop_reason = NULL;
         atomic_store_explicit(&host->frozen, false, memory_order_relaxed);
         give(host);
     }
@@ -124,5 +167,6 @@ void weft_host_stats(weft_host *host, struct weft_host_stats *out)
         .spawned = atomic_load_explicit(&host->spawned, memory_order_relaxed),
         .dead_letters = atomic_load_explicit(&host->dead, memory_order_relaxed),
     };
-    out->live = out->spawned - out->ended;
+    /* It counts itself when it has been shown, and may have ended by then. */
+    out->live = out->spawned > out->ended ? out->spawned - out->ended : 0;
 }

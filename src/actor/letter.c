@@ -24,6 +24,9 @@ struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t 
 void weft__letter_free(struct weft__letter *letter)
 {
     weft_buf_free(letter->buf);
+    if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
+        weft__will_unref(letter->will);
+    }
     weft__small_put(small_here(), weft__small_class(sizeof *letter), letter);
 }
 
@@ -44,12 +47,41 @@ static void wake(weft_actor *actor, uint32_t slot, bool system)
     }
 }
 
+/* Letters that came when nobody was there. The banner of actor/actor.h has the argument. */
+static __attribute__((noinline)) void sweep(weft_actor *actor, uint32_t slot)
+{
+    struct weft__link *user = NULL, *system = NULL;
+    weft__lock(&actor->lock);
+    if (!actor->there) {
+        user = weft__inbox_drain_local(&actor->user);
+        system = weft__inbox_drain_local(&actor->system);
+    }
+    weft__unlock(&actor->lock);
+    weft__letters_bury(user, slot);
+    weft__letters_bury(system, slot);
+}
+
+void weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter)
+{
+    weft__letter_address(letter, to);
+    weft__inbox_push_remote(letter->kind != WEFT_EVENT_MESSAGE ? &actor->system : &actor->user,
+                            &letter->link);
+}
+
+void weft__actor_wake(weft_actor *actor, weft_pid to, bool system)
+{
+    wake(actor, (uint32_t)to.id, system);
+    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_seq_cst); /* pairs: shut_gate */
+    if (__builtin_expect(weft__gate_generation(gate) != weft__pid_generation(to), 0)) {
+        sweep(actor, (uint32_t)to.id);
+    }
+}
+
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter)
 {
     bool system = letter->kind != WEFT_EVENT_MESSAGE;
-    letter->generation = weft__pid_generation(to);
-    weft__inbox_push_remote(system ? &actor->system : &actor->user, &letter->link);
-    wake(actor, (uint32_t)to.id, system);
+    weft__actor_push(actor, to, letter);
+    weft__actor_wake(actor, to, system);
 }
 
 /* A place at the gate of this very actor: 0, -ESRCH, -ENOBUFS. */
@@ -68,8 +100,7 @@ static int enter(weft_actor *actor, weft_pid to)
     return 0;
 }
 
-/* Who sends: the actor whose step runs here, or nobody. */
-static void sign(struct weft__letter *letter)
+void weft__letter_sign(struct weft__letter *letter)
 {
     const struct weft__worker *w = weft__worker_self();
     const struct weft__task *task = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
@@ -81,23 +112,33 @@ static void sign(struct weft__letter *letter)
     }
 }
 
-int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
+int weft__letter_send(weft_pid to, struct weft__letter *letter)
 {
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    int err = enter(actor, to);
+    if (!err) {
+        weft__actor_deliver(actor, to, letter);
+    }
+    return err;
+}
+
+int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
+{
     struct weft__letter *letter = weft__letter_new(WEFT_EVENT_MESSAGE, tag, buf);
     if (!letter) {
         weft_buf_free(buf);
         return -ENOMEM;
     }
-    int err = enter(actor, to);
-    if (err) {
-        weft__letter_free(letter);
-        return err;
-    }
     letter->topic = topic;
-    sign(letter);
-    weft__actor_deliver(actor, to, letter);
-    return 0;
+    weft__letter_sign(letter);
+    int err = weft__letter_send(to, letter);
+    if (err == -ESRCH) {
+        weft__letter_address(letter, to);
+        weft__letter_bury(letter, (uint32_t)to.id);
+    } else if (err) {
+        weft__letter_free(letter);
+    }
+    return err;
 }
 
 /* --- what is not a message ------------------------------------------------------------------ */
@@ -124,7 +165,7 @@ static int tell(weft_pid to, unsigned kind, weft_buf *buf)
         weft_buf_free(buf);
         return actor ? -ENOMEM : -ESRCH;
     }
-    sign(letter);
+    weft__letter_sign(letter);
     weft__actor_deliver(actor, to, letter);
     return 0;
 }

@@ -3,20 +3,12 @@
 #include <string.h>
 
 #include "actor/actor.h"
-#include "base/alloc.h"
+#include "base/assert.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
 #define MOST_BATCH 64u
 #define TURN_STEPS 16u /* before others have theirs */
-
-enum status {
-    UNSAID,
-    CONTINUES,
-    IDLES,
-    WAITS,
-    IS_DONE,
-};
 
 /* --- its mailbox ---------------------------------------------------------------------- */
 
@@ -26,19 +18,13 @@ static bool is_stray(const weft_actor *actor, const struct weft__letter *letter)
     return letter->generation != (uint32_t)(actor->self >> 32) + 1;
 }
 
-static void bury(weft_actor *actor, struct weft__letter *letter)
-{
-    atomic_fetch_add_explicit(&actor->host->dead, 1, memory_order_relaxed);
-    weft__letter_free(letter);
-}
-
 static void keep(weft_actor *actor, struct weft__link *items)
 {
     while (items) {
         struct weft__link *next = items->next;
         struct weft__letter *letter = (struct weft__letter *)(void *)items;
         if (is_stray(actor, letter)) {
-            bury(actor, letter);
+            weft__letter_bury(letter, (uint32_t)actor->self);
         } else {
             items->next = NULL;
             *actor->kept_last = items;
@@ -53,12 +39,24 @@ struct batch {
     struct weft_actor_event events[MOST_BATCH];
     size_t n;
     unsigned completed;
-    bool killed;
+    const struct weft__letter *fatal; /* the first that ends it */
 };
+
+/* Of an end that it does not trap: it ends, too, or it is nothing. */
+static bool is_fatal(const weft_actor *actor, const struct weft__letter *letter)
+{
+    return letter->kind == WEFT__LETTER_KILL ||
+           (letter->kind == WEFT_EVENT_EXIT && letter->error && !actor->trap);
+}
+
+static bool is_nothing(const weft_actor *actor, const struct weft__letter *letter)
+{
+    return letter->kind == WEFT_EVENT_EXIT && !letter->error && !actor->trap;
+}
 
 static void add(struct batch *batch, struct weft__letter *letter)
 {
-    batch->killed = batch->killed || letter->kind == WEFT__LETTER_KILL;
+    bool ends = letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN;
     batch->completed += letter->kind == WEFT_EVENT_COMPLETE;
     batch->letters[batch->n] = letter;
     batch->events[batch->n++] = (struct weft_actor_event){
@@ -66,8 +64,9 @@ static void add(struct batch *batch, struct weft__letter *letter)
         .error = letter->error,
         .tag = letter->tag,
         .from = {.node = letter->from_node, .host = letter->from_host, .id = letter->from_id},
-        .topic = letter->topic,
+        .topic = ends ? NULL : letter->topic,
         .buf = letter->buf,
+        .reason = ends && letter->will ? letter->will->text : NULL,
     };
 }
 
@@ -75,7 +74,7 @@ static void add(struct batch *batch, struct weft__letter *letter)
 static void gather(weft_actor *actor, struct batch *batch, size_t max)
 {
     batch->n = batch->completed = 0;
-    batch->killed = false;
+    batch->fatal = NULL;
     if (!actor->urgent) {
         actor->urgent = weft__inbox_drain_local(&actor->system);
     }
@@ -83,8 +82,11 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
         struct weft__letter *letter = (struct weft__letter *)(void *)actor->urgent;
         actor->urgent = actor->urgent->next;
         if (is_stray(actor, letter)) {
-            bury(actor, letter);
+            weft__letter_bury(letter, (uint32_t)actor->self);
+        } else if (is_nothing(actor, letter)) {
+            weft__letter_free(letter);
         } else {
+            batch->fatal = !batch->fatal && is_fatal(actor, letter) ? letter : batch->fatal;
             add(batch, letter);
         }
     }
@@ -148,82 +150,51 @@ static bool dozes(struct weft__task *task, weft_actor *actor, bool blocked)
     return false;
 }
 
-/* --- its end -------------------------------------------------------------------------------- */
-
-static void drop_all(weft_actor *actor)
-{
-    keep(actor, weft__inbox_drain_local(&actor->user));
-    keep(actor, weft__inbox_drain_local(&actor->system));
-    keep(actor, actor->urgent);
-    actor->urgent = NULL;
-    while (actor->kept) {
-        struct weft__letter *letter = (struct weft__letter *)(void *)actor->kept;
-        actor->kept = actor->kept->next;
-        bury(actor, letter);
-    }
-    actor->kept_last = &actor->kept;
-}
-
-/* Who waits for the end is told; the first one has the result. */
-static void tell_watchers(weft_actor *actor, weft_buf *result, int status)
-{
-    struct weft__chain ready;
-    weft__chain_init(&ready);
-    weft__lock(&actor->lock);
-    struct weft__node *node = actor->watchers;
-    actor->watchers = NULL;
-    while (node) {
-        struct weft__node *next = node->next;
-        if (weft__node_fire(node, result, status, &ready)) {
-            result = NULL;
-        }
-        node = next;
-    }
-    weft__unlock(&actor->lock);
-    weft__place_many(&ready);
-    weft_buf_free(result);
-}
-
-static void finish(struct weft__worker *w, struct weft__task *task, weft_buf *result, int status)
-{
-    weft_actor *actor = task->own;
-    weft_host *host = actor->host;
-    if (actor->kind->close) {
-        actor->kind->close(actor);
-    }
-    weft__lock(&actor->lock); /* nobody comes to wait any more: they look at the gate under it */
-    atomic_store_explicit(&actor->gate, 0, memory_order_release);
-    weft__unlock(&actor->lock);
-    drop_all(actor);
-    weft__free(actor->state);
-    actor->state = NULL;
-    tell_watchers(actor, result, status);
-    atomic_fetch_add_explicit(&host->ended, 1, memory_order_relaxed);
-    weft__body_end(w, task, NULL, 0);
-}
-
 /* --- steps ------------------------------------------------------------------------------------ */
 
 void weft_out_continue(weft_out *out)
 {
-    out->status = CONTINUES;
+    out->status = WEFT__OUT_CONTINUE;
 }
 
 void weft_out_idle(weft_out *out)
 {
-    out->status = IDLES;
+    out->status = WEFT__OUT_IDLE;
 }
 
 void weft_out_wait(weft_out *out)
 {
-    out->status = WAITS;
+    out->status = WEFT__OUT_WAIT;
+}
+
+/* What was said of an end or of new code, and does not hold any more. */
+static void drop_end(weft_out *out)
+{
+    if (out->result || out->will || out->new) {
+        weft_buf_free(out->result);
+        weft__will_unref(out->will);
+        weft__new_code_free(out->new);
+        out->result = NULL;
+        out->will = NULL;
+        out->new = NULL;
+    }
 }
 
 void weft_out_done(weft_out *out, weft_buf *result)
 {
-    weft_buf_free(out->result);
-    out->status = IS_DONE;
+    drop_end(out);
+    out->status = WEFT__OUT_DONE;
+    out->error = 0;
     out->result = result;
+}
+
+int weft_out_exit(weft_out *out, int reason, weft_buf *text)
+{
+    WEFT__REQUIRE(reason <= 0, "an actor exits by 0 or a negative errno, not by %d", reason);
+    weft_out_done(out, NULL);
+    out->error = reason;
+    out->will = text ? weft__will_new(text) : NULL;
+    return text && !out->will ? -ENOMEM : 0;
 }
 
 static bool is_forced(const struct weft__task *task)
@@ -234,7 +205,22 @@ static bool is_forced(const struct weft__task *task)
 /* Does only a completion concern it? The table is in <weft/actor.h>. */
 static bool is_blocked(const weft_actor *actor, const weft_out *out, unsigned asked)
 {
-    return actor->pending > 0 && (out->status == WAITS || (out->status == UNSAID && asked > 0));
+    return actor->pending > 0 && (out->status == WEFT__OUT_WAIT || (out->status == WEFT__OUT_UNSAID && asked > 0));
+}
+
+/* Ends it by the letter, or by a cancel of its task: its host lost patience. */
+static void end_forced(struct weft__worker *w, struct weft__task *task, struct batch *batch)
+{
+    weft_actor *actor = task->own;
+    struct weft__end end = {.error = -ECANCELED};
+    if (!batch->fatal) {
+        atomic_fetch_add_explicit(&actor->host->forced, 1, memory_order_relaxed);
+    } else if (batch->fatal->kind == WEFT_EVENT_EXIT) {
+        end.error = batch->fatal->error;
+        end.will = weft__will_ref(batch->fatal->will);
+    }
+    forget(batch);
+    weft__actor_finish(w, task, &end);
 }
 
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
@@ -246,13 +232,11 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         weft__body_waited(w, task);
     }
     for (unsigned i = 0; i < TURN_STEPS; i++) {
-        weft_out out = {.status = UNSAID};
+        weft_out out = {.status = WEFT__OUT_UNSAID};
         gather(actor, &batch, max);
         actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
-        if (batch.killed || is_forced(task)) {
-            forget(&batch);
-            atomic_fetch_add_explicit(&actor->host->forced, !batch.killed, memory_order_relaxed);
-            finish(w, task, NULL, -ECANCELED);
+        if (batch.fatal || is_forced(task)) {
+            end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
         int err = actor->kind->step(actor, batch.events, batch.n, &out);
@@ -260,16 +244,24 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         forget(&batch);
         if (err) {
             weft__out_drop(&out);
-            finish(w, task, NULL, err);
+            weft__actor_finish(w, task, &(struct weft__end){.error = err});
             return WEFT__BODY_END;
         }
         unsigned asked = weft__out_dispatch(&out, actor);
         actor->pending += asked;
-        if (out.status == IS_DONE) {
-            finish(w, task, out.result, 0);
+        if (out.status == WEFT__OUT_DONE) {
+            weft__new_code_free(out.new);
+            weft__actor_finish(
+                w, task,
+                &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
             return WEFT__BODY_END;
         }
-        if (out.status != CONTINUES && dozes(task, actor, is_blocked(actor, &out, asked))) {
+        if (out.status == WEFT__OUT_UPGRADE) {
+            weft__actor_upgrade(task, actor, &out);
+            continue;
+        }
+        drop_end(&out);
+        if (out.status != WEFT__OUT_CONTINUE && dozes(task, actor, is_blocked(actor, &out, asked))) {
             return WEFT__BODY_WAIT;
         }
     }
@@ -294,135 +286,7 @@ static struct weft__body_wait waits(const struct weft__task *task)
 const struct weft__body_kind weft__actor_body = {
     .what = "actor", .step = run, .name = name, .waits = waits};
 
-/* --- its start ----------------------------------------------------------------------------------- */
-
-static bool has_method(const struct weft_actor_kind *kind, const char *method)
-{
-    const char *const *known = kind->methods;
-    while (known && *known && (!method || strcmp(*known, method) != 0)) {
-        known++;
-    }
-    return !known || *known;
-}
-
-static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_kind *kind,
-                  const struct weft__task *task)
-{
-    const struct weft__worker *w = weft__worker_self();
-    const struct weft__task *maker = w ? weft__running(w) : NULL;
-    actor->self = weft__task_handle(task);
-    actor->kind = kind;
-    actor->host = host;
-    actor->parent = maker ? weft__task_handle(maker) : 0;
-    actor->kept = NULL;
-    actor->kept_last = &actor->kept;
-    actor->urgent = NULL;
-    actor->pending = 0;
-    atomic_store_explicit(&actor->steps, 0, memory_order_relaxed);
-    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-    atomic_store_explicit(&actor->limit, kind->mailbox ? kind->mailbox : host->mailbox,
-                          memory_order_relaxed);
-}
-
-int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
-                     const char *method, const weft_buf *input)
-{
-    struct weft__body_opts opts = {.name = kind->name, .detached = true};
-    int err;
-    if (!kind->step) {
-        return -EINVAL;
-    }
-    if (!has_method(kind, method)) {
-        return -ENOENT;
-    }
-    if (!atomic_load_explicit(&host->frozen, memory_order_acquire)) {
-        weft__lock(&host->lock);
-        atomic_store_explicit(&host->frozen, true, memory_order_release);
-        weft__unlock(&host->lock);
-    }
-    struct weft__task *task = weft__body_make(host->pool, &weft__actor_body, NULL, &opts, &err);
-    if (!task) {
-        return err;
-    }
-    weft_actor *actor = weft__actor_at(task->slot);
-    void *state = actor && kind->state_bytes ? weft__alloc(kind->state_bytes) : NULL;
-    if (!actor || (kind->state_bytes && !state)) {
-        weft__body_unmake(task);
-        return -ENOMEM;
-    }
-    reset(actor, host, kind, task);
-    actor->state = state;
-    weft__body_set_own(task, actor);
-    task->claim.task = NULL;
-    err = kind->init ? kind->init(actor, method, input) : 0;
-    if (err) {
-        weft__free(state);
-        actor->state = NULL;
-        weft__body_unmake(task);
-        return err;
-    }
-    weft_pid pid = weft_actor_pid(actor);
-    if (out) {
-        *out = pid;
-    }
-    atomic_fetch_add_explicit(&host->spawned, 1, memory_order_relaxed);
-    atomic_store_explicit(&actor->gate, (uint64_t)weft__pid_generation(pid) << WEFT__GATE_SHIFT,
-                          memory_order_release);
-    weft__body_start(task, NULL, false);
-    return 0;
-}
-
-void *weft_actor_state(weft_actor *self)
-{
-    return self->state;
-}
-
-weft_pid weft_actor_pid(const weft_actor *self)
-{
-    return (weft_pid){.host = self->host->number, .id = self->self};
-}
-
-/* --- waiting for its end, asking ----------------------------------------------------------------- */
-
-static const struct weft__wait_kind end_kind = {.name = "end of an actor"};
-
-int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
-{
-    weft_actor *actor = weft__actor_find((uint32_t)pid.id);
-    struct weft__waiter waiter;
-    struct weft__node node;
-    if (!actor) {
-        return -ESRCH;
-    }
-    weft__lock(&actor->lock);
-    if (weft__actor_of(pid) != actor) {
-        weft__unlock(&actor->lock);
-        return -ESRCH;
-    }
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-    weft__node_init(&node, &waiter, 0);
-    node.next = actor->watchers;
-    actor->watchers = &node;
-    weft__unlock(&actor->lock);
-    enum weft__reason reason = weft__waiter_park(&waiter, deadline, &end_kind, 0);
-    if (weft__reason_done(reason)) {
-        if (result) {
-            *result = node.value;
-        } else {
-            weft_buf_free(node.value);
-        }
-        return node.status;
-    }
-    weft__lock(&actor->lock);
-    for (struct weft__node **at = &actor->watchers; *at; at = &(*at)->next) {
-        if (*at == &node) {
-            *at = node.next;
-            break;
-        }
-    }
-    weft__unlock(&actor->lock);
-    return weft__reason_errno(reason);
-}
+/* --- asking ---------------------------------------------------------------------------------- */
 
 const char *weft_actor_state_name(enum weft_actor_state state)
 {

@@ -1,0 +1,109 @@
+/* The end of an actor, and waiting for it. */
+#include <errno.h>
+
+#include "actor/tie.h"
+#include "base/alloc.h"
+
+/* Nobody sends or binds any more: who sends looks at the gate, who binds does so under the lock. */
+static void shut_gate(weft_actor *actor)
+{
+    weft__lock(&actor->lock);
+    atomic_store_explicit(&actor->gate, 0, memory_order_seq_cst); /* pairs: weft__actor_wake */
+    weft__unlock(&actor->lock);
+}
+
+/* The looks are seq_cst: the banner of actor/actor.h. */
+static struct weft__link *empty(struct weft__inbox *inbox)
+{
+    return weft__inbox_empty(inbox) ? NULL : weft__inbox_drain_local(inbox);
+}
+
+void weft__actor_leave(weft_actor *actor)
+{
+    uint32_t slot = (uint32_t)actor->self;
+    weft__lock(&actor->lock);
+    actor->there = false;
+    struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);
+    weft__unlock(&actor->lock);
+    weft__letters_bury(actor->urgent, slot);
+    weft__letters_bury(actor->kept, slot);
+    weft__letters_bury(system, slot);
+    weft__letters_bury(user, slot);
+    actor->urgent = actor->kept = NULL;
+    actor->kept_last = &actor->kept;
+}
+
+static void free_state(weft_actor *actor)
+{
+    weft__free(actor->state);
+    actor->state = NULL;
+}
+
+void weft__actor_finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end)
+{
+    weft_actor *actor = task->own;
+    weft_host *host = actor->host;
+    if (actor->kind->close) {
+        actor->kind->close(actor);
+    }
+    free_state(actor);
+    weft__hooks_end(actor, host->hook_count, end->error);
+    shut_gate(actor);
+    weft__ties_cut(actor, end);
+    weft__actor_leave(actor);
+    weft_buf_free(end->result);
+    weft__will_unref(end->will);
+    atomic_fetch_add_explicit(&host->ended, 1, memory_order_relaxed);
+    weft__body_end(w, task, NULL, 0);
+}
+
+void weft__actor_undo(weft_actor *actor)
+{
+    weft__ties_cut(actor, NULL);
+    weft__actor_leave(actor);
+    free_state(actor);
+}
+
+/* --- waiting for it ---------------------------------------------------------------------- */
+
+static const struct weft__wait_kind end_kind = {.name = "end of an actor"};
+
+int weft__join_wait(weft_actor *actor, struct weft__join *join, struct weft__waiter *waiter,
+                    weft_buf **result, int64_t deadline)
+{
+    enum weft__reason reason = weft__waiter_park(waiter, deadline, &end_kind, 0);
+    if (weft__reason_done(reason)) {
+        if (result) {
+            *result = join->node.value;
+        } else {
+            weft_buf_free(join->node.value);
+        }
+        return join->node.status;
+    }
+    weft__lock(&actor->lock);
+    if (join->tie.back) {
+        weft__tie_remove(&join->tie);
+    }
+    weft__unlock(&actor->lock);
+    return weft__reason_errno(reason);
+}
+
+int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)pid.id);
+    struct weft__waiter waiter;
+    struct weft__join join;
+    if (!actor) {
+        return -ESRCH;
+    }
+    weft__lock(&actor->lock);
+    if (weft__actor_of(pid) != actor) {
+        weft__unlock(&actor->lock);
+        return -ESRCH;
+    }
+    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    weft__node_init(&join.node, &waiter, 0);
+    weft__join_add(actor, &join);
+    weft__unlock(&actor->lock);
+    return weft__join_wait(actor, &join, &waiter, result, deadline);
+}

@@ -1,0 +1,217 @@
+/* Names. The table of the host has them by their text, the actor by its ties; both locks are held when one comes or goes, the
+ * actor's first. An actor whose gate is shut does not have its names any more, even if it has not yet come to giving them back:
+ * who wants one takes it out of the table. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <weft/names.h>
+
+#include "actor/tie.h"
+#include "base/alloc.h"
+
+#define MOST_BYTES 255u
+
+struct weft__name {
+    struct weft__tie tie; /* first */
+    struct weft__entry entry;
+    weft_host *host;
+    weft_pid pid;
+    bool listed; /* in the table, under its lock */
+    char text[];
+};
+
+static struct weft__name *of_entry(struct weft__entry *entry)
+{
+    return entry ? (struct weft__name *)(void *)((char *)entry -
+                                                 offsetof(struct weft__name, entry))
+                 : NULL;
+}
+
+struct weft__name *weft__name_new(weft_host *host, const char *text, weft_pid pid, int *err)
+{
+    size_t bytes = strlen(text);
+    if (bytes == 0 || bytes > MOST_BYTES) {
+        *err = -EINVAL;
+        return NULL;
+    }
+    struct weft__name *name = weft__alloc(sizeof *name + bytes + 1);
+    *err = name ? 0 : -ENOMEM;
+    if (name) {
+        memcpy(name->text, text, bytes);
+        name->tie.kind = WEFT__TIE_NAME;
+        name->entry.key = name->text;
+        name->host = host;
+        name->pid = pid;
+    }
+    return name;
+}
+
+void weft__name_free(struct weft__name *name)
+{
+    weft__free(name);
+}
+
+/* --- under the table's lock ------------------------------------------------------------------ */
+
+static void take_out(struct weft__name *name)
+{
+    if (name->listed) {
+        weft__table_remove(&name->host->names, &name->entry);
+        name->listed = false;
+    }
+}
+
+/* Who has it, and has not ended; or NULL. */
+static struct weft__name *find(weft_host *host, const char *text)
+{
+    struct weft__name *name = of_entry(weft__table_find(&host->names, text));
+    return name && weft__actor_of(name->pid) ? name : NULL;
+}
+
+static int put_in(struct weft__name *name)
+{
+    weft_host *host = name->host;
+    if (find(host, name->text)) {
+        return -EEXIST;
+    }
+    struct weft__name *late = of_entry(weft__table_find(&host->names, name->text));
+    if (late) {
+        take_out(late);
+    }
+    if (!weft__table_grow(&host->names)) {
+        return -ENOMEM;
+    }
+    weft__table_add(&host->names, &name->entry);
+    name->listed = true;
+    return 0;
+}
+
+/* --- under the actor's ------------------------------------------------------------------------- */
+
+int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate)
+{
+    if (!name) {
+        atomic_store_explicit(&actor->gate, gate, memory_order_release);
+        return 0;
+    }
+    weft__lock(&name->host->names.lock);
+    int err = put_in(name);
+    if (!err) {
+        atomic_store_explicit(&actor->gate, gate, memory_order_release);
+    }
+    weft__unlock(&name->host->names.lock);
+    if (!err) {
+        weft__tie_add(actor, &name->tie);
+    }
+    return err;
+}
+
+void weft__name_cut(struct weft__tie *tie)
+{
+    struct weft__name *name = (struct weft__name *)(void *)tie;
+    struct weft__lock *lock = &name->host->names.lock;
+    weft__lock(lock);
+    take_out(name);
+    weft__unlock(lock);
+    weft__name_free(name);
+}
+
+static int add_locked(weft_actor *actor, struct weft__name *name)
+{
+    if (weft__actor_of(name->pid) != actor) {
+        return -ESRCH;
+    }
+    if (actor->host != name->host) {
+        return -EINVAL;
+    }
+    weft__lock(&name->host->names.lock);
+    int err = put_in(name);
+    weft__unlock(&name->host->names.lock);
+    if (!err) {
+        weft__tie_add(actor, &name->tie);
+    }
+    return err;
+}
+
+/* --- the calls ------------------------------------------------------------------------------------ */
+
+int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
+{
+    int err;
+    weft_actor *actor = weft__actor_find((uint32_t)pid.id);
+    struct weft__name *name = weft__name_new(host, text, pid, &err);
+    if (!name) {
+        return err;
+    }
+    err = -ESRCH;
+    if (actor) {
+        weft__lock(&actor->lock);
+        err = add_locked(actor, name);
+        weft__unlock(&actor->lock);
+    }
+    if (err) {
+        weft__name_free(name);
+    }
+    return err;
+}
+
+int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
+{
+    weft__lock(&host->names.lock);
+    const struct weft__name *name = find(host, text);
+    if (name) {
+        *out = name->pid;
+    }
+    weft__unlock(&host->names.lock);
+    return name ? 0 : -ENOENT;
+}
+
+/* With the actor's lock: takes it from this actor. NULL: it is another's by now. */
+static struct weft__name *take_from(weft_host *host, const char *text, weft_pid pid)
+{
+    weft__lock(&host->names.lock);
+    struct weft__name *name = find(host, text);
+    if (name && weft_pid_equal(name->pid, pid)) {
+        take_out(name);
+        weft__tie_remove(&name->tie);
+    } else {
+        name = NULL;
+    }
+    weft__unlock(&host->names.lock);
+    return name;
+}
+
+int weft_actor_unregister(weft_host *host, const char *text)
+{
+    weft_pid pid;
+    struct weft__name *name = NULL;
+    while (!name && weft_actor_whereis(host, text, &pid) == 0) {
+        weft_actor *actor = weft__actor_find((uint32_t)pid.id);
+        weft__lock(&actor->lock);
+        name = take_from(host, text, pid);
+        weft__unlock(&actor->lock);
+    }
+    weft__name_free(name);
+    return name ? 0 : -ENOENT;
+}
+
+int weft_actor_name(weft_pid pid, char *buf, size_t size)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)pid.id);
+    int n = -ESRCH;
+    if (!actor) {
+        return n;
+    }
+    weft__lock(&actor->lock);
+    if (weft__actor_of(pid) == actor) {
+        const struct weft__tie *tie = actor->ties;
+        while (tie && tie->kind != WEFT__TIE_NAME) {
+            tie = tie->next;
+        }
+        n = tie ? snprintf(buf, size, "%s", ((const struct weft__name *)(const void *)tie)->text)
+                : -ENOENT;
+    }
+    weft__unlock(&actor->lock);
+    return n;
+}

@@ -1,0 +1,212 @@
+/* Links, monitors and exits. How they are kept is in actor/tie.h. */
+#include <errno.h>
+
+#include "actor/tie.h"
+
+/* --- what is on its way -------------------------------------------------------------------- */
+
+/* Takes letters out of those that wait for the actor, which calls this itself. How many there were. */
+static unsigned take_back(weft_actor *self, bool (*is)(const struct weft__letter *, uint64_t),
+                          uint64_t what)
+{
+    struct weft__link **at = &self->urgent;
+    unsigned count = 0;
+    while (*at) {
+        at = &(*at)->next;
+    }
+    *at = weft__inbox_drain_local(&self->system);
+    at = &self->urgent;
+    while (*at) {
+        struct weft__letter *letter = (struct weft__letter *)(void *)*at;
+        if (is(letter, what)) {
+            *at = letter->link.next;
+            weft__letter_free(letter);
+            count++;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    return count;
+}
+
+static bool is_exit_of(const struct weft__letter *letter, uint64_t who)
+{
+    return letter->kind == WEFT_EVENT_EXIT && letter->by_link && letter->from_id == who;
+}
+
+static bool is_down(const struct weft__letter *letter, uint64_t ref)
+{
+    return letter->kind == WEFT_EVENT_DOWN && letter->tag == ref;
+}
+
+/* --- finding a bond ----------------------------------------------------------------------------- */
+
+static bool is_it(struct weft__tie *tie, weft_pid other, uint64_t ref)
+{
+    if (ref) {
+        return (tie->kind == WEFT__TIE_WATCHES || tie->kind == WEFT__TIE_WATCHED) &&
+               weft__tie_bond(tie)->ref == ref;
+    }
+    return tie->kind == WEFT__TIE_LINK && weft_pid_equal(weft__tie_other(tie), other);
+}
+
+/* The monitor with this reference, or the link of these two (ref 0). It is in both lists, if anywhere; so it is looked for in both at
+ * once, and the shorter one says when to stop. Under both locks. */
+static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
+{
+    struct weft__tie *of_a = weft__actor_find((uint32_t)a.id)->ties;
+    struct weft__tie *of_b = weft__actor_find((uint32_t)b.id)->ties;
+    for (; of_a && of_b; of_a = of_a->next, of_b = of_b->next) {
+        if (is_it(of_a, b, ref)) {
+            return weft__tie_bond(of_a);
+        }
+        if (is_it(of_b, a, ref)) {
+            return weft__tie_bond(of_b);
+        }
+    }
+    return NULL;
+}
+
+/* Takes it out, if it is there. */
+static struct weft__bond *take(weft_pid a, weft_pid b, uint64_t ref)
+{
+    weft__pair_lock(a, b);
+    struct weft__bond *bond = find(a, b, ref);
+    if (bond) {
+        weft__bond_untie(bond);
+    }
+    weft__pair_unlock(a, b);
+    return bond;
+}
+
+/* --- links ------------------------------------------------------------------------------------------ */
+
+/* True: it is tied; else *err says whether that is well. */
+static bool try_link(struct weft__bond *bond, weft_pid me, weft_pid other, int *err)
+{
+    weft__pair_lock(me, other);
+    bool there = weft__actor_of(other) != NULL;
+    bool tied = there && !find(me, other, 0);
+    if (tied) {
+        weft__bond_tie(bond);
+    }
+    weft__pair_unlock(me, other);
+    *err = there ? 0 : -ESRCH;
+    return tied;
+}
+
+int weft_actor_link(weft_actor *self, weft_pid other)
+{
+    weft_pid me = weft_actor_pid(self);
+    int err;
+    if ((uint32_t)other.id == (uint32_t)me.id) {
+        return weft_pid_equal(me, other) ? -EINVAL : -ESRCH; /* one that had this slot before */
+    }
+    if (!weft__actor_of(other)) {
+        return -ESRCH;
+    }
+    struct weft__bond *bond = weft__bond_new(me, other, 0);
+    if (!bond) {
+        return -ENOMEM;
+    }
+    if (!try_link(bond, me, other, &err)) {
+        weft__bond_free(bond);
+    }
+    return err;
+}
+
+int weft_actor_unlink(weft_actor *self, weft_pid other)
+{
+    weft_pid me = weft_actor_pid(self);
+    if ((uint32_t)other.id == (uint32_t)me.id || !weft__actor_find((uint32_t)other.id)) {
+        return 0;
+    }
+    struct weft__bond *bond = take(me, other, 0);
+    if (bond) {
+        weft__bond_free(bond);
+    } else {
+        take_back(self, is_exit_of, other.id);
+    }
+    return 0;
+}
+
+void weft_actor_trap(weft_actor *self, bool trap)
+{
+    self->trap = trap;
+}
+
+/* --- monitors ---------------------------------------------------------------------------------------- */
+
+/* The letter tells of one that ended before. */
+static void tell_at_once(weft_actor *self, struct weft__bond *bond)
+{
+    struct weft__letter *letter = bond->letters[1];
+    bond->letters[1] = NULL;
+    letter->error = -ESRCH;
+    weft__actor_deliver(self, weft_actor_pid(self), letter);
+    weft__bond_free(bond);
+}
+
+int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
+{
+    weft_pid me = weft_actor_pid(self);
+    if (weft_pid_equal(me, other)) {
+        return -EINVAL;
+    }
+    struct weft__bond *bond = weft__bond_new(other, me, weft__monitor_ref(other));
+    if (!bond) {
+        return -ENOMEM;
+    }
+    *ref = bond->ref;
+    if ((uint32_t)other.id == (uint32_t)me.id || !weft__actor_of(other)) {
+        tell_at_once(self, bond);
+        return 0;
+    }
+    weft__pair_lock(me, other);
+    bool there = weft__actor_of(other) != NULL;
+    if (there) {
+        weft__bond_tie(bond);
+    }
+    weft__pair_unlock(me, other);
+    if (!there) {
+        tell_at_once(self, bond);
+    }
+    return 0;
+}
+
+int weft_actor_demonitor(weft_actor *self, uint64_t ref)
+{
+    weft_pid me = weft_actor_pid(self), slot = {.id = weft__monitor_slot(ref)};
+    struct weft__bond *bond = NULL;
+    if (slot.id != (uint32_t)me.id && weft__actor_find((uint32_t)slot.id)) {
+        bond = take(me, slot, ref);
+    }
+    if (bond) {
+        weft__bond_free(bond);
+        return 0;
+    }
+    return take_back(self, is_down, ref) ? 0 : -ENOENT;
+}
+
+/* --- exits --------------------------------------------------------------------------------------------- */
+
+int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
+{
+    weft_actor *actor = weft__actor_of(pid);
+    if (reason > 0 || !actor) {
+        weft_buf_free(text);
+        return reason > 0 ? -EINVAL : -ESRCH;
+    }
+    struct weft__will *will = text ? weft__will_new(text) : NULL;
+    struct weft__letter *letter =
+        !text || will ? weft__letter_new(WEFT_EVENT_EXIT, 0, NULL) : NULL;
+    if (!letter) {
+        weft__will_unref(will);
+        return -ENOMEM;
+    }
+    letter->error = reason;
+    letter->will = will;
+    weft__letter_sign(letter);
+    weft__actor_deliver(actor, pid, letter);
+    return 0;
+}

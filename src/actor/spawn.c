@@ -1,0 +1,356 @@
+/* The start of an actor.
+ *
+ *   1. a task and a record that nobody knows; memory for everything that follows
+ *   2. init, then the hooks: user code, which may refuse
+ *   3. under the lock: the name, if nobody has it; the relations; the gate, and with it anybody may know it
+ *   4. the first message, and the task runs
+ * What was done is undone in the reverse order up to 3; after that nothing fails. Close is called if init was and the actor is
+ * not to be.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <weft/names.h>
+
+#include "actor/tie.h"
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "sched/pool.h"
+
+/* What is on its way to become an actor. */
+struct birth {
+    struct weft__task *task;
+    weft_actor *actor;
+    weft_pid pid;
+    struct weft__bond *link, *monitor;
+    struct weft__name *name;
+    struct weft__letter *first; /* message */
+    struct weft__join *join;
+};
+
+static bool has_method(const struct weft_actor_kind *kind, const char *method)
+{
+    const char *const *known = kind->methods;
+    while (known && *known && (!method || strcmp(*known, method) != 0)) {
+        known++;
+    }
+    return !known || *known;
+}
+
+static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_kind *kind,
+                  const struct weft__task *task)
+{
+    const struct weft__worker *w = weft__worker_self();
+    const struct weft__task *maker = w ? weft__running(w) : NULL;
+    weft__lock(&actor->lock);
+    actor->there = true; /* from now on who sweeps lets its letters alone */
+    weft__unlock(&actor->lock);
+    actor->self = weft__task_handle(task);
+    actor->kind = kind;
+    actor->host = host;
+    actor->parent = maker ? weft__task_handle(maker) : 0;
+    actor->kept = NULL;
+    actor->kept_last = &actor->kept;
+    actor->urgent = NULL;
+    actor->pending = 0;
+    actor->trap = kind->trap;
+    atomic_store_explicit(&actor->steps, 0, memory_order_relaxed);
+    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
+    atomic_store_explicit(&actor->limit, kind->mailbox ? kind->mailbox : host->mailbox,
+                          memory_order_relaxed);
+}
+
+static void freeze(weft_host *host)
+{
+    if (!atomic_load_explicit(&host->frozen, memory_order_acquire)) {
+        weft__lock(&host->lock);
+        atomic_store_explicit(&host->frozen, true, memory_order_release);
+        weft__unlock(&host->lock);
+    }
+}
+
+/* --- making ------------------------------------------------------------------------------- */
+
+static void unmake(struct birth *birth)
+{
+    weft__bond_free(birth->link);
+    weft__bond_free(birth->monitor);
+    weft__name_free(birth->name);
+    weft__actor_undo(birth->actor);
+    weft__body_unmake(birth->task);
+}
+
+/* Memory for all that the options want. */
+static int provide(struct birth *birth, weft_host *host, const struct weft_actor_spawn_opts *opts)
+{
+    int err = 0;
+    if (opts->link && !(birth->link = weft__bond_new(birth->pid, weft_actor_pid(opts->self), 0))) {
+        return -ENOMEM;
+    }
+    if (opts->monitor && !(birth->monitor = weft__bond_new(birth->pid, weft_actor_pid(opts->self),
+                                                           weft__monitor_ref(birth->pid)))) {
+        return -ENOMEM;
+    }
+    birth->name = opts->name ? weft__name_new(host, opts->name, birth->pid, &err) : NULL;
+    return err;
+}
+
+static int make(struct birth *birth, weft_host *host, const struct weft_actor_kind *kind,
+                const struct weft_actor_spawn_opts *opts)
+{
+    struct weft__body_opts body = {.name = kind->name, .detached = true};
+    int err;
+    birth->task = weft__body_make(host->pool, &weft__actor_body, NULL, &body, &err);
+    if (!birth->task) {
+        return err;
+    }
+    weft_actor *actor = weft__actor_at(birth->task->slot);
+    void *state = actor && kind->state_bytes ? weft__alloc(kind->state_bytes) : NULL;
+    if (!actor || (kind->state_bytes && !state)) {
+        weft__body_unmake(birth->task);
+        return -ENOMEM;
+    }
+    reset(actor, host, kind, birth->task);
+    actor->state = state;
+    birth->actor = actor;
+    birth->pid = weft_actor_pid(actor);
+    weft__body_set_own(birth->task, actor);
+    birth->task->claim.task = NULL;
+    err = provide(birth, host, opts);
+    if (err) {
+        unmake(birth);
+    }
+    return err;
+}
+
+/* --- asking the user's code ------------------------------------------------------------------- */
+
+static void close_it(weft_actor *actor)
+{
+    if (actor->kind->close) {
+        actor->kind->close(actor);
+    }
+}
+
+static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
+{
+    int err = actor->kind->init ? actor->kind->init(actor, opts->method, opts->input) : 0;
+    if (err) {
+        return err;
+    }
+    size_t agreed = weft__hooks_start(actor, &err);
+    if (err) {
+        close_it(actor);
+        weft__hooks_end(actor, agreed, err);
+    }
+    return err;
+}
+
+/* --- showing it ------------------------------------------------------------------------------------ */
+
+static void tie_bond(struct weft__bond *bond)
+{
+    if (bond) {
+        weft__pair_lock(bond->pids[0], bond->pids[1]);
+        weft__bond_tie(bond);
+        weft__pair_unlock(bond->pids[0], bond->pids[1]);
+    }
+}
+
+/* -EEXIST: another was faster with the name. */
+static int show(struct birth *birth)
+{
+    weft_actor *actor = birth->actor;
+    struct weft__letter *first = birth->first;
+    uint64_t gate = (uint64_t)weft__pid_generation(birth->pid) << WEFT__GATE_SHIFT;
+    if (first) { /* before all that can be sent from now on */
+        weft__letter_address(first, birth->pid);
+        first->link.next = NULL;
+        actor->kept = &first->link;
+        actor->kept_last = &first->link.next;
+        gate++;
+    }
+    weft__lock(&actor->lock);
+    int err = weft__name_show_locked(actor, birth->name, gate);
+    if (!err && birth->join) {
+        weft__waiter_arm(birth->join->node.waiter, WEFT__WAIT_OBJECT);
+        weft__join_add(actor, birth->join);
+    }
+    weft__unlock(&actor->lock);
+    if (err) {
+        actor->kept = NULL;
+        actor->kept_last = &actor->kept;
+    }
+    return err;
+}
+
+/* A stop that came meanwhile walks over all actors, after it has said so: it saw this one, or this one sees that. */
+static void look_stopped(weft_host *host, weft_pid pid)
+{
+    atomic_fetch_add_explicit(&host->spawned, 1, memory_order_seq_cst); /* pairs: say_stop */
+    if (__builtin_expect(atomic_load_explicit(&host->stopping, memory_order_seq_cst), 0)) {
+        weft__host_cancel(host, pid);
+    }
+}
+
+/* Takes birth->first, unless it fails. */
+static int spawn(weft_host *host, const struct weft_actor_kind *kind,
+                 const struct weft_actor_spawn_opts *opts, struct birth *birth)
+{
+    int err = make(birth, host, kind, opts);
+    if (err) {
+        return err;
+    }
+    err = begin(birth->actor, opts);
+    if (err) {
+        unmake(birth);
+        return err;
+    }
+    uint64_t ref = birth->monitor ? birth->monitor->ref : 0;
+    tie_bond(birth->link);
+    tie_bond(birth->monitor);
+    birth->link = birth->monitor = NULL; /* the lists' */
+    err = show(birth);
+    if (err) {
+        close_it(birth->actor);
+        weft__hooks_end(birth->actor, host->hook_count, err);
+        unmake(birth);
+        return err;
+    }
+    if (ref) {
+        *opts->monitor = ref;
+    }
+    weft__body_start(birth->task, NULL, false);
+    look_stopped(host, birth->pid);
+    return 0;
+}
+
+/* --- the calls -------------------------------------------------------------------------------------- */
+
+/* 0, or why there can be no such actor. */
+static int admits(weft_host *host, const struct weft_actor_kind *kind, const char *method)
+{
+    if (!kind->step) {
+        return -EINVAL;
+    }
+    if (!has_method(kind, method)) {
+        return -ENOENT;
+    }
+    freeze(host);
+    return atomic_load_explicit(&host->stopping, memory_order_acquire) ? -ESHUTDOWN : 0;
+}
+
+int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
+                     const char *method, const weft_buf *input)
+{
+    struct birth birth = {.join = NULL};
+    int err = admits(host, kind, method);
+    if (!err) {
+        err = spawn(host, kind,
+                    &(struct weft_actor_spawn_opts){.method = method, .input = input}, &birth);
+    }
+    if (!err && out) {
+        *out = birth.pid;
+    }
+    return err;
+}
+
+/* Either there is one with the name, which gets the letter, or there will be: 1, 0, or an error. */
+static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
+                       const struct weft_actor_spawn_opts *opts, struct birth *birth)
+{
+    struct weft__letter *first = birth->first;
+    for (;;) {
+        int err = weft_actor_whereis(host, opts->name, &birth->pid);
+        if (!err) {
+            err = first ? weft__letter_send(birth->pid, first) : 0;
+            if (err != -ESRCH) { /* or it ended just now */
+                return err ? err : 1;
+            }
+        }
+        *birth = (struct birth){.first = first};
+        err = spawn(host, kind, opts, birth);
+        if (err != -EEXIST) { /* or another was faster */
+            return err;
+        }
+    }
+}
+
+/* The letter, or NULL and *err. */
+static struct weft__letter *first_letter(const struct weft_actor_spawn_opts *opts, int *err)
+{
+    struct weft__letter *letter =
+        opts->topic ? weft__letter_new(WEFT_EVENT_MESSAGE, opts->tag, opts->message) : NULL;
+    if (!letter) {
+        weft_buf_free(opts->message);
+        *err = opts->topic ? -ENOMEM : 0;
+        return NULL;
+    }
+    letter->topic = opts->topic;
+    weft__letter_sign(letter);
+    *err = 0;
+    return letter;
+}
+
+int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
+                          const struct weft_actor_spawn_opts *options)
+{
+    static const struct weft_actor_spawn_opts defaults;
+    const struct weft_actor_spawn_opts *opts = options ? options : &defaults;
+    struct birth birth = {.join = NULL};
+    int err;
+    birth.first = first_letter(opts, &err);
+    struct weft__letter *first = birth.first;
+    if (!err) {
+        err = (opts->link || opts->monitor) && !opts->self ? -EINVAL
+                                                            : admits(host, kind, opts->method);
+    }
+    if (!err) {
+        err = opts->name ? spawn_named(host, kind, opts, &birth) : spawn(host, kind, opts, &birth);
+    }
+    if (err < 0) {
+        if (first) {
+            weft__letter_free(first);
+        }
+        return err;
+    }
+    if (out) {
+        *out = birth.pid;
+    }
+    return err;
+}
+
+int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const char *method,
+                    const weft_buf *input, weft_buf **result, int64_t deadline)
+{
+    struct weft__waiter waiter;
+    struct weft__join join;
+    struct birth birth = {.join = &join};
+    int err = admits(host, kind, method);
+    if (err) {
+        return err;
+    }
+    weft__node_init(&join.node, &waiter, 0);
+    err = spawn(host, kind, &(struct weft_actor_spawn_opts){.method = method, .input = input},
+                &birth);
+    if (err) {
+        return err;
+    }
+    err = weft__join_wait(birth.actor, &join, &waiter, result, deadline);
+    if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
+        weft_actor_kill(birth.pid); /* if these were its own words, it is not there any more */
+    }
+    return err;
+}
+
+/* --- what a step asks ---------------------------------------------------------------------------------- */
+
+void *weft_actor_state(weft_actor *self)
+{
+    return self->state;
+}
+
+weft_pid weft_actor_pid(const weft_actor *self)
+{
+    return (weft_pid){.host = self->host->number, .id = self->self};
+}

@@ -1,0 +1,105 @@
+/* New code for an actor that goes on living.
+ *
+ * A state belongs to a kind and is closed by that kind, once. The new one is made beside the old, from it; only when it is there
+ * is the old closed and forgotten. So there is always one of the two that is whole.
+ */
+#include <errno.h>
+
+#include "actor/actor.h"
+#include "base/alloc.h"
+#include "sched/handle.h"
+
+struct weft__new_code {
+    const struct weft_actor_kind *kind;
+    weft_upgrade_fn convert;
+    struct weft__letter *letter; /* for the next step */
+};
+
+int weft_out_upgrade(weft_out *out, const struct weft_actor_kind *kind, weft_upgrade_fn convert)
+{
+    struct weft__new_code *code = weft__alloc(sizeof *code);
+    struct weft__letter *letter = code ? weft__letter_new(WEFT_EVENT_UPGRADE, 0, NULL) : NULL;
+    if (!letter) {
+        weft__free(code);
+        return -ENOMEM;
+    }
+    *code = (struct weft__new_code){.kind = kind, .convert = convert, .letter = letter};
+    weft__new_code_free(out->new);
+    out->new = code;
+    out->status = WEFT__OUT_UPGRADE;
+    return 0;
+}
+
+void weft__new_code_free(struct weft__new_code *code)
+{
+    if (code) {
+        if (code->letter) {
+            weft__letter_free(code->letter);
+        }
+        weft__free(code);
+    }
+}
+
+/* Who looks at it from outside does so under the ident lock. */
+static void become(struct weft__task *task, weft_actor *actor, const struct weft_actor_kind *kind)
+{
+    uint64_t ident;
+    if (weft__ident_lock(task, actor->self >> 32, 0, &ident)) { /* its own: always */
+        actor->kind = kind;
+        weft__ident_unlock(task, ident);
+    }
+    atomic_store_explicit(&actor->limit, kind->mailbox ? kind->mailbox : actor->host->mailbox,
+                          memory_order_relaxed);
+    actor->trap = actor->trap || kind->trap;
+}
+
+/* The new state, or NULL and *err. */
+static void *convert(weft_actor *actor, const struct weft__new_code *code, int *err)
+{
+    size_t bytes = code->kind->state_bytes;
+    void *state = weft__alloc(bytes ? bytes : 1);
+    *err = state ? code->convert(actor, actor->state, state) : -ENOMEM;
+    if (*err) {
+        weft__free(state);
+        return NULL;
+    }
+    return state;
+}
+
+static int replace(struct weft__task *task, weft_actor *actor, const struct weft__new_code *code)
+{
+    int err;
+    if (!code->kind->step) {
+        return -EINVAL;
+    }
+    if (!code->convert) {
+        if (code->kind->state_bytes != actor->kind->state_bytes) {
+            return -EINVAL;
+        }
+        become(task, actor, code->kind);
+        return 0;
+    }
+    void *state = convert(actor, code, &err);
+    if (err) {
+        return err;
+    }
+    if (actor->kind->close) {
+        actor->kind->close(actor);
+    }
+    weft__free(actor->state);
+    actor->state = state;
+    become(task, actor, code->kind);
+    return 0;
+}
+
+void weft__actor_upgrade(struct weft__task *task, weft_actor *actor, weft_out *out)
+{
+    struct weft__letter *letter = out->new->letter;
+    out->new->letter = NULL;
+    letter->error = replace(task, actor, out->new);
+    weft__actor_put_first(actor, letter);
+    weft__new_code_free(out->new);
+    weft_buf_free(out->result);
+    weft__will_unref(out->will);
+    out->new = NULL;
+}
