@@ -1,0 +1,244 @@
+/* labels: valgrind */
+#include "actor/puppet.h"
+
+static struct puppet a, b, c;
+static weft_host *the_host;
+
+static weft_host *pair(void)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    CHECK_EQ(puppet_do(&a, links, &b.pid), 0);
+    return host;
+}
+
+TEST(an_abnormal_end_ends_the_other)
+{
+    weft_host *host = pair();
+    puppet_do(&a, fails, NULL);
+    puppet_await_close(&b);
+    CHECK_EQ(b.closed, 1);
+    puppet_host_end(host);
+    CHECK_EQ(a.closed, 1);
+    CHECK_EQ(b.count, 0);
+}
+
+TEST(it_works_both_ways)
+{
+    weft_host *host = pair();
+    puppet_exit(&b, NULL);
+    puppet_await_close(&a);
+    puppet_host_end(host);
+    CHECK_EQ(a.closed, 1);
+}
+
+TEST(one_that_traps_has_an_event_with_the_reason)
+{
+    weft_host *host = pair();
+    puppet_trap(&a);
+    weft_pid gone = b.pid;
+    puppet_exit(&b, "disk on fire");
+    struct seen s = puppet_await(&a, 1);
+    CHECK_EQ(s.kind, WEFT_EVENT_EXIT);
+    CHECK_EQ(s.error, -EIO);
+    CHECK(weft_pid_equal(s.from, gone));
+    CHECK_STR(s.text, "disk on fire");
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 1);
+    puppet_host_end(host);
+    CHECK_EQ(a.closed, 1);
+}
+
+TEST(a_normal_end_is_told_to_those_that_trap_alone)
+{
+    weft_host *host = pair();
+    puppet_start(host, &c);
+    CHECK_EQ(puppet_do(&c, links, &b.pid), 0);
+    puppet_trap(&c);
+    puppet_do(&b, finishes, NULL);
+    struct seen s = puppet_await(&c, 1);
+    CHECK_EQ(s.kind, WEFT_EVENT_EXIT);
+    CHECK_EQ(s.error, 0);
+    puppet_settle(&a);
+    puppet_settle(&a); /* it lives, and saw nothing */
+    CHECK_EQ(puppet_count(&a), 0);
+    puppet_host_end(host);
+}
+
+TEST(linking_twice_is_linking_once)
+{
+    weft_host *host = pair();
+    puppet_trap(&a);
+    puppet_trap(&b);
+    CHECK_EQ(puppet_do(&a, links, &b.pid), 0);
+    CHECK_EQ(puppet_do(&b, links, &a.pid), 0);
+    puppet_do(&b, finishes, NULL);
+    puppet_await(&a, 1);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 1);
+    puppet_host_end(host);
+}
+
+TEST(either_may_unlink_and_nothing_is_told_then)
+{
+    weft_host *host = pair();
+    puppet_trap(&a);
+    CHECK_EQ(puppet_do(&b, unlinks, &a.pid), 0);
+    CHECK_EQ(puppet_do(&b, unlinks, &a.pid), 0); /* there is none: fine */
+    puppet_do(&b, fails, NULL);
+    puppet_await_end(b.pid);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 0);
+    puppet_host_end(host);
+}
+
+/* The end of b is on its way when a unlinks, in the very step that has b end. */
+static int unlinks_too_late(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)out, (void)arg;
+    CHECK_EQ(weft_actor_kill(b.pid), 0);
+    puppet_spin_until_ended(the_host, 1);
+    return weft_actor_unlink(self, b.pid);
+}
+
+TEST(an_unlink_takes_back_what_is_on_its_way)
+{
+    weft_host *host = pair();
+    the_host = host;
+    CHECK_EQ(puppet_do(&a, unlinks_too_late, NULL), 0);
+    puppet_settle(&a);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 0);
+    puppet_host_end(host);
+}
+
+TEST(the_dead_and_oneself_cannot_be_linked)
+{
+    weft_host *host = pair();
+    CHECK_EQ(puppet_do(&a, links, &a.pid), -EINVAL);
+    puppet_do(&b, unlinks, &a.pid);
+    puppet_do(&b, finishes, NULL);
+    puppet_await_end(b.pid);
+    CHECK_EQ(puppet_do(&a, links, &b.pid), -ESRCH);
+    weft_pid nobody = {.host = 1, .id = (uint64_t)5 << 32 | 0x0fffffff};
+    CHECK_EQ(puppet_do(&a, links, &nobody), -ESRCH);
+    CHECK_EQ(puppet_do(&a, unlinks, &nobody), 0);
+    puppet_host_end(host);
+}
+
+/* --- a chain, a star -------------------------------------------------------------------------- */
+
+enum { MANY = 200 };
+static struct puppet many[MANY];
+
+TEST(a_chain_of_links_ends_as_one)
+{
+    weft_host *host = puppet_host();
+    for (int i = 0; i < MANY; i++) {
+        puppet_start(host, &many[i]);
+        if (i > 0) {
+            CHECK_EQ(puppet_do(&many[i], links, &many[i - 1].pid), 0);
+        }
+    }
+    puppet_trap(&many[MANY / 2]); /* here it stops, from both sides */
+    puppet_exit(&many[0], "first");
+    struct seen s = puppet_await(&many[MANY / 2], 1);
+    CHECK_EQ(s.error, -EIO);
+    CHECK_STR(s.text, "first"); /* the reason goes along */
+    CHECK(weft_pid_equal(s.from, many[MANY / 2 - 1].pid));
+    puppet_exit(&many[MANY - 1], "last");
+    CHECK_STR(puppet_await(&many[MANY / 2], 2).text, "last");
+    puppet_host_end(host);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(many[i].closed, 1);
+    }
+}
+
+TEST(all_that_end_at_once_are_told_of_once_each)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_trap(&a);
+    for (int i = 0; i < 60; i++) {
+        puppet_start(host, &many[i]);
+        CHECK_EQ(puppet_do(&many[i], links, &a.pid), 0);
+        if (i > 0) {
+            CHECK_EQ(puppet_do(&many[i], links, &many[i - 1].pid), 0);
+        }
+    }
+    for (int i = 0; i < 60; i++) {
+        weft_actor_kill(many[i].pid); /* some have been ended by a neighbour */
+    }
+    puppet_await(&a, 60);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 60);
+    for (int i = 0; i < 60; i++) {
+        int times = 0;
+        for (int k = 0; k < 60; k++) {
+            times += weft_pid_equal(a.seen[k].from, many[i].pid);
+        }
+        CHECK_EQ(times, 1);
+    }
+    puppet_host_end(host);
+}
+
+TEST(links_go_from_host_to_host)
+{
+    weft_host *one = puppet_host(), *two = puppet_host();
+    puppet_start(one, &a);
+    puppet_start(two, &b);
+    puppet_trap(&a);
+    CHECK_EQ(puppet_do(&a, links, &b.pid), 0);
+    CHECK(weft_host_stop(two, NULL, 0) >= 0);
+    CHECK(weft_pid_equal(puppet_await(&a, 1).from, b.pid));
+    weft_host_destroy(two);
+    puppet_host_end(one);
+}
+
+/* --- exits from outside ---------------------------------------------------------------------------- */
+
+TEST(an_exit_from_outside_ends_by_its_reason_or_is_trapped)
+{
+    weft_host *host = pair(); /* b hears by its link why a ended */
+    puppet_trap(&b);
+    CHECK_EQ(weft_actor_exit(a.pid, 0, NULL), 0); /* nothing */
+    puppet_settle(&a);
+    CHECK_EQ(weft_actor_exit(b.pid, 0, NULL), 0); /* an event */
+    CHECK_EQ(puppet_await(&b, 1).kind, WEFT_EVENT_EXIT);
+    CHECK_EQ(weft_actor_exit(b.pid, -EPERM, weft_buf_copy("no", 2)), 0);
+    struct seen s = puppet_await(&b, 2);
+    CHECK_EQ(s.error, -EPERM);
+    CHECK_STR(s.text, "no");
+    CHECK(weft_pid_is_none(s.from));
+    CHECK_EQ(weft_actor_exit(a.pid, 7, weft_buf_copy("no", 2)), -EINVAL);
+    CHECK_EQ(weft_actor_exit(a.pid, -EPERM, weft_buf_copy("out", 3)), 0);
+    s = puppet_await(&b, 3);
+    CHECK_EQ(s.error, -EPERM);
+    CHECK_STR(s.text, "out");
+    CHECK(weft_pid_equal(s.from, a.pid));
+    CHECK_EQ(weft_actor_exit(a.pid, -EPERM, weft_buf_copy("out", 3)), -ESRCH);
+    puppet_host_end(host);
+}
+
+TEST(a_kill_cannot_be_trapped)
+{
+    weft_host *host = pair();
+    puppet_trap(&a);
+    puppet_trap(&b);
+    CHECK_EQ(weft_actor_kill(a.pid), 0);
+    CHECK_EQ(puppet_await(&b, 1).error, -ECANCELED);
+    puppet_host_end(host);
+    CHECK_EQ(a.count, 0);
+    CHECK_EQ(a.closed, 1);
+}
+
+TEST(a_trap_may_be_taken_back)
+{
+    weft_host *host = pair();
+    puppet_trap(&a);
+    puppet_do(&a, traps, NULL);
+    puppet_do(&b, fails, NULL);
+    puppet_await_close(&a);
+    puppet_host_end(host);
+}

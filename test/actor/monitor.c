@@ -1,0 +1,192 @@
+/* labels: valgrind */
+#include "actor/puppet.h"
+
+#include "base/alloc.h"
+
+static struct puppet a, b, c;
+static weft_host *the_host;
+
+TEST(each_monitor_tells_once_with_its_reference)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    struct watch one = {.pid = b.pid}, two = one;
+    CHECK_EQ(puppet_do(&a, monitors, &one), 0);
+    CHECK_EQ(puppet_do(&a, monitors, &two), 0);
+    CHECK(one.ref != 0 && one.ref != two.ref);
+    puppet_exit(&b, "tired");
+    puppet_await(&a, 2);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 2);
+    CHECK(a.seen[0].tag + a.seen[1].tag == one.ref + two.ref && a.seen[0].tag != a.seen[1].tag);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(a.seen[i].kind, WEFT_EVENT_DOWN);
+        CHECK_EQ(a.seen[i].error, -EIO);
+        CHECK_STR(a.seen[i].text, "tired");
+        CHECK(weft_pid_equal(a.seen[i].from, b.pid));
+    }
+    puppet_host_end(host);
+}
+
+TEST(a_normal_end_is_told_too_and_it_goes_one_way)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    struct watch watch = {.pid = b.pid};
+    puppet_do(&a, monitors, &watch);
+    puppet_do(&b, finishes, NULL);
+    CHECK_EQ(puppet_await(&a, 1).error, 0);
+    puppet_start(host, &c);
+    watch.pid = c.pid;
+    puppet_do(&a, monitors, &watch);
+    puppet_do(&a, fails, NULL); /* the watcher ends: nobody is told */
+    puppet_await_end(a.pid);
+    puppet_settle(&c);
+    CHECK_EQ(puppet_count(&c), 0);
+    puppet_host_end(host);
+}
+
+TEST(of_the_dead_it_tells_at_once)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    puppet_do(&b, finishes, NULL);
+    puppet_await_end(b.pid);
+    struct watch watch = {.pid = b.pid};
+    CHECK_EQ(puppet_do(&a, monitors, &watch), 0);
+    struct seen s = puppet_await(&a, 1);
+    CHECK_EQ(s.kind, WEFT_EVENT_DOWN);
+    CHECK_EQ(s.error, -ESRCH);
+    CHECK_EQ(s.tag, watch.ref);
+    CHECK(weft_pid_equal(s.from, b.pid));
+    watch.pid = (weft_pid){.id = (uint64_t)9 << 32 | (uint32_t)a.pid.id}; /* its own slot, another time */
+    CHECK_EQ(puppet_do(&a, monitors, &watch), 0);
+    CHECK_EQ(puppet_await(&a, 2).error, -ESRCH);
+    watch.pid = a.pid;
+    CHECK_EQ(puppet_do(&a, monitors, &watch), -EINVAL);
+    puppet_host_end(host);
+}
+
+TEST(a_monitor_that_is_taken_back_does_not_tell)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    struct watch one = {.pid = b.pid}, two = one;
+    puppet_do(&a, monitors, &one);
+    puppet_do(&a, monitors, &two);
+    CHECK_EQ(puppet_do(&a, demonitors, &one), 0);
+    CHECK_EQ(puppet_do(&a, demonitors, &one), -ENOENT);
+    CHECK_EQ(puppet_do(&b, demonitors, &two), -ENOENT); /* it is not b's */
+    puppet_do(&b, finishes, NULL);
+    CHECK_EQ(puppet_await(&a, 1).tag, two.ref);
+    CHECK_EQ(puppet_do(&a, demonitors, &two), -ENOENT); /* it was told */
+    CHECK_EQ(puppet_count(&a), 1);
+    puppet_host_end(host);
+}
+
+static int takes_back_late(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)out;
+    CHECK_EQ(weft_actor_kill(b.pid), 0);
+    puppet_spin_until_ended(the_host, 1);
+    return weft_actor_demonitor(self, ((struct watch *)arg)->ref);
+}
+
+TEST(also_if_it_was_on_its_way)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    struct watch one = {.pid = b.pid}, two = one;
+    puppet_do(&a, monitors, &one);
+    puppet_do(&a, monitors, &two);
+    the_host = host;
+    CHECK_EQ(puppet_do(&a, takes_back_late, &one), 0);
+    CHECK_EQ(puppet_await(&a, 1).tag, two.ref); /* the other comes */
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 1);
+    puppet_host_end(host);
+}
+
+TEST(a_kill_and_a_forced_stop_are_told)
+{
+    weft_host *host = puppet_host(), *other = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(other, &b);
+    puppet_start(other, &c);
+    struct watch one = {.pid = b.pid}, two = {.pid = c.pid};
+    puppet_do(&a, monitors, &one);
+    puppet_do(&a, monitors, &two);
+    CHECK_EQ(weft_actor_kill(b.pid), 0);
+    CHECK_EQ(puppet_await(&a, 1).error, -ECANCELED);
+    CHECK_EQ(weft_host_stop(other, NULL, 0), 1);
+    struct seen s = puppet_await(&a, 2);
+    CHECK_EQ(s.error, -ECANCELED);
+    CHECK_EQ(s.tag, two.ref);
+    weft_host_destroy(other);
+    puppet_host_end(host);
+}
+
+/* Every request for memory fails from now on, and b ends. */
+static int ends_in_want(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self, (void)arg;
+    weft_out_done(out, NULL);
+    weft__alloc_fail_after(1, true);
+    return 0;
+}
+
+TEST(an_end_is_told_without_memory)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    puppet_trap(&a);
+    struct watch watch = {.pid = b.pid};
+    puppet_do(&a, monitors, &watch);
+    puppet_do(&a, links, &b.pid);
+    puppet_do(&b, ends_in_want, NULL);
+    puppet_await(&a, 2);
+    weft__alloc_fail_after(0, false);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 2);
+    puppet_host_end(host);
+}
+
+static int monitors_in_want(weft_actor *self, weft_out *out, void *arg)
+{
+    struct watch *watch = arg;
+    (void)out;
+    int failed = 0;
+    for (int i = 1; i < 20; i++) {
+        uint64_t ref;
+        weft__alloc_fail_after(i, false);
+        int err = weft_actor_monitor(self, watch->pid, &ref);
+        int also = weft_actor_link(self, watch->pid);
+        weft__alloc_fail_after(0, false);
+        CHECK(err == 0 || err == -ENOMEM);
+        CHECK(also == 0 || also == -ENOMEM);
+        failed += err != 0;
+        CHECK(err != 0 || weft_actor_demonitor(self, ref) == 0);
+        weft_actor_unlink(self, watch->pid);
+    }
+    return failed;
+}
+
+TEST(a_relation_without_memory_is_refused_whole)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    struct watch watch = {.pid = b.pid};
+    puppet_do(&a, monitors_in_want, &watch); /* the worker may have had blocks left: any number may fail */
+    puppet_do(&b, fails, NULL);
+    puppet_await_end(b.pid);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 0);
+    puppet_host_end(host);
+}
