@@ -1,0 +1,162 @@
+/* labels: valgrind */
+#include "actor/puppet.h"
+
+static struct puppet a, b;
+
+TEST(a_name_finds_one_actor)
+{
+    weft_host *host = puppet_host(), *other = puppet_host();
+    weft_pid pid;
+    char text[16];
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    CHECK_EQ(weft_actor_whereis(host, "db", &pid), -ENOENT);
+    CHECK_EQ(weft_actor_name(a.pid, text, sizeof text), -ENOENT);
+    CHECK_EQ(weft_actor_register(host, "db", a.pid), 0);
+    CHECK_EQ(weft_actor_whereis(host, "db", &pid), 0);
+    CHECK(weft_pid_equal(pid, a.pid));
+    CHECK_EQ(weft_actor_name(a.pid, text, sizeof text), 2);
+    CHECK_STR(text, "db");
+    CHECK_EQ(weft_actor_whereis(other, "db", &pid), -ENOENT); /* each host has its own */
+    CHECK_EQ(weft_actor_register(other, "db", a.pid), -EINVAL);
+    puppet_host_end(other);
+    puppet_host_end(host);
+}
+
+TEST(a_name_is_of_one_until_it_is_released)
+{
+    weft_host *host = puppet_host();
+    weft_pid pid;
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    CHECK_EQ(weft_actor_register(host, "db", a.pid), 0);
+    CHECK_EQ(weft_actor_register(host, "db", b.pid), -EEXIST);
+    CHECK_EQ(weft_actor_register(host, "db", a.pid), -EEXIST);
+    CHECK_EQ(weft_actor_register(host, "cache", a.pid), 0); /* a second one of its own */
+    CHECK_EQ(weft_actor_unregister(host, "db"), 0);
+    CHECK_EQ(weft_actor_unregister(host, "db"), -ENOENT);
+    CHECK_EQ(weft_actor_register(host, "db", b.pid), 0);
+    CHECK_EQ(weft_actor_whereis(host, "cache", &pid), 0);
+    CHECK(weft_pid_equal(pid, a.pid));
+    puppet_host_end(host);
+}
+
+TEST(an_end_releases_all_names_before_it_is_told)
+{
+    weft_host *host = puppet_host();
+    weft_pid pid;
+    char name[32];
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    for (int i = 0; i < 100; i++) { /* the table grows */
+        snprintf(name, sizeof name, "name %d", i);
+        CHECK_EQ(weft_actor_register(host, name, a.pid), 0);
+    }
+    struct watch watch = {.pid = a.pid};
+    puppet_do(&b, monitors, &watch);
+    puppet_do(&a, fails, NULL);
+    puppet_await(&b, 1);
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "name %d", i);
+        CHECK_EQ(weft_actor_whereis(host, name, &pid), -ENOENT);
+        CHECK_EQ(weft_actor_register(host, name, a.pid), -ESRCH);
+        CHECK_EQ(weft_actor_register(host, name, b.pid), 0);
+    }
+    CHECK_EQ(weft_actor_name(a.pid, name, sizeof name), -ESRCH);
+    puppet_host_end(host);
+}
+
+TEST(bad_names_are_refused)
+{
+    weft_host *host = puppet_host();
+    char text[300];
+    puppet_start(host, &a);
+    memset(text, 'x', sizeof text);
+    text[256] = 0;
+    CHECK_EQ(weft_actor_register(host, text, a.pid), -EINVAL);
+    CHECK_EQ(weft_actor_register(host, "", a.pid), -EINVAL);
+    text[255] = 0;
+    CHECK_EQ(weft_actor_register(host, text, a.pid), 0);
+    weft_pid nobody = {.host = 1, .id = (uint64_t)5 << 32 | 0x0fffffff};
+    CHECK_EQ(weft_actor_register(host, "nobody", nobody), -ESRCH);
+    puppet_host_end(host);
+}
+
+/* --- groups --------------------------------------------------------------------------------- */
+
+TEST(who_is_in_a_group_gets_what_is_published_there)
+{
+    weft_host *host = puppet_host();
+    weft_pid pids[4];
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 0);
+    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 1, NULL), 0);
+    CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "news", b.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "other", b.pid), 0);
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 2);
+    CHECK(weft_pid_equal(pids[0], a.pid) && weft_pid_equal(pids[1], b.pid));
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 1), 2);
+    weft_buf *buf = weft_buf_copy("rain", 4);
+    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 7, buf), 2);
+    weft_buf_free(buf);
+    struct seen s = puppet_await(&a, 1);
+    CHECK_STR(s.text, "rain");
+    CHECK_STR(s.topic, "hot");
+    CHECK_EQ(s.tag, 7);
+    CHECK_STR(puppet_await(&b, 1).text, "rain");
+    puppet_host_end(host);
+}
+
+TEST(joining_is_counted_and_an_end_leaves)
+{
+    weft_host *host = puppet_host();
+    weft_pid pids[4];
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 1);
+    CHECK_EQ(weft_actor_group_publish(host, "news", "hot", 1, NULL), 1); /* once each */
+    CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 1);
+    CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), -ENOENT);
+    CHECK_EQ(weft_actor_group_leave(host, "never", a.pid), -ENOENT);
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 0);
+    CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "news", a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "news", b.pid), 0);
+    struct watch watch = {.pid = a.pid};
+    puppet_do(&b, monitors, &watch);
+    puppet_do(&a, finishes, NULL);
+    puppet_await(&b, 1);
+    CHECK_EQ(weft_actor_group_members(host, "news", pids, 4), 1);
+    CHECK(weft_pid_equal(pids[0], b.pid));
+    CHECK_EQ(weft_actor_group_join(host, "news", a.pid), -ESRCH);
+    CHECK_EQ(weft_actor_group_leave(host, "news", a.pid), -ENOENT);
+    CHECK_EQ(weft_actor_group_join(host, "", b.pid), -EINVAL);
+    puppet_host_end(host);
+}
+
+static int sleeps(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self, (void)events, (void)n;
+    weft_out_idle(out);
+    return 0;
+}
+
+TEST(a_group_may_be_large)
+{
+    enum { MANY = 300 };
+    static const struct weft_actor_kind sleeper = {.name = "sleeper", .step = sleeps};
+    static weft_pid pids[MANY];
+    weft_host *host = puppet_host();
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_actor_spawn(host, &pids[i], &sleeper, NULL, NULL), 0);
+        CHECK_EQ(weft_actor_group_join(host, "crowd", pids[i]), 0);
+    }
+    CHECK_EQ(weft_actor_group_publish(host, "crowd", "hi", 0, NULL), MANY);
+    puppet_host_end(host);
+}

@@ -1,0 +1,325 @@
+/* labels: valgrind */
+#include "actor/puppet.h"
+
+#include "base/alloc.h"
+
+static struct puppet a, b, c;
+
+struct order {
+    weft_host *host;
+    struct weft_actor_spawn_opts opts;
+    const struct weft_actor_kind *kind;
+    weft_pid pid;
+    uint64_t ref;
+};
+
+static int spawns(weft_actor *self, weft_out *out, void *arg)
+{
+    struct order *order = arg;
+    (void)out;
+    order->opts.self = self;
+    return weft_actor_spawn_with(order->host, &order->pid, order->kind, &order->opts);
+}
+
+/* One that ends by -EPERM in its first step. */
+static int ends_at_once(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                        weft_out *out)
+{
+    (void)self, (void)events, (void)n, (void)out;
+    return -EPERM;
+}
+static const struct weft_actor_kind brief = {.name = "brief", .step = ends_at_once};
+
+TEST(a_linked_one_that_ends_at_once_is_not_missed)
+{
+    weft_host *host = puppet_host();
+    for (int i = 0; i < 50; i++) {
+        puppet_start(host, &a);
+        puppet_trap(&a);
+        struct order order = {.host = host, .kind = &brief, .opts = {.link = true}};
+        CHECK_EQ(puppet_do(&a, spawns, &order), 0);
+        struct seen s = puppet_await(&a, 1);
+        CHECK_EQ(s.kind, WEFT_EVENT_EXIT);
+        CHECK_EQ(s.error, -EPERM);
+        CHECK(weft_pid_equal(s.from, order.pid));
+        puppet_do(&a, finishes, NULL);
+    }
+    puppet_host_end(host);
+}
+
+TEST(linked_and_monitored_tells_both_ways)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_trap(&a);
+    struct order order = {.host = host, .kind = &brief, .opts = {.link = true}};
+    order.opts.monitor = &order.ref;
+    CHECK_EQ(puppet_do(&a, spawns, &order), 0);
+    puppet_await(&a, 2);
+    CHECK(order.ref != 0);
+    CHECK(a.seen[0].kind != a.seen[1].kind);
+    CHECK_EQ(a.seen[0].error, -EPERM);
+    CHECK_EQ(a.seen[1].error, -EPERM);
+    CHECK_EQ(a.seen[a.seen[0].kind == WEFT_EVENT_DOWN ? 0 : 1].tag, order.ref);
+    CHECK_EQ(weft_actor_spawn_with(host, NULL, &brief,
+                                   &(struct weft_actor_spawn_opts){.link = true}),
+             -EINVAL);
+    puppet_host_end(host);
+}
+
+TEST(an_untrapped_link_of_a_spawn_ends_the_spawner)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    struct order order = {.host = host, .kind = &brief, .opts = {.link = true}};
+    CHECK_EQ(puppet_do(&a, spawns, &order), 0);
+    puppet_await_close(&a);
+    puppet_host_end(host);
+}
+
+TEST(a_named_spawn_is_a_spawn_or_a_signal)
+{
+    weft_host *host = puppet_host();
+    weft_pid one, two;
+    puppet_init(&a);
+    puppet_init(&b);
+    weft_buf *input = puppet_input(&a), *other = puppet_input(&b);
+    struct weft_actor_spawn_opts opts = {
+        .input = input, .name = "one", .topic = "hello", .tag = 1, .message = weft_buf_copy("x", 1)};
+    CHECK_EQ(weft_actor_spawn_with(host, &one, &puppet_kind, &opts), 0);
+    CHECK_EQ(puppet_await(&a, 1).tag, 1);
+    opts.input = other;
+    opts.tag = 2;
+    opts.message = weft_buf_copy("y", 1);
+    CHECK_EQ(weft_actor_spawn_with(host, &two, &puppet_kind, &opts), 1);
+    CHECK(weft_pid_equal(one, two));
+    struct seen s = puppet_await(&a, 2);
+    CHECK_EQ(s.tag, 2);
+    CHECK_STR(s.text, "y");
+    opts.topic = NULL;
+    opts.message = NULL;
+    CHECK_EQ(weft_actor_spawn_with(host, &two, &puppet_kind, &opts), 1); /* without a message */
+    a.pid = one;
+    puppet_do(&a, finishes, NULL);
+    puppet_await_end(one);
+    CHECK_EQ(weft_actor_spawn_with(host, &two, &puppet_kind, &opts), 0); /* the name is free */
+    CHECK(!weft_pid_equal(one, two));
+    opts.name = "";
+    CHECK_EQ(weft_actor_spawn_with(host, &two, &puppet_kind, &opts), -EINVAL);
+    weft_buf_free(input);
+    weft_buf_free(other);
+    puppet_host_end(host);
+}
+
+/* Threads that want the one of a name. */
+static weft_host *the_host;
+static struct puppet racers[8][20];
+
+static void *races(void *arg)
+{
+    struct puppet *mine = arg;
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r%d", i);
+        puppet_init(&mine[i]);
+        weft_buf *input = puppet_input(&mine[i]);
+        struct weft_actor_spawn_opts opts = {.input = input, .name = name, .topic = "hello"};
+        int err = weft_actor_spawn_with(the_host, &mine[i].pid, &puppet_kind, &opts);
+        CHECK(err == 0 || err == 1);
+        weft_buf_free(input);
+    }
+    return NULL;
+}
+
+TEST(of_many_who_want_a_name_one_gets_it_and_all_messages)
+{
+    pthread_t threads[8];
+    the_host = puppet_host();
+    for (int t = 0; t < 8; t++) {
+        pthread_create(&threads[t], NULL, races, racers[t]);
+    }
+    for (int t = 0; t < 8; t++) {
+        pthread_join(threads[t], NULL);
+    }
+    for (int i = 0; i < 20; i++) {
+        int owner = -1;
+        for (int t = 0; t < 8; t++) {
+            CHECK(weft_pid_equal(racers[t][i].pid, racers[0][i].pid));
+        }
+        while (owner < 0) { /* whoever's actor it is */
+            for (int t = 0; t < 8; t++) {
+                owner = puppet_count(&racers[t][i]) > 0 ? t : owner;
+            }
+        }
+        puppet_await(&racers[owner][i], 8);
+        for (int t = 0; t < 8; t++) { /* an init that lost its name was closed */
+            CHECK(t == owner || puppet_count(&racers[t][i]) == 0);
+        }
+    }
+    puppet_host_end(the_host);
+}
+
+/* --- exec -------------------------------------------------------------------------------------- */
+
+static int answers(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self, (void)events, (void)n;
+    weft_out_done(out, weft_buf_copy("42", 2));
+    return 0;
+}
+static const struct weft_actor_kind answerer = {.name = "answerer", .step = answers};
+
+static void *exec_in_fiber(void *arg)
+{
+    weft_buf *result = NULL;
+    CHECK_EQ(weft_actor_exec(arg, &answerer, NULL, NULL, &result, WEFT_FOREVER), 0);
+    CHECK_EQ(result->len, 2);
+    weft_buf_free(result);
+    return NULL;
+}
+
+TEST(exec_waits_for_the_result_and_never_misses_it)
+{
+    weft_host *host = puppet_host();
+    weft_buf *result;
+    for (int i = 0; i < 100; i++) {
+        result = NULL;
+        CHECK_EQ(weft_actor_exec(host, &answerer, NULL, NULL, &result, WEFT_FOREVER), 0);
+        CHECK_EQ(result->len, 2);
+        weft_buf_free(result);
+    }
+    CHECK_EQ(weft_actor_exec(host, &brief, NULL, NULL, NULL, WEFT_FOREVER), -EPERM);
+    weft_pool *pool;
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, exec_in_fiber, host, NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+    puppet_host_end(host);
+}
+
+TEST(exec_kills_one_that_takes_too_long)
+{
+    weft_host *host = puppet_host();
+    puppet_init(&a);
+    weft_buf *input = puppet_input(&a);
+    CHECK_EQ(weft_actor_exec(host, &puppet_kind, NULL, input, NULL, weft_after(1000000)),
+             -ETIMEDOUT);
+    puppet_await_close(&a);
+    weft_buf_free(input);
+    puppet_host_end(host);
+}
+
+/* --- failing ---------------------------------------------------------------------------------------- */
+
+static int links_and_fails(weft_actor *self, const char *method, const weft_buf *input)
+{
+    uint64_t ref;
+    weft_pid pid;
+    (void)method;
+    memcpy(&pid, input->data, sizeof pid);
+    CHECK_EQ(weft_actor_link(self, pid), 0);
+    CHECK_EQ(weft_actor_monitor(self, pid, &ref), 0);
+    return -EXDEV;
+}
+
+static void never_closed(weft_actor *self)
+{
+    (void)self;
+    CHECK(false);
+}
+
+TEST(an_init_that_fails_leaves_no_relation)
+{
+    static const struct weft_actor_kind kind = {
+        .name = "failing", .init = links_and_fails, .step = ends_at_once, .close = never_closed};
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    weft_buf *input = weft_buf_copy(&a.pid, sizeof a.pid);
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_actor_spawn(host, NULL, &kind, NULL, input), -EXDEV);
+    }
+    weft_buf_free(input);
+    puppet_trap(&a);
+    puppet_settle(&a);
+    CHECK_EQ(puppet_count(&a), 0);
+    puppet_host_end(host);
+}
+
+static int links_in_init(weft_actor *self, const char *method, const weft_buf *input)
+{
+    weft_pid pid;
+    (void)method;
+    memcpy(&pid, input->data, sizeof pid);
+    return weft_actor_link(self, pid);
+}
+
+TEST(a_link_of_init_holds)
+{
+    static const struct weft_actor_kind kind = {
+        .name = "linking", .init = links_in_init, .step = ends_at_once};
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_trap(&a);
+    weft_buf *input = weft_buf_copy(&a.pid, sizeof a.pid);
+    CHECK_EQ(weft_actor_spawn(host, NULL, &kind, NULL, input), 0);
+    CHECK_EQ(puppet_await(&a, 1).error, -EPERM);
+    weft_buf_free(input);
+    puppet_host_end(host);
+}
+
+/* Whichever request for memory fails: there is an actor with everything, or there is nothing. */
+static int spawns_in_want(weft_actor *self, weft_out *out, void *arg)
+{
+    struct order *order = arg;
+    int made = 0;
+    (void)out;
+    for (int i = 1; i < 30; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        struct weft_actor_spawn_opts opts = order->opts;
+        opts.self = self;
+        opts.name = name;
+        opts.message = weft_buf_copy("x", 1);
+        weft__alloc_fail_after(i, false);
+        int err = weft_actor_spawn_with(order->host, &order->pid, order->kind, &opts);
+        weft__alloc_fail_after(0, false);
+        CHECK(err == 0 || err == -ENOMEM);
+        weft_pid found;
+        CHECK_EQ(weft_actor_whereis(order->host, name, &found), err ? -ENOENT : 0);
+        made += err == 0;
+    }
+    return made;
+}
+
+TEST(a_spawn_without_memory_leaves_nothing_behind)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_trap(&a);
+    puppet_init(&c);
+    weft_buf *input = puppet_input(&c);
+    struct order order = {.host = host, .kind = &puppet_kind, .opts = {.link = true}};
+    order.opts.monitor = &order.ref;
+    order.opts.input = input;
+    order.opts.topic = "hello";
+    int made = puppet_do(&a, spawns_in_want, &order);
+    CHECK(made > 0);
+    puppet_await(&c, made);
+    struct weft_host_stats stats;
+    weft_host_stats(host, &stats);
+    CHECK_EQ(stats.live, made + 1);
+    weft_buf_free(input);
+    puppet_host_end(host);
+    CHECK_EQ(c.closed, made);
+}
+
+TEST(a_spawn_after_a_stop_is_refused)
+{
+    weft_host *host = puppet_host();
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_actor_spawn(host, NULL, &brief, NULL, NULL), -ESHUTDOWN);
+    weft_host_destroy(host);
+}
