@@ -1,0 +1,321 @@
+/* labels: valgrind */
+#include "actor/puppet.h"
+
+#include "base/alloc.h"
+
+static struct puppet a, b;
+static int old_closed, new_closed;
+
+/* The new code: a larger state, which knows the puppet and counts its steps. */
+struct newer {
+    struct puppet *puppet;
+    char *owned; /* something that must be freed once */
+    int steps;
+};
+
+static int new_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                    weft_out *out)
+{
+    struct newer *state = weft_actor_state(self);
+    state->steps++;
+    CHECK_STR(state->owned, "moved");
+    return puppet_step(self, events, n, out);
+}
+
+static void new_close(weft_actor *self)
+{
+    struct newer *state = weft_actor_state(self);
+    free(state->owned);
+    new_closed++;
+    puppet_close(self);
+}
+
+static const struct weft_actor_kind new_kind = {.name = "newer",
+                                                .state_bytes = sizeof(struct newer),
+                                                .step = new_step,
+                                                .close = new_close,
+                                                .mailbox = 3};
+
+static void old_close(weft_actor *self)
+{
+    CHECK(weft_actor_state(self) != NULL);
+    old_closed++;
+}
+
+static const struct weft_actor_kind old_kind = {.name = "older",
+                                                .state_bytes = sizeof(struct puppet *),
+                                                .init = puppet_begin,
+                                                .step = puppet_step,
+                                                .close = old_close};
+
+static int convert(weft_actor *self, void *old_state, void *new_state)
+{
+    struct newer *state = new_state;
+    CHECK(weft_actor_state(self) == old_state);
+    CHECK_EQ(state->steps, 0); /* zeroed */
+    memcpy(&state->puppet, old_state, sizeof state->puppet);
+    state->owned = strdup("moved");
+    return 0;
+}
+
+static int convert_fails(weft_actor *self, void *old_state, void *new_state)
+{
+    (void)self, (void)old_state, (void)new_state;
+    return -EILSEQ;
+}
+
+static int upgrades(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self;
+    return weft_out_upgrade(out, &new_kind, arg ? convert_fails : convert);
+}
+
+static void start_old(weft_host *host, struct puppet *p)
+{
+    puppet_init(p);
+    old_closed = new_closed = 0;
+    weft_buf *input = puppet_input(p);
+    CHECK_EQ(weft_actor_spawn(host, &p->pid, &old_kind, NULL, input), 0);
+    weft_buf_free(input);
+}
+
+static const char *kind_of(weft_pid pid)
+{
+    struct weft_actor_info info;
+    CHECK_EQ(weft_actor_look(pid, &info), 0);
+    return info.kind;
+}
+
+TEST(an_upgrade_keeps_pid_mailbox_relations_and_names)
+{
+    weft_host *host = puppet_host();
+    weft_pid found;
+    start_old(host, &a);
+    puppet_start(host, &b);
+    puppet_trap(&b);
+    struct watch watch = {.pid = a.pid};
+    CHECK_EQ(puppet_do(&b, monitors, &watch), 0);
+    CHECK_EQ(puppet_do(&b, links, &a.pid), 0);
+    CHECK_EQ(weft_actor_register(host, "a", a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "g", a.pid), 0);
+    CHECK_STR(kind_of(a.pid), "older");
+    CHECK_EQ(puppet_do(&a, upgrades, NULL), 0);
+    struct seen s = puppet_await(&a, 1);
+    CHECK_EQ(s.kind, WEFT_EVENT_UPGRADE);
+    CHECK_EQ(s.error, 0);
+    CHECK_STR(kind_of(a.pid), "newer");
+    CHECK_EQ(old_closed, 1);
+    puppet_settle(&a); /* the same mailbox */
+    CHECK_EQ(weft_actor_whereis(host, "a", &found), 0);
+    CHECK(weft_pid_equal(found, a.pid));
+    CHECK_EQ(weft_actor_group_members(host, "g", &found, 1), 1);
+    puppet_do(&a, fails, NULL);
+    puppet_await(&b, 2);
+    CHECK_EQ(b.seen[0].error, -EDOM);
+    CHECK_EQ(b.seen[1].error, -EDOM);
+    puppet_host_end(host);
+    CHECK_EQ(old_closed, 1);
+    CHECK_EQ(new_closed, 1);
+}
+
+TEST(when_the_new_code_fails_the_old_goes_on)
+{
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    for (int i = 1; i <= 3; i++) {
+        CHECK_EQ(puppet_do(&a, upgrades, &a), 0);
+        struct seen s = puppet_await(&a, i);
+        CHECK_EQ(s.kind, WEFT_EVENT_UPGRADE);
+        CHECK_EQ(s.error, -EILSEQ);
+        CHECK_STR(kind_of(a.pid), "older");
+    }
+    puppet_settle(&a);
+    CHECK_EQ(old_closed, 0);
+    puppet_do(&a, finishes, NULL);
+    puppet_host_end(host);
+    CHECK_EQ(old_closed, 1);
+    CHECK_EQ(new_closed, 0);
+}
+
+static int upgrades_in_want(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self, (void)arg;
+    weft__alloc_fail_after(2, true); /* its state */
+    int err = weft_out_upgrade(out, &new_kind, convert);
+    return err;
+}
+
+TEST(nor_does_it_need_memory_to_fall_back)
+{
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    int err = puppet_do(&a, upgrades_in_want, NULL);
+    if (err == 0) { /* else the letter was what lacked */
+        CHECK_EQ(puppet_await(&a, 1).error, -ENOMEM);
+    }
+    weft__alloc_fail_after(0, false);
+    CHECK_STR(kind_of(a.pid), "older");
+    puppet_settle(&a);
+    puppet_host_end(host);
+    CHECK_EQ(old_closed, 1);
+}
+
+/* --- the state as it is --------------------------------------------------------------------------- */
+
+static const struct weft_actor_kind same_state = {.name = "same",
+                                                  .state_bytes = sizeof(struct puppet *),
+                                                  .step = puppet_step,
+                                                  .close = puppet_close,
+                                                  .trap = true};
+
+static int upgrades_plainly(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self;
+    return weft_out_upgrade(out, arg ? &new_kind : &same_state, NULL);
+}
+
+TEST(a_state_may_be_kept_as_it_is)
+{
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    puppet_do(&a, upgrades_plainly, &a); /* another size */
+    CHECK_EQ(puppet_await(&a, 1).error, -EINVAL);
+    puppet_do(&a, upgrades_plainly, NULL);
+    CHECK_EQ(puppet_await(&a, 2).error, 0);
+    CHECK_STR(kind_of(a.pid), "same");
+    CHECK_EQ(weft_actor_exit(a.pid, -EIO, NULL), 0); /* the new kind traps */
+    CHECK_EQ(puppet_await(&a, 3).kind, WEFT_EVENT_EXIT);
+    puppet_host_end(host);
+    CHECK_EQ(old_closed, 0); /* it is one state, closed by the kind it has in the end */
+    CHECK_EQ(a.closed, 1);
+}
+
+/* --- with commands, with other statuses ---------------------------------------------------------------- */
+
+enum { LATER = 7 };
+static weft_pid later_pid;
+
+static int later(const struct weft_command *command, void *arg)
+{
+    (void)arg;
+    later_pid = command->actor;
+    return 0;
+}
+
+static int asks_and_upgrades(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self, (void)arg;
+    CHECK_EQ(weft_out_command(out, LATER, 5, NULL), 0);
+    return weft_out_upgrade(out, &new_kind, convert);
+}
+
+static int changes_its_mind(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self;
+    CHECK_EQ(weft_out_upgrade(out, &new_kind, convert), 0);
+    CHECK_EQ(weft_out_upgrade(out, &new_kind, convert), 0);
+    CHECK_EQ(weft_out_exit(out, -EIO, weft_buf_copy("x", 1)), 0);
+    weft_out_done(out, weft_buf_copy("r", 1));
+    if (arg) {
+        weft_out_idle(out);
+    }
+    return 0;
+}
+
+TEST(completions_come_to_the_code_there_is)
+{
+    weft_host *host = puppet_host();
+    CHECK_EQ(weft_host_handle(host, LATER, later, NULL), 0);
+    start_old(host, &a);
+    puppet_do(&a, asks_and_upgrades, NULL);
+    CHECK_EQ(puppet_await(&a, 1).kind, WEFT_EVENT_UPGRADE);
+    CHECK_EQ(weft_complete(a.pid, 5, 0, NULL), 0);
+    struct seen s = puppet_await(&a, 2);
+    CHECK_EQ(s.kind, WEFT_EVENT_COMPLETE);
+    CHECK_EQ(s.tag, 5);
+    puppet_host_end(host);
+    CHECK_EQ(new_closed, 1);
+}
+
+TEST(the_last_word_counts)
+{
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    puppet_do(&a, changes_its_mind, &a);
+    puppet_settle(&a); /* it idles on */
+    CHECK_STR(kind_of(a.pid), "older");
+    CHECK_EQ(puppet_count(&a), 0);
+    puppet_do(&a, changes_its_mind, NULL);
+    puppet_host_end(host);
+    CHECK_EQ(old_closed, 1);
+    CHECK_EQ(new_closed, 0);
+}
+
+/* --- many times on one worker, with messages coming ------------------------------------------------------- */
+
+struct counter {
+    uint64_t total, expected;
+    int upgrades;
+};
+static const struct weft_actor_kind even, odd;
+
+static int carry(weft_actor *self, void *old_state, void *new_state)
+{
+    (void)self;
+    memcpy(new_state, old_state, sizeof(struct counter));
+    return 0;
+}
+
+static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    struct counter *c = weft_actor_state(self);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_UPGRADE) {
+            CHECK_EQ(events[i].error, 0);
+            c->upgrades++;
+        } else if (events[i].kind == WEFT_EVENT_MESSAGE) {
+            CHECK_EQ(events[i].tag, c->total); /* in order */
+            c->total++;
+            CHECK_EQ(weft_out_upgrade(out, c->upgrades % 2 ? &even : &odd, carry), 0);
+        }
+    }
+    if (c->total == 300 && n > 0 && events[0].kind == WEFT_EVENT_UPGRADE) {
+        weft_out_done(out, weft_buf_copy(c, sizeof *c));
+    }
+    return 0;
+}
+static const struct weft_actor_kind even = {
+    .name = "even", .state_bytes = sizeof(struct counter), .step = count};
+static const struct weft_actor_kind odd = {
+    .name = "odd", .state_bytes = sizeof(struct counter), .step = count};
+
+static void *sends(void *arg)
+{
+    for (uint64_t i = 0; i < 300; i++) {
+        CHECK_EQ(weft_actor_send(*(weft_pid *)arg, "n", i, NULL), 0);
+        sched_yield();
+    }
+    return NULL;
+}
+
+TEST(three_hundred_messages_through_upgrades_lose_nothing)
+{
+    weft_host *host;
+    weft_pid pid;
+    weft_buf *result;
+    pthread_t thread;
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1, .batch = 1}), 0);
+    CHECK_EQ(weft_actor_spawn(host, &pid, &even, NULL, NULL), 0);
+    pthread_create(&thread, NULL, sends, &pid);
+    int err = weft_actor_join(pid, &result, WEFT_FOREVER);
+    CHECK(err == 0 || err == -ESRCH);
+    pthread_join(thread, NULL);
+    if (err == 0) {
+        CHECK_EQ(((struct counter *)(void *)result->data)->total, 300);
+        CHECK_EQ(((struct counter *)(void *)result->data)->upgrades, 300);
+        weft_buf_free(result);
+    }
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    weft_host_destroy(host);
+}
