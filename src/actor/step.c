@@ -219,7 +219,9 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
         end.error = batch->fatal->error;
         end.will = weft__will_ref(batch->fatal->will);
     }
-    forget(batch);
+    for (size_t i = 0; i < batch->n; i++) { /* it was not given them */
+        weft__letter_bury(batch->letters[i], (uint32_t)actor->self);
+    }
     weft__actor_finish(w, task, &end);
 }
 

@@ -1,0 +1,472 @@
+/* Clients of src/actor: an actor that sleeps, ends, and is followed by another in its slot, against those who send, complete and
+ * kill. Thread 0 is the worker that runs it, the others are plain threads. */
+#define FIBERS 1
+#include <errno.h>
+
+#include <weft/names.h>
+
+#include "actor/tie.h"
+#include "model/fibers.h"
+
+enum { BURIED = 1, SEEN, ENDED };
+
+static weft_actor record;
+static weft_host host;
+static weft_pid pid;
+
+/* --- what is around an actor ---------------------------------------------------------------- */
+
+struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
+                                   const struct weft__body_opts *opts, int *err)
+{
+    (void)pool, (void)opts;
+    struct weft__task *task = &tasks[0];
+    task->body = kind;
+    task->own = own;
+    task->flags = WEFT__TASK_BODY;
+    weft__task_create_fresh(task);
+    *err = 0;
+    return task;
+}
+
+void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
+{
+    (void)out, (void)joinable;
+    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
+    atomic_store_explicit(&task->ident, ident | WEFT__IDENT_LIVE, memory_order_release);
+}
+
+void weft__body_unmake(struct weft__task *task)
+{
+    (void)task;
+    x_fail("an actor was taken back");
+}
+
+void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status)
+{
+    (void)w, (void)value, (void)status;
+    weft__task_finish(task);
+    weft__task_free(task);
+    weft__ident_retire(task);
+    x_count(ENDED);
+}
+
+enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
+{
+    (void)w;
+    return weft__task_reason(task);
+}
+
+weft_actor *weft__actor_find(uint32_t slot)
+{
+    return slot == 1 ? &record : NULL;
+}
+
+weft_actor *weft__actor_at(uint32_t slot)
+{
+    return weft__actor_find(slot);
+}
+
+weft_actor *weft__actor_of(weft_pid who)
+{
+    uint64_t gate = atomic_load_explicit(&record.gate, memory_order_acquire);
+    return weft__gate_generation(gate) == weft__pid_generation(who) ? &record : NULL;
+}
+
+void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
+{
+    (void)slot;
+    x_count(BURIED);
+    weft__letter_free(letter);
+}
+
+void weft__letters_bury(struct weft__link *letters, uint32_t slot)
+{
+    while (letters) {
+        struct weft__link *next = letters->next;
+        weft__letter_bury((struct weft__letter *)(void *)letters, slot);
+        letters = next;
+    }
+}
+
+/* None of these is used here. */
+size_t weft__hooks_start(weft_actor *actor, int *err)
+{
+    (void)actor;
+    *err = 0;
+    return 0;
+}
+void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
+{
+    (void)actor, (void)agreed, (void)reason;
+}
+void weft__ties_cut(weft_actor *actor, struct weft__end *end)
+{
+    (void)end;
+    X_ASSERT(!actor->ties);
+}
+void weft__pair_lock(weft_pid a, weft_pid b)
+{
+    (void)a, (void)b;
+}
+void weft__pair_unlock(weft_pid a, weft_pid b)
+{
+    (void)a, (void)b;
+}
+struct weft__bond *weft__bond_new(weft_pid a, weft_pid b, uint64_t ref)
+{
+    (void)a, (void)b, (void)ref;
+    return NULL;
+}
+void weft__bond_free(struct weft__bond *bond)
+{
+    (void)bond;
+}
+void weft__bond_tie(struct weft__bond *bond)
+{
+    (void)bond;
+}
+uint64_t weft__monitor_ref(weft_pid watched)
+{
+    (void)watched;
+    return 1;
+}
+struct weft__name *weft__name_new(weft_host *where, const char *text, weft_pid who, int *err)
+{
+    (void)where, (void)text, (void)who, (void)err;
+    return NULL;
+}
+void weft__name_free(struct weft__name *name)
+{
+    (void)name;
+}
+int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate)
+{
+    (void)name;
+    atomic_store_explicit(&actor->gate, gate, memory_order_release);
+    return 0;
+}
+int weft_actor_whereis(weft_host *where, const char *text, weft_pid *out)
+{
+    (void)where, (void)text, (void)out;
+    return -ENOENT;
+}
+void weft__host_cancel(weft_host *where, weft_pid who)
+{
+    (void)where, (void)who;
+}
+struct weft__will *weft__will_new(weft_buf *text)
+{
+    (void)text;
+    return NULL;
+}
+struct weft__will *weft__will_ref(struct weft__will *will)
+{
+    return will;
+}
+void weft__will_unref(struct weft__will *will)
+{
+    (void)will;
+}
+void weft__new_code_free(struct weft__new_code *code)
+{
+    (void)code;
+}
+void weft__actor_upgrade(struct weft__task *task, weft_actor *actor, weft_out *out)
+{
+    (void)task, (void)actor, (void)out;
+}
+void weft__out_drop(weft_out *out)
+{
+    (void)out;
+}
+void weft_buf_free(weft_buf *buf)
+{
+    X_ASSERT(!buf);
+}
+weft_buf *weft_buf_copy(const void *bytes, size_t len)
+{
+    (void)bytes, (void)len;
+    return NULL;
+}
+enum weft_fiber_state weft__fiber_state_of(enum weft__task_state state)
+{
+    (void)state;
+    return WEFT_FIBER_RUNNING;
+}
+int64_t weft_now(void)
+{
+    return TWIN_NOW;
+}
+
+/* --- the actor -------------------------------------------------------------------------------- */
+
+static int messages, completions, want, order[2];
+static bool second;             /* incarnation */
+static bool asks;               /* a command, in its first step */
+static _Atomic(uint32_t) asked; /* it has */
+
+unsigned weft__out_dispatch(weft_out *out, weft_actor *actor)
+{
+    (void)out, (void)actor;
+    if (!asks) {
+        return 0;
+    }
+    asks = false;
+    atomic_store_explicit(&asked, 1, memory_order_release);
+    weft__futex_wake(&asked, 1);
+    return 1;
+}
+
+static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    bool first = asks;
+    for (size_t i = 0; i < n; i++) {
+        x_count(SEEN);
+        if (events[i].kind == WEFT_EVENT_COMPLETE) {
+            completions++;
+            continue;
+        }
+        int who = (int)(events[i].tag / 10);
+        X_ASSERT(events[i].tag % 10 == (uint64_t)order[who]); /* in order from each */
+        order[who]++;
+        messages++;
+    }
+    if (second && messages > 0) { /* only its own has passed its gate */
+        X_ASSERT((uint32_t)atomic_load_explicit(&record.gate, memory_order_relaxed) == 0);
+    }
+    if (first) {
+        weft_out_wait(out);
+    } else if (messages + completions >= want) {
+        weft_out_done(out, NULL);
+    } else {
+        weft_out_idle(out);
+    }
+    return 0;
+}
+
+static const struct weft_actor_kind kind = {.name = "model", .step = step};
+
+static void setup_for(int count)
+{
+    fibers_setup();
+    workers[0].current = NULL;
+    workers[0].body = &tasks[0];
+    memset(&workers[0].small, 0, sizeof workers[0].small);
+    atomic_init(&tasks[0].state, WEFT__TASK_FREE);
+    atomic_init(&tasks[0].ident, (uint64_t)GENERATION << 32);
+    memset(&record, 0, sizeof record);
+    memset(&host, 0, sizeof host);
+    host.number = 1;
+    host.mailbox = 4;
+    host.batch = 4;
+    want = count;
+    messages = completions = 0;
+    order[0] = order[1] = 0;
+    asks = second = false;
+    atomic_init(&asked, 0);
+    X_ASSERT(weft_actor_spawn(&host, &pid, &kind, NULL, NULL) == 0);
+    x_name(&record, sizeof record, "record");
+    x_name(&host, sizeof host, "host");
+}
+
+/* As the worker does, until the actor has ended. */
+static void serve(void)
+{
+    struct weft__task *task = &tasks[0];
+    for (;;) {
+        weft__task_run(task);
+        enum weft__body_step how = weft__actor_body.step(&workers[0], task);
+        if (how == WEFT__BODY_END) {
+            return;
+        }
+        if (how == WEFT__BODY_YIELD) {
+            weft__task_requeue(task);
+        } else if (weft__waiter_settle(task)) {
+            while (atomic_load_explicit(&placed[0], memory_order_acquire) == 0) {
+                weft__futex_wait(&placed[0], 0, INT64_MAX);
+            }
+            atomic_store_explicit(&placed[0], 0, memory_order_relaxed);
+        }
+    }
+}
+
+/* It has ended, and nothing is left in its inboxes; whatever was taken at the gate was seen or buried, once. */
+static void rest(int ended)
+{
+    weft__small_flush(&workers[0].small); /* letters that it keeps for later */
+    X_ASSERT(x_counted(ENDED) == ended);
+    X_ASSERT(weft__task_state(&tasks[0]) == WEFT__TASK_FREE);
+    X_ASSERT(placed[0] == 0);
+    X_ASSERT(weft__inbox_empty(&record.user) && weft__inbox_empty(&record.system));
+    X_ASSERT(!record.kept && !record.urgent && !record.there);
+}
+
+/* --- a message against sleep -------------------------------------------------------------------- */
+
+static void setup_one(void)
+{
+    setup_for(1);
+}
+
+static void send_against_sleep(int i)
+{
+    if (i == 0) {
+        serve();
+    } else {
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) == 0);
+    }
+}
+
+static void one_came(void)
+{
+    rest(1);
+    X_ASSERT(messages == 1 && x_counted(BURIED) == 0);
+}
+
+static void setup_four(void)
+{
+    setup_for(4);
+}
+
+/* Two from each of two, in order. */
+static void two_send(int i)
+{
+    if (i == 0) {
+        serve();
+    } else {
+        for (uint64_t k = 0; k < 2; k++) {
+            X_ASSERT(weft_actor_send(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL) == 0);
+        }
+    }
+}
+
+static void four_came(void)
+{
+    rest(1);
+    X_ASSERT(messages == 4 && x_counted(BURIED) == 0);
+}
+
+/* --- a completion against a wait for it ----------------------------------------------------------- */
+
+static void setup_asking(void)
+{
+    setup_for(2);
+    asks = true;
+}
+
+static void complete_against_wait(int i)
+{
+    if (i == 0) {
+        serve();
+    } else if (i == 1) {
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) == 0);
+    } else {
+        while (atomic_load_explicit(&asked, memory_order_acquire) == 0) {
+            weft__futex_wait(&asked, 0, INT64_MAX);
+        }
+        X_ASSERT(weft_complete(pid, 0, 0, NULL) == 0);
+    }
+}
+
+static void both_came(void)
+{
+    rest(1);
+    X_ASSERT(messages == 1 && completions == 1 && x_counted(BURIED) == 0);
+}
+
+/* --- messages against the end ------------------------------------------------------------------------ */
+
+static void setup_none(void)
+{
+    setup_for(0);
+}
+
+static _Atomic(int) taken;
+
+static void setup_ending(void)
+{
+    setup_none();
+    atomic_init(&taken, 0);
+}
+
+static void sends_to(weft_pid to, uint64_t tag)
+{
+    int err = weft_actor_send(to, "x", tag, NULL);
+    X_ASSERT(err == 0 || err == -ESRCH);
+    atomic_fetch_add_explicit(&taken, err == 0, memory_order_relaxed);
+}
+
+static void send_against_end(int i)
+{
+    if (i == 0) {
+        serve();
+    } else {
+        sends_to(pid, (uint64_t)(i - 1) * 10);
+    }
+}
+
+/* One that was refused was buried by the call. */
+static void none_lost(void)
+{
+    rest(1);
+    X_ASSERT(x_counted(SEEN) + x_counted(BURIED) == 2);
+    X_ASSERT(x_counted(SEEN) <= taken);
+}
+
+static void kill_against_end(int i)
+{
+    if (i == 0) {
+        serve();
+    } else {
+        int err = weft_actor_kill(pid);
+        X_ASSERT(err == 0 || err == -ESRCH);
+    }
+}
+
+static void killed(void)
+{
+    rest(1);
+}
+
+/* --- and against the next one --------------------------------------------------------------------------- */
+
+/* The next one has a message of its own to wait for. */
+static void send_against_reuse(int i)
+{
+    static weft_pid next;
+    if (i == 0) {
+        serve();
+        want = 1;
+        second = true;
+        messages = 0;
+        order[0] = order[1] = 0;
+        X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
+        X_ASSERT(weft_actor_send(next, "own", 0, NULL) == 0);
+        serve();
+        X_ASSERT(messages == 1);
+    } else {
+        sends_to(pid, 10);
+    }
+}
+
+static void none_crossed(void)
+{
+    rest(2);
+    X_ASSERT(x_counted(SEEN) + x_counted(BURIED) == 2);
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("send_against_sleep", 2, setup_one, send_against_sleep, one_came),
+    X_CLIENT("send_against_end", 3, setup_ending, send_against_end, none_lost, .preemptions = 2,
+             .stale = 2),
+    X_CLIENT("kill_against_end", 2, setup_none, kill_against_end, killed),
+    X_CLIENT("send_against_reuse", 2, setup_ending, send_against_reuse, none_crossed,
+             .preemptions = 3, .stale = 1),
+    X_CLIENT("complete_against_wait", 3, setup_asking, complete_against_wait, both_came,
+             .preemptions = 2, .stale = 2),
+    X_CLIENT("two_send", 3, setup_four, two_send, four_came, .preemptions = 2, .stale = 1),
+};
+
+X_MAIN(clients)

@@ -1,0 +1,56 @@
+"""Actors: sleep, gate, end, the next one of the slot. Read by mutations.py."""
+
+STRUCTURES["actor"] = {
+    "client": "client_actor.c",
+    "sources": ["src/actor/letter.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c"] + WAIT,
+    "files": ["src/actor/letter.c", "src/actor/step.c", "src/actor/end.c"],
+}
+
+_of("actor", "src/actor/step.c",
+    "    if (!has_letters(actor, blocked)) {\n        return true;\n    }\n    atomic_exchange",
+    "    return true;\n    atomic_exchange",
+    "an actor does not look again after it said that it sleeps")
+_of("actor", "src/actor/step.c",
+    "(blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,\n                          memory_order_seq_cst); /* pairs: wake */",
+    "(blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,\n                          memory_order_release);",
+    "that it sleeps may be seen after its look")
+_of("actor", "src/actor/letter.c",
+    "uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: dozes */",
+    "uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_acquire);",
+    "a sender may see that it was awake before the letter was there")
+_of("actor", "src/actor/letter.c",
+    "if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {",
+    "if (!asleep || (asleep & WEFT__ASLEEP_BLOCKED)) {",
+    "a completion does not wake one that waits for it")
+_of("actor", "src/actor/letter.c",
+    "asleep = atomic_exchange_explicit(&actor->asleep, 0, memory_order_acq_rel);",
+    "asleep = atomic_load_explicit(&actor->asleep, memory_order_acquire) + (1u << WEFT__ASLEEP_SHIFT);",
+    "a sender fires a wait that was not shown to it")
+_of("actor", "src/actor/letter.c",
+    "if (weft__gate_generation(gate) != weft__pid_generation(to)) {\n            return -ESRCH;\n        }\n        if",
+    "if (gate == 0) {\n            return -ESRCH;\n        }\n        if",
+    "a sender passes the gate of the next one")
+_of("actor", "src/actor/letter.c",
+    "uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_seq_cst); /* pairs: shut_gate */",
+    "uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_acquire);",
+    "a sender may see the gate as it was before the letter was there")
+_of("actor", "src/actor/letter.c",
+    "        sweep(actor, (uint32_t)to.id);\n",
+    "",
+    "a sender that comes too late leaves its letter")
+_of("actor", "src/actor/letter.c",
+    "    if (!actor->there) {\n        user",
+    "    {\n        user",
+    "a sender takes letters of one that is there")
+_of("actor", "src/actor/end.c",
+    "    struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);\n    weft__unlock(&actor->lock);\n",
+    "    weft__unlock(&actor->lock);\n    struct weft__link *user = NULL, *system = NULL;\n",
+    "an end does not empty its inboxes")
+_of("actor", "src/actor/end.c",
+    "atomic_store_explicit(&actor->gate, 0, memory_order_seq_cst); /* pairs: weft__actor_wake */",
+    "atomic_store_explicit(&actor->gate, 0, memory_order_release);",
+    "that the gate is shut may be seen after the inboxes were looked at")
+_of("actor", "src/actor/step.c",
+    "        if (is_stray(actor, letter)) {\n            weft__letter_bury(letter, (uint32_t)actor->self);\n        } else {\n            items->next",
+    "        {\n            items->next",
+    "an actor reads a letter to the one before it")
