@@ -118,9 +118,9 @@ enum weft_actor_event_kind {
     WEFT_EVENT_MESSAGE,  /* `topic`, `tag` and `buf` as they were sent, `from` */
     WEFT_EVENT_COMPLETE, /* of the command with this `tag`: `error`, or `buf` */
     WEFT_EVENT_CANCEL,   /* it is asked to end; `buf`, if any, says why */
-    WEFT_EVENT_EXIT,     /* one it is linked to, `from`, has ended, or wants it to end: by `error`, `reason` */
-    WEFT_EVENT_DOWN,     /* one it monitors, `from`, has ended by `error`, `reason`; `tag` is the reference */
-    WEFT_EVENT_UPGRADE,  /* its new code is there, or by `error` is not: weft_out_upgrade */
+    WEFT_EVENT_EXIT, /* one it is linked to, `from`, has ended, or wants it to end: by `error`, `reason` */
+    WEFT_EVENT_DOWN, /* one it monitors, `from`, has ended by `error`, `reason`; `tag` is the reference */
+    WEFT_EVENT_UPGRADE, /* its new code is there, or by `error` is not: weft_out_upgrade */
 };
 
 struct weft_actor_event {
@@ -130,7 +130,8 @@ struct weft_actor_event {
     weft_pid from; /* of a message that a plain thread or fiber has sent, none */
     const char *topic;
     weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
-    const weft_buf *reason; /* of an end, what was said about it, or NULL; borrowed until the step is over */
+    const weft_buf
+        *reason; /* of an end, what was said about it, or NULL; borrowed until the step is over */
 };
 
 struct weft_actor_kind {
@@ -148,7 +149,8 @@ struct weft_actor_kind {
     bool trap; /* ends of those it is linked to are events: <weft/relation.h> */
 };
 
-/* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered. -EAGAIN: max_actors.
+/* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered, or a hook. -EAGAIN: max_actors;
+ * one that has just ended, of which one may have heard, counts until its worker is done with it.
  * -ESHUTDOWN, -ENOMEM. */
 WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                               const char *method, const weft_buf *input);

@@ -11,7 +11,7 @@
 
 WEFT_BEGIN_DECLS
 
-/* -EEXIST: another has the name, or this one. -ESRCH: the actor has ended. -EINVAL: it is of another host, or the name is bad.
+/* -EEXIST: another has the name, or this one. -ESRCH: the actor has ended. -EINVAL: it is of another host or node, or the name is bad.
  * -ENOMEM. */
 WEFT_API int weft_actor_register(weft_host *host, const char *name, weft_pid pid);
 /* -ENOENT. */

@@ -35,7 +35,7 @@ WEFT_API void weft_actor_trap(weft_actor *self, bool trap);
 /* --- links ---------------------------------------------------------------------------------- */
 
 /* There is at most one between two actors: linking twice is linking once. -ESRCH: the other has ended, and nothing
- * happens. -EINVAL: itself. -ENOMEM. */
+ * happens. -EINVAL: itself. -EREMOTE: it is of another node. -ENOMEM. */
 WEFT_API int weft_actor_link(weft_actor *self, weft_pid other);
 /* From now on the link has no effect on the caller, unless this very step was given its event. 0 if there was none, too. */
 WEFT_API int weft_actor_unlink(weft_actor *self, weft_pid other);
@@ -44,7 +44,7 @@ WEFT_API int weft_actor_unlink(weft_actor *self, weft_pid other);
 
 /* *ref, which is never 0, is the tag of the event that will come: its `from` has ended by `error` (0: normally), `reason` says
  * more or is NULL. There may be many for one pair, each with its own. If the other has ended before, the event comes
- * at once, with -ESRCH. -EINVAL: itself. -ENOMEM. */
+ * at once, with -ESRCH. -EINVAL: itself. -EREMOTE: it is of another node. -ENOMEM. */
 WEFT_API int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref);
 /* Its event does not come any more, also if it was on its way. -ENOENT: a step was given it, or there is no such monitor. */
 WEFT_API int weft_actor_demonitor(weft_actor *self, uint64_t ref);

@@ -234,8 +234,8 @@ void weft__host_cancel(weft_host *host, weft_pid pid);
 /* One of this number that is, or was; NULL: there never was one. */
 weft_host *weft__host_at(uint32_t number);
 
-/* An actor's end, from its own step; takes what `end` has. */
-void weft__actor_finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end);
+/* Everything of its end but that of its task, on the thread that runs it; takes what `end` has. */
+void weft__actor_end(weft_actor *actor, struct weft__end *end);
 /* The same of one that never was: ties and letters go, nobody is told. */
 void weft__actor_undo(weft_actor *actor);
 /* Everything in its inboxes, and it is not there any more. */

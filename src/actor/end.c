@@ -39,9 +39,8 @@ static void free_state(weft_actor *actor)
     actor->state = NULL;
 }
 
-void weft__actor_finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end)
+void weft__actor_end(weft_actor *actor, struct weft__end *end)
 {
-    weft_actor *actor = task->own;
     weft_host *host = actor->host;
     if (actor->kind->close) {
         actor->kind->close(actor);
@@ -54,7 +53,6 @@ void weft__actor_finish(struct weft__worker *w, struct weft__task *task, struct 
     weft_buf_free(end->result);
     weft__will_unref(end->will);
     atomic_fetch_add_explicit(&host->ended, 1, memory_order_relaxed);
-    weft__body_end(w, task, NULL, 0);
 }
 
 void weft__actor_undo(weft_actor *actor)

@@ -61,8 +61,8 @@ static void take_out(struct member *member)
 static struct member *member_of(weft_actor *actor, const struct group *group)
 {
     struct weft__tie *tie = group ? actor->ties : NULL;
-    while (tie && (tie->kind != WEFT__TIE_GROUP ||
-                   ((struct member *)(void *)tie)->group != group)) {
+    while (tie &&
+           (tie->kind != WEFT__TIE_GROUP || ((struct member *)(void *)tie)->group != group)) {
         tie = tie->next;
     }
     return (struct member *)(void *)tie;
@@ -129,7 +129,7 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
     if (weft__actor_of(pid) != actor) {
         return -ESRCH;
     }
-    if (actor->host != host) {
+    if (actor->host != host || pid.node != weft_actor_pid(actor).node) {
         return -EINVAL;
     }
     weft__lock(&host->groups.lock);

@@ -100,7 +100,8 @@ static bool say_stop(weft_host *host, const char *reason)
     bool first = !atomic_load_explicit(&host->stopping, memory_order_relaxed);
     if (first) {
         host->stop_reason = reason ? weft_buf_copy(reason, strlen(reason) + 1) : NULL;
-        atomic_store_explicit(&host->stopping, true, memory_order_seq_cst); /* pairs: look_stopped */
+        atomic_store_explicit(&host->stopping, true,
+                              memory_order_seq_cst); /* pairs: look_stopped */
         /* Who has not seen that has counted itself before, and shown itself before that. */
         (void)atomic_load_explicit(&host->spawned, memory_order_seq_cst);
     }

@@ -23,8 +23,7 @@ struct weft__name {
 
 static struct weft__name *of_entry(struct weft__entry *entry)
 {
-    return entry ? (struct weft__name *)(void *)((char *)entry -
-                                                 offsetof(struct weft__name, entry))
+    return entry ? (struct weft__name *)(void *)((char *)entry - offsetof(struct weft__name, entry))
                  : NULL;
 }
 
@@ -122,7 +121,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
     if (weft__actor_of(name->pid) != actor) {
         return -ESRCH;
     }
-    if (actor->host != name->host) {
+    if (actor->host != name->host || name->pid.node != weft_actor_pid(actor).node) {
         return -EINVAL;
     }
     weft__lock(&name->host->names.lock);

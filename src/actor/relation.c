@@ -99,6 +99,9 @@ int weft_actor_link(weft_actor *self, weft_pid other)
 {
     weft_pid me = weft_actor_pid(self);
     int err;
+    if (other.node != me.node) {
+        return -EREMOTE;
+    }
     if ((uint32_t)other.id == (uint32_t)me.id) {
         return weft_pid_equal(me, other) ? -EINVAL : -ESRCH; /* one that had this slot before */
     }
@@ -118,7 +121,8 @@ int weft_actor_link(weft_actor *self, weft_pid other)
 int weft_actor_unlink(weft_actor *self, weft_pid other)
 {
     weft_pid me = weft_actor_pid(self);
-    if ((uint32_t)other.id == (uint32_t)me.id || !weft__actor_find((uint32_t)other.id)) {
+    if (other.node != me.node || (uint32_t)other.id == (uint32_t)me.id ||
+        !weft__actor_find((uint32_t)other.id)) {
         return 0;
     }
     struct weft__bond *bond = take(me, other, 0);
@@ -152,6 +156,9 @@ int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
     weft_pid me = weft_actor_pid(self);
     if (weft_pid_equal(me, other)) {
         return -EINVAL;
+    }
+    if (other.node != me.node) {
+        return -EREMOTE;
     }
     struct weft__bond *bond = weft__bond_new(other, me, weft__monitor_ref(other));
     if (!bond) {
@@ -198,8 +205,7 @@ int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
         return reason > 0 ? -EINVAL : -ESRCH;
     }
     struct weft__will *will = text ? weft__will_new(text) : NULL;
-    struct weft__letter *letter =
-        !text || will ? weft__letter_new(WEFT_EVENT_EXIT, 0, NULL) : NULL;
+    struct weft__letter *letter = !text || will ? weft__letter_new(WEFT_EVENT_EXIT, 0, NULL) : NULL;
     if (!letter) {
         weft__will_unref(will);
         return -ENOMEM;

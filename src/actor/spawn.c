@@ -246,8 +246,8 @@ int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kin
     struct birth birth = {.join = NULL};
     int err = admits(host, kind, method);
     if (!err) {
-        err = spawn(host, kind,
-                    &(struct weft_actor_spawn_opts){.method = method, .input = input}, &birth);
+        err = spawn(host, kind, &(struct weft_actor_spawn_opts){.method = method, .input = input},
+                    &birth);
     }
     if (!err && out) {
         *out = birth.pid;
@@ -303,7 +303,7 @@ int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_acto
     struct weft__letter *first = birth.first;
     if (!err) {
         err = (opts->link || opts->monitor) && !opts->self ? -EINVAL
-                                                            : admits(host, kind, opts->method);
+                                                           : admits(host, kind, opts->method);
     }
     if (!err) {
         err = opts->name ? spawn_named(host, kind, opts, &birth) : spawn(host, kind, opts, &birth);

@@ -205,7 +205,14 @@ static bool is_forced(const struct weft__task *task)
 /* Does only a completion concern it? The table is in <weft/actor.h>. */
 static bool is_blocked(const weft_actor *actor, const weft_out *out, unsigned asked)
 {
-    return actor->pending > 0 && (out->status == WEFT__OUT_WAIT || (out->status == WEFT__OUT_UNSAID && asked > 0));
+    return actor->pending > 0 &&
+           (out->status == WEFT__OUT_WAIT || (out->status == WEFT__OUT_UNSAID && asked > 0));
+}
+
+static void finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end)
+{
+    weft__actor_end(task->own, end);
+    weft__body_end(w, task, NULL, 0);
 }
 
 /* Ends it by the letter, or by a cancel of its task: its host lost patience. */
@@ -222,7 +229,7 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
     for (size_t i = 0; i < batch->n; i++) { /* it was not given them */
         weft__letter_bury(batch->letters[i], (uint32_t)actor->self);
     }
-    weft__actor_finish(w, task, &end);
+    finish(w, task, &end);
 }
 
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
@@ -246,16 +253,15 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         forget(&batch);
         if (err) {
             weft__out_drop(&out);
-            weft__actor_finish(w, task, &(struct weft__end){.error = err});
+            finish(w, task, &(struct weft__end){.error = err});
             return WEFT__BODY_END;
         }
         unsigned asked = weft__out_dispatch(&out, actor);
         actor->pending += asked;
         if (out.status == WEFT__OUT_DONE) {
             weft__new_code_free(out.new);
-            weft__actor_finish(
-                w, task,
-                &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
+            finish(w, task,
+                   &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
             return WEFT__BODY_END;
         }
         if (out.status == WEFT__OUT_UPGRADE) {
@@ -263,7 +269,8 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             continue;
         }
         drop_end(&out);
-        if (out.status != WEFT__OUT_CONTINUE && dozes(task, actor, is_blocked(actor, &out, asked))) {
+        if (out.status != WEFT__OUT_CONTINUE &&
+            dozes(task, actor, is_blocked(actor, &out, asked))) {
             return WEFT__BODY_WAIT;
         }
     }

@@ -79,8 +79,7 @@ uint32_t weft__monitor_slot(uint64_t ref)
 
 static struct weft__letter *letter_about(weft_pid who, unsigned kind, uint64_t ref)
 {
-    struct weft__letter *letter =
-        weft__letter_new((enum weft_actor_event_kind)kind, ref, NULL);
+    struct weft__letter *letter = weft__letter_new((enum weft_actor_event_kind)kind, ref, NULL);
     if (letter) {
         letter->from_id = who.id;
         letter->from_host = who.host;
@@ -154,8 +153,7 @@ static bool lock_other(weft_actor *actor, struct weft__tie *tie, weft_actor *oth
     weft__lock(&other->lock);
     weft__lock(&actor->lock);
     /* Of this memory it is known only that it is its first tie, which may be to somebody else by now. */
-    if (actor->ties == tie && weft__tie_is_bond(tie) &&
-        record_of(weft__tie_other(tie)) == other) {
+    if (actor->ties == tie && weft__tie_is_bond(tie) && record_of(weft__tie_other(tie)) == other) {
         return true;
     }
     weft__unlock(&other->lock);

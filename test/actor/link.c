@@ -124,6 +124,9 @@ TEST(the_dead_and_oneself_cannot_be_linked)
     weft_pid nobody = {.host = 1, .id = (uint64_t)5 << 32 | 0x0fffffff};
     CHECK_EQ(puppet_do(&a, links, &nobody), -ESRCH);
     CHECK_EQ(puppet_do(&a, unlinks, &nobody), 0);
+    nobody.node = 9;
+    CHECK_EQ(puppet_do(&a, links, &nobody), -EREMOTE);
+    CHECK_EQ(puppet_do(&a, unlinks, &nobody), 0);
     puppet_host_end(host);
 }
 

@@ -62,11 +62,14 @@ TEST(of_the_dead_it_tells_at_once)
     CHECK_EQ(s.error, -ESRCH);
     CHECK_EQ(s.tag, watch.ref);
     CHECK(weft_pid_equal(s.from, b.pid));
-    watch.pid = (weft_pid){.id = (uint64_t)9 << 32 | (uint32_t)a.pid.id}; /* its own slot, another time */
+    watch.pid =
+        (weft_pid){.id = (uint64_t)9 << 32 | (uint32_t)a.pid.id}; /* its own slot, another time */
     CHECK_EQ(puppet_do(&a, monitors, &watch), 0);
     CHECK_EQ(puppet_await(&a, 2).error, -ESRCH);
     watch.pid = a.pid;
     CHECK_EQ(puppet_do(&a, monitors, &watch), -EINVAL);
+    watch.pid.node = 9;
+    CHECK_EQ(puppet_do(&a, monitors, &watch), -EREMOTE);
     puppet_host_end(host);
 }
 
@@ -183,7 +186,8 @@ TEST(a_relation_without_memory_is_refused_whole)
     puppet_start(host, &a);
     puppet_start(host, &b);
     struct watch watch = {.pid = b.pid};
-    puppet_do(&a, monitors_in_want, &watch); /* the worker may have had blocks left: any number may fail */
+    puppet_do(&a, monitors_in_want,
+              &watch); /* the worker may have had blocks left: any number may fail */
     puppet_do(&b, fails, NULL);
     puppet_await_end(b.pid);
     puppet_settle(&a);

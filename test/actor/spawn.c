@@ -61,9 +61,9 @@ TEST(linked_and_monitored_tells_both_ways)
     CHECK_EQ(a.seen[0].error, -EPERM);
     CHECK_EQ(a.seen[1].error, -EPERM);
     CHECK_EQ(a.seen[a.seen[0].kind == WEFT_EVENT_DOWN ? 0 : 1].tag, order.ref);
-    CHECK_EQ(weft_actor_spawn_with(host, NULL, &brief,
-                                   &(struct weft_actor_spawn_opts){.link = true}),
-             -EINVAL);
+    CHECK_EQ(
+        weft_actor_spawn_with(host, NULL, &brief, &(struct weft_actor_spawn_opts){.link = true}),
+        -EINVAL);
     puppet_host_end(host);
 }
 
@@ -84,8 +84,11 @@ TEST(a_named_spawn_is_a_spawn_or_a_signal)
     puppet_init(&a);
     puppet_init(&b);
     weft_buf *input = puppet_input(&a), *other = puppet_input(&b);
-    struct weft_actor_spawn_opts opts = {
-        .input = input, .name = "one", .topic = "hello", .tag = 1, .message = weft_buf_copy("x", 1)};
+    struct weft_actor_spawn_opts opts = {.input = input,
+                                         .name = "one",
+                                         .topic = "hello",
+                                         .tag = 1,
+                                         .message = weft_buf_copy("x", 1)};
     CHECK_EQ(weft_actor_spawn_with(host, &one, &puppet_kind, &opts), 0);
     CHECK_EQ(puppet_await(&a, 1).tag, 1);
     opts.input = other;
