@@ -15,6 +15,18 @@
  * Both write before they read. If the actor has not seen the letter, the sender sees the gate; and then either it finds nobody
  * under the lock, and empties them itself, or the actor has yet to come to 2, or there is a next one, that will look.
  *
+ * States, by the names of <weft/actor.h>. The task's state word (sched/task.h) has them; `asleep` tells blocked from idle.
+ *   from           to        who         by
+ *   nothing        ready     its maker   a spawn, when all has agreed to it
+ *   ready          running   the worker  its turn
+ *   running        ready     the worker  continue, upgrade, a full turn; letters that came before it slept
+ *   running        blocked   the worker  a step that waits for completions: dozes, then settle
+ *   running        idle      the worker  any other step that does not go on: the same
+ *   blocked        ready     any thread  a letter that is not a message: wake
+ *   idle           ready     any thread  any letter: wake
+ *   blocked, idle  ready     any thread  a host's stop that has lost its patience: a cancel of its task
+ *   running        complete  the worker  done, exit, an error, what it does not trap, a kill: weft__actor_end
+ *
  * Sleep.  actor                                        sender
  *         1. arms its wait, asleep = ticket (seq_cst)  1. pushes the letter (seq_cst)
  *         2. looks into its inboxes (seq_cst)          2. looks at asleep (seq_cst)

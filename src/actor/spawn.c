@@ -102,6 +102,7 @@ static int make(struct birth *birth, weft_host *host, const struct weft_actor_ki
     int err;
     birth->task = weft__body_make(host->pool, &weft__actor_body, NULL, &body, &err);
     if (!birth->task) {
+        WEFT__ASSERT(err);
         return err;
     }
     weft_actor *actor = weft__actor_at(birth->task->slot);

@@ -1,4 +1,4 @@
-/* The life of an actor: start, steps, end. */
+/* The steps of an actor. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,0 +1,284 @@
+/* Clients of actor/tie.c and actor/relation.c: ends against ends, and against those who link, unlink, monitor and take it back.
+ * Actors are records here, and nobody runs them: a thread ends one, or calls what a step would call. */
+#define FIBERS 1
+#include <errno.h>
+
+#include "actor/tie.h"
+#include "model/fibers.h"
+
+enum { BURIED = 1, PLACED };
+enum { ACTORS = 3 };
+
+static weft_actor records[ACTORS + 1]; /* by slot */
+static weft_host host;
+static uint64_t ref;
+static int result;
+
+weft_actor *weft__actor_find(uint32_t slot)
+{
+    return slot >= 1 && slot <= ACTORS ? &records[slot] : NULL;
+}
+
+weft_actor *weft__actor_of(weft_pid who)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)who.id);
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
+    return weft__gate_generation(gate) == weft__pid_generation(who) ? actor : NULL;
+}
+
+weft_pid weft_actor_pid(const weft_actor *self)
+{
+    return (weft_pid){.host = 1, .id = self->self};
+}
+
+void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
+{
+    (void)slot;
+    x_count(BURIED);
+    weft__letter_free(letter);
+}
+
+void weft__letters_bury(struct weft__link *letters, uint32_t slot)
+{
+    while (letters) {
+        struct weft__link *next = letters->next;
+        weft__letter_bury((struct weft__letter *)(void *)letters, slot);
+        letters = next;
+    }
+}
+
+void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
+{
+    (void)actor, (void)agreed, (void)reason;
+}
+void weft__name_cut(struct weft__tie *tie)
+{
+    (void)tie;
+}
+void weft__group_cut(struct weft__tie *tie)
+{
+    (void)tie;
+}
+void weft_buf_free(weft_buf *buf)
+{
+    X_ASSERT(!buf);
+}
+weft_buf *weft_buf_copy(const void *bytes, size_t len)
+{
+    (void)bytes, (void)len;
+    return NULL;
+}
+const struct weft__body_kind weft__actor_body = {.what = "none"};
+
+static const struct weft_actor_kind kind = {.name = "model"};
+
+static weft_pid pid(unsigned slot)
+{
+    return (weft_pid){.host = 1, .id = (uint64_t)GENERATION << 32 | slot};
+}
+
+static void setup(void)
+{
+    fibers_setup();
+    memset(&workers[0].small, 0, sizeof workers[0].small);
+    memset(records, 0, sizeof records);
+    memset(&host, 0, sizeof host);
+    ref = 0;
+    result = 1;
+    for (unsigned slot = 1; slot <= ACTORS; slot++) {
+        weft_actor *actor = &records[slot];
+        actor->self = pid(slot).id;
+        actor->kind = &kind;
+        actor->host = &host;
+        actor->kept_last = &actor->kept;
+        actor->there = true;
+        atomic_init(&actor->gate, (uint64_t)weft__pid_generation(pid(slot)) << WEFT__GATE_SHIFT);
+    }
+    x_name(records, sizeof records, "records");
+}
+
+static void setup_linked(void)
+{
+    setup();
+    X_ASSERT(weft_actor_link(&records[1], pid(2)) == 0);
+}
+
+static void setup_monitored(void)
+{
+    setup();
+    X_ASSERT(weft_actor_monitor(&records[2], pid(1), &ref) == 0);
+}
+
+static void ends(unsigned slot)
+{
+    weft__actor_end(&records[slot], &(struct weft__end){.error = -EIO});
+}
+
+/* What it was told, which is freed; of one that has not ended. */
+static int told(unsigned slot, unsigned what, int error)
+{
+    weft_actor *actor = &records[slot];
+    struct weft__link *lists[] = {actor->urgent, weft__inbox_drain_local(&actor->system)};
+    int count = 0;
+    actor->urgent = NULL;
+    for (int i = 0; i < 2; i++) {
+        while (lists[i]) {
+            struct weft__letter *letter = (struct weft__letter *)(void *)lists[i];
+            lists[i] = lists[i]->next;
+            X_ASSERT(letter->kind == what && letter->from_id == pid(1).id);
+            X_ASSERT(letter->error == error || letter->error == -EIO);
+            weft__letter_free(letter);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* The others have no ties, and nothing waits for one that has ended. */
+static void rest(unsigned ended)
+{
+    weft__small_flush(&workers[0].small); /* what it keeps for later */
+    for (unsigned slot = 1; slot <= ACTORS; slot++) {
+        X_ASSERT(!records[slot].ties);
+        if (ended >> slot & 1) {
+            X_ASSERT(!records[slot].there && weft__inbox_empty(&records[slot].system));
+        }
+    }
+}
+
+/* --- ends against ends ----------------------------------------------------------------------- */
+
+static void setup_two(void)
+{
+    setup_linked();
+    X_ASSERT(weft_actor_monitor(&records[2], pid(1), &ref) == 0);
+}
+
+static void two_end(int i)
+{
+    ends((unsigned)i + 1);
+}
+
+static void two_ended(void)
+{
+    rest(6);
+    X_ASSERT(x_counted(BURIED) >= 1 &&
+             x_counted(BURIED) <= 2); /* the link's, maybe the monitor's */
+}
+
+static void setup_ring(void)
+{
+    setup();
+    for (unsigned slot = 1; slot <= 3; slot++) {
+        X_ASSERT(weft_actor_link(&records[slot], pid(slot % 3 + 1)) == 0);
+    }
+}
+
+static void ring_ended(void)
+{
+    rest(14);
+    X_ASSERT(x_counted(BURIED) == 3); /* each link told one of its two */
+}
+
+/* --- an end against its other side ---------------------------------------------------------------- */
+
+static void end_against_link(int i)
+{
+    if (i == 0) {
+        ends(1);
+    } else {
+        result = weft_actor_link(&records[2], pid(1));
+    }
+}
+
+static void linked_or_not(void)
+{
+    rest(2);
+    X_ASSERT(result == 0 || result == -ESRCH);
+    X_ASSERT(told(2, WEFT_EVENT_EXIT, -EIO) == (result == 0));
+}
+
+static void end_against_unlink(int i)
+{
+    if (i == 0) {
+        ends(1);
+    } else {
+        X_ASSERT(weft_actor_unlink(&records[2], pid(1)) == 0);
+        X_ASSERT(told(2, WEFT_EVENT_EXIT, -EIO) == 0); /* not any more, from now on */
+    }
+}
+
+static void not_told(void)
+{
+    rest(2);
+    X_ASSERT(told(2, WEFT_EVENT_EXIT, -EIO) == 0);
+}
+
+static void end_against_monitor(int i)
+{
+    if (i == 0) {
+        ends(1);
+    } else {
+        X_ASSERT(weft_actor_monitor(&records[2], pid(1), &ref) == 0);
+    }
+}
+
+static void told_once(void)
+{
+    rest(2);
+    X_ASSERT(told(2, WEFT_EVENT_DOWN, -ESRCH) == 1);
+}
+
+static void end_against_demonitor(int i)
+{
+    if (i == 0) {
+        ends(1);
+    } else {
+        X_ASSERT(weft_actor_demonitor(&records[2], ref) == 0);
+        X_ASSERT(told(2, WEFT_EVENT_DOWN, -EIO) == 0);
+    }
+}
+
+/* One that ends has a tie to a lower slot, which goes and comes back, to another. */
+static void setup_upper(void)
+{
+    setup();
+    X_ASSERT(weft_actor_link(&records[3], pid(2)) == 0);
+}
+
+static void end_against_relink(int i)
+{
+    if (i == 0) {
+        ends(3);
+    } else {
+        X_ASSERT(weft_actor_unlink(&records[2], pid(3)) == 0);
+        result = weft_actor_link(&records[1], pid(3));
+    }
+}
+
+static void relinked(void)
+{
+    rest(8);
+    struct weft__link *letter = weft__inbox_drain_local(&records[1].system);
+    X_ASSERT((letter != NULL) == (result == 0));
+    X_ASSERT(weft__inbox_empty(&records[2].system) && !records[2].urgent);
+    if (letter) {
+        X_ASSERT(!letter->next);
+        weft__letter_free((struct weft__letter *)(void *)letter);
+    }
+}
+
+static const struct x_client clients[] = {
+    X_CLIENT("end_against_link", 2, setup, end_against_link, linked_or_not),
+    X_CLIENT("end_against_unlink", 2, setup_linked, end_against_unlink, not_told, .preemptions = 3,
+             .stale = 2),
+    X_CLIENT("end_against_monitor", 2, setup, end_against_monitor, told_once),
+    X_CLIENT("end_against_demonitor", 2, setup_monitored, end_against_demonitor, not_told,
+             .preemptions = 3, .stale = 2),
+    X_CLIENT("end_against_relink", 2, setup_upper, end_against_relink, relinked, .preemptions = 3,
+             .stale = 2),
+    X_CLIENT("two_end", 2, setup_two, two_end, two_ended, .preemptions = 3, .stale = 1),
+    X_CLIENT("ring_of_three", 3, setup_ring, two_end, ring_ended, .preemptions = 2, .stale = 1),
+};
+
+X_MAIN(clients)

@@ -1,0 +1,48 @@
+"""Relations of actors: links, monitors, ends. Read by mutations.py."""
+
+STRUCTURES["tie"] = {
+    "client": "client_tie.c",
+    "sources": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c", "src/actor/letter.c"] + WAIT,
+    "files": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c"],
+}
+
+_of("tie", "src/actor/tie.c",
+    "bool first = (uint32_t)a.id < (uint32_t)b.id;",
+    "bool first = true;",
+    "two actors are locked in any order")
+_of("tie", "src/actor/tie.c",
+    "    if (above) {\n        weft__lock(&other->lock);\n        return true;\n    }\n    if (weft__lock_try(&other->lock)) {",
+    "    {\n        weft__lock(&other->lock);\n        return true;\n    }\n    if (weft__lock_try(&other->lock)) {",
+    "an end locks the other second, whichever it is")
+_of("tie", "src/actor/tie.c",
+    "if (actor->ties == tie && weft__tie_is_bond(tie) && record_of(weft__tie_other(tie)) == other) {",
+    "if (other) {",
+    "an end believes in a tie after it let its lock go")
+_of("tie", "src/actor/tie.c",
+    "        weft__actor_push(other, pid, letter);\n    }\n    weft__unlock(&other->lock);",
+    "    }\n    weft__unlock(&other->lock);\n    if (letter) {\n        weft__actor_push(other, pid, letter);\n    }",
+    "an end tells after the other could look for it")
+_of("tie", "src/actor/relation.c",
+    "    weft__pair_lock(me, other);\n    bool there = weft__actor_of(other) != NULL;\n    bool tied",
+    "    bool there = weft__actor_of(other) != NULL;\n    weft__pair_lock(me, other);\n    bool tied",
+    "a link looks for the other before it has its lock")
+_of("tie", "src/actor/relation.c",
+    "    } else {\n        take_back(self, is_exit_of, other.id);\n    }\n",
+    "    }\n",
+    "an unlink leaves what is on its way")
+_of("tie", "src/actor/relation.c",
+    "    if (!there) {\n        tell_at_once(self, bond);\n    }\n",
+    "    if (!there) {\n        weft__bond_free(bond);\n    }\n",
+    "of one that ended just now nothing is told")
+_of("tie", "src/actor/end.c",
+    "    weft__ties_cut(actor, end);\n    weft__actor_leave(actor);\n    weft_buf_free",
+    "    weft__actor_leave(actor);\n    weft__ties_cut(actor, end);\n    weft_buf_free",
+    "an end empties its inboxes while others can still tell it something")
+_of("tie", "src/actor/end.c",
+    "    shut_gate(actor);\n    weft__ties_cut(actor, end);",
+    "    weft__ties_cut(actor, end);\n    shut_gate(actor);",
+    "an end can be linked after its ties are gone")
+_of("tie", "src/base/lock.h",
+    "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
+    "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
+    "a tie is seen without what was written of it")
