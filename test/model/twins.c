@@ -87,6 +87,11 @@ void *weft__alloc_dirty(size_t bytes)
     return alloc_fails ? NULL : x_alloc(bytes, true);
 }
 
+void *weft__alloc_packed(size_t bytes)
+{
+    return weft__alloc_dirty(bytes);
+}
+
 void weft__free(void *memory)
 {
     x_free(memory);
