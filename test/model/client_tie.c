@@ -277,8 +277,8 @@ static const struct x_client clients[] = {
              .preemptions = 3, .stale = 2),
     X_CLIENT("end_against_relink", 2, setup_upper, end_against_relink, relinked, .preemptions = 3,
              .stale = 2),
-    X_CLIENT("two_end", 2, setup_two, two_end, two_ended, .preemptions = 3, .stale = 1),
-    X_CLIENT("ring_of_three", 3, setup_ring, two_end, ring_ended, .preemptions = 2, .stale = 1),
+    X_CLIENT("two_end", 2, setup_two, two_end, two_ended, .preemptions = 2, .stale = 1),
+    X_CLIENT("ring_of_three", 3, setup_ring, two_end, ring_ended, .preemptions = 1, .stale = 1),
 };
 
 X_MAIN(clients)
