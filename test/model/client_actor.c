@@ -24,6 +24,7 @@ struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind
     task->body = kind;
     task->own = own;
     task->flags = WEFT__TASK_BODY;
+    task->deadline = NULL;
     weft__task_create_fresh(task);
     *err = 0;
     return task;
@@ -51,10 +52,19 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
     x_count(ENDED);
 }
 
-enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
+/* Of weft__body_set_own, which is no atomic of the explorer's: only the maker and the worker look at it. */
+void store_own(volatile uint64_t *place, uint64_t value,
+               int order) __asm__("__tsan_atomic64_store");
+void store_own(volatile uint64_t *place, uint64_t value, int order)
 {
-    (void)w;
-    return weft__task_reason(task);
+    (void)order;
+    *place = value;
+}
+
+enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)
+{
+    (void)w, (void)task;
+    x_fail("a wait that was not parked, or a deadline");
 }
 
 weft_actor *weft__actor_find(uint32_t slot)

@@ -19,8 +19,8 @@ _of("tie", "src/actor/tie.c",
     "if (other) {",
     "an end believes in a tie after it let its lock go")
 _of("tie", "src/actor/tie.c",
-    "        weft__actor_push(other, pid, letter);\n    }\n    weft__unlock(&other->lock);",
-    "    }\n    weft__unlock(&other->lock);\n    if (letter) {\n        weft__actor_push(other, pid, letter);\n    }",
+    "        weft__actor_push(other, pid, letter);\n    }\n    weft__unlock(&other->lock);\n    weft__unlock(&actor->lock);\n    if (letter) {",
+    "    }\n    weft__unlock(&other->lock);\n    weft__unlock(&actor->lock);\n    if (letter) {\n        weft__actor_push(other, pid, letter);",
     "an end tells after the other could look for it")
 _of("tie", "src/actor/relation.c",
     "    weft__pair_lock(me, other);\n    bool there = weft__actor_of(other) != NULL;\n    bool tied",
@@ -34,10 +34,6 @@ _of("tie", "src/actor/relation.c",
     "    if (!there) {\n        tell_at_once(self, bond);\n    }\n",
     "    if (!there) {\n        weft__bond_free(bond);\n    }\n",
     "of one that ended just now nothing is told")
-_of("tie", "src/actor/end.c",
-    "    weft__ties_cut(actor, end);\n    weft__actor_leave(actor);\n    weft_buf_free",
-    "    weft__actor_leave(actor);\n    weft__ties_cut(actor, end);\n    weft_buf_free",
-    "an end empties its inboxes while others can still tell it something")
 _of("tie", "src/actor/end.c",
     "    shut_gate(actor);\n    weft__ties_cut(actor, end);",
     "    weft__ties_cut(actor, end);\n    shut_gate(actor);",
