@@ -22,13 +22,18 @@
  *   output                without commands                        with commands, which are handed out first
  *   weft_out_continue     stepped again, after others             the same; completions come when they come
  *   weft_out_idle         until a message or another event        until a message or a completion
- *   weft_out_wait         as weft_out_idle                        until a completion; messages are kept
+ *   weft_out_wait         as weft_out_idle                        until a completion; messages are kept for later
  *   weft_out_done         ends, with a result                     the same; nobody hears of the completions
  *   weft_out_exit         ends, by a reason (<weft/relation.h>)   the same; nobody hears of the completions
  *   weft_out_upgrade      stepped again, by the new code          the same; completions come to the code there is then
  *   none of these         as weft_out_idle                        as weft_out_wait
  *
- * A step that returns an error ends the actor by it. `close` is called once, whatever its end was.
+ * For weft_out_wait, commands of earlier steps that are not complete count as well. The step that follows such a wait has no messages:
+ * completions, and whatever else is not a message (a cancel, say). A completion that is there before the step has returned
+ * ends the wait, too. Commands with the same tag have a completion each.
+ *
+ * A step that returns an error ends the actor by it; what it asked for is dropped. If memory is so short that a command's error cannot
+ * be told, that ends the actor, too, by -ENOMEM. `close` is called once, whatever the end was.
  */
 #ifndef WEFT_ACTOR_H
 #define WEFT_ACTOR_H
@@ -66,12 +71,17 @@ WEFT_API int weft_pid_parse(weft_pid *out, const char *text);
 /* --- hosts ----------------------------------------------------------------------------- */
 
 struct weft_host_opts {
-    const char *name;    /* at most 10 bytes; default "actors" */
-    unsigned workers;    /* default: the CPUs this process may use */
-    uint64_t max_actors; /* exact; default: as memory allows */
+    const char *name;        /* at most 10 bytes; default "actors" */
+    unsigned workers;        /* default: the CPUs this process may use */
+    enum weft_driver driver; /* of its pool; default: auto */
+    uint64_t max_actors;     /* exact; default: as memory allows */
     unsigned
         mailbox; /* messages that wait for one actor, unless its kind says otherwise; default 65,536 */
-    unsigned batch; /* events for one step at most; default 64 */
+    unsigned
+        batch; /* events for one step at most, unless its kind says otherwise; 1 .. 64, default 64 */
+    /* One turn of an actor on a worker, before others have theirs: it ends after the step in which either is reached. */
+    unsigned turn_events; /* default 1024 */
+    int64_t turn_ns;      /* from the end of the turn's first step; default 200 us */
 };
 
 /* Creates it and starts its pool. -EINVAL, -EAGAIN, -ENOMEM. -EMFILE: there are 65,535. */
@@ -117,7 +127,8 @@ WEFT_API int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, v
 enum weft_actor_event_kind {
     WEFT_EVENT_MESSAGE,  /* `topic`, `tag` and `buf` as they were sent, `from` */
     WEFT_EVENT_COMPLETE, /* of the command with this `tag`: `error`, or `buf` */
-    WEFT_EVENT_CANCEL,   /* it is asked to end; `buf`, if any, says why */
+    WEFT_EVENT_CALL, /* a message whose sender waits for weft_actor_reply(tag, ...): <weft/actor_call.h> */
+    WEFT_EVENT_CANCEL, /* it is asked to end; `buf`, if any, says why */
     WEFT_EVENT_EXIT, /* one it is linked to, `from`, has ended, or wants it to end: by `error`, `reason` */
     WEFT_EVENT_DOWN, /* one it monitors, `from`, has ended by `error`, `reason`; `tag` is the reference */
     WEFT_EVENT_UPGRADE, /* its new code is there, or by `error` is not: weft_out_upgrade */
@@ -134,6 +145,13 @@ struct weft_actor_event {
         *reason; /* of an end, what was said about it, or NULL; borrowed until the step is over */
 };
 
+/* What becomes of a message to an actor that has as many as it may. */
+enum weft_mailbox_policy {
+    WEFT_MAILBOX_REFUSE, /* the sender is told: -ENOBUFS */
+    WEFT_MAILBOX_DROP,   /* the oldest is dropped, as a dead letter */
+    WEFT_MAILBOX_WAIT, /* a sender that is a fiber waits for room; steps and plain threads are told */
+};
+
 struct weft_actor_kind {
     const char *name;
     size_t state_bytes; /* zeroed; weft_actor_state */
@@ -145,19 +163,28 @@ struct weft_actor_kind {
     int (*step)(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out);
     /* Exactly once. NULL: nothing to do. */
     void (*close)(weft_actor *self);
-    unsigned mailbox; /* messages that may wait for it; more are refused. 0: the host's */
+    unsigned mailbox; /* messages that wait for one of them; 0: the host's */
+    unsigned batch;   /* events for one step at most, up to 64; 0: the host's */
+    enum weft_mailbox_policy policy;
     bool trap; /* ends of those it is linked to are events: <weft/relation.h> */
 };
 
-/* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered, or a hook. -EAGAIN: max_actors;
- * one that has just ended, of which one may have heard, counts until its worker is done with it.
+/* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered, or a hook. -EAGAIN: max_actors.
  * -ESHUTDOWN, -ENOMEM. */
 WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                               const char *method, const weft_buf *input);
 
 /* Sends, and does not wait for it to arrive. Messages from one sender to one actor arrive in order. `topic` is borrowed for ever (a literal);
- * `buf` is taken, also on an error. -ESRCH: there is no such actor, any more. -ENOBUFS: its mailbox is full. -ENOMEM. */
+ * `buf` is taken, also on an error. -ESRCH: there is no such actor, any more. -ENOBUFS: its mailbox is full, and its
+ * policy says so; while others wait for room it counts as full. -ECANCELED, -EINTR: of a fiber that waited by WEFT_MAILBOX_WAIT.
+ * -ENOMEM. */
 WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf);
+
+/* The same, but a fiber or a plain thread waits for room until the deadline, whatever the mailbox's policy, behind those who
+ * wait already: -ETIMEDOUT, -ECANCELED, -EINTR. -ESRCH also if the actor ends meanwhile. In a step there is no waiting:
+ * -ENOBUFS. */
+WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                                   int64_t deadline);
 
 /* Waits for its end, in a fiber or a plain thread: 0 and its result, which is taken from the first who asks (the others get
  * none), or the error it ended by. -ESRCH: it has ended before. -ETIMEDOUT, -ECANCELED, -EINTR. */
@@ -195,7 +222,7 @@ struct weft_command {
  * thread, and returns 0. An error completes the command by it. */
 typedef int (*weft_command_fn)(const struct weft_command *command, void *arg);
 
-/* Before the host's first actor. `id` is 1 .. 65535. -EEXIST: it has a handler. -EBUSY: too late. -EINVAL, -ENOMEM. */
+/* Before the host's first actor. `id` is 1 .. 65535; those below 256 are Weft's (<weft/actor_command.h>). -EEXIST: it has a handler. -EBUSY: too late. -EINVAL, -ENOMEM. */
 WEFT_API int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg);
 
 /* The command of this actor with this tag is complete: by an error, or with `buf`, which is taken. Any thread. -ESRCH: the

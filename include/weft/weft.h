@@ -12,6 +12,10 @@
 #define WEFT_WEFT_H
 
 #include <weft/actor.h>
+#include <weft/actor_after.h>
+#include <weft/actor_call.h>
+#include <weft/actor_command.h>
+#include <weft/actor_io.h>
 #include <weft/addr.h>
 #include <weft/barrier.h>
 #include <weft/blocking.h>
@@ -29,6 +33,7 @@
 #include <weft/file.h>
 #include <weft/frame.h>
 #include <weft/framing.h>
+#include <weft/funcpool.h>
 #include <weft/future.h>
 #include <weft/hook.h>
 #include <weft/hop.h>
@@ -63,6 +68,7 @@
 #include <weft/stats.h>
 #include <weft/stream.h>
 #include <weft/timer.h>
+#include <weft/topic.h>
 #include <weft/uri.h>
 #include <weft/version.h>
 #include <weft/waitgroup.h>

@@ -67,18 +67,23 @@ struct weft__letter {
 };
 #define WEFT__LETTER_KILL 255u
 
+/* Else it comes before messages, needs no place in the mailbox, and wakes an actor that is blocked. */
+static inline bool weft__letter_is_message(const struct weft__letter *letter)
+{
+    return letter->kind == WEFT_EVENT_MESSAGE || letter->kind == WEFT_EVENT_CALL;
+}
+
 _Static_assert(sizeof(struct weft__letter) == 64, "a small block");
 
 struct weft_actor {
     /* any thread */
     struct weft__inbox user, system;
     _Atomic(uint64_t) asleep; /* 0, or {ticket:48, BLOCKED, 1} */
-    _Atomic(uint64_t)
-        gate; /* {generation + 1:32, messages that were accepted and not yet seen:32}; 0: nobody's */
-    _Atomic(uint32_t) limit; /* of these */
+    _Atomic(uint64_t) gate;   /* actor/gate.c */
+    _Atomic(uint32_t) limit; /* of messages at the gate; the upper bits: enum weft_mailbox_policy */
     struct weft__lock lock;
     struct weft__tie *ties; /* under the lock: who is to hear of its end, its names. actor/tie.h */
-    /* its own, but for looks */
+    /* its own, but for looks; with WEFT_MAILBOX_DROP the first two are under the lock, as is emptying `user` */
     struct weft__link *kept, **kept_last; /* messages that were taken out and not yet seen */
     struct weft__link *urgent;            /* the same of what is not a message */
     _Atomic(uint64_t) steps;
@@ -90,18 +95,47 @@ struct weft_actor {
     uint32_t pending; /* commands that are not complete */
     bool there;       /* under the lock: from before its init until its inboxes were emptied */
     bool trap;
+    bool blocked; /* the next step has no messages */
 };
+
+_Static_assert(sizeof(weft_actor) <= 128, "with its control block, 256 bytes");
+
+#define WEFT__BATCH_MOST 64u /* events of one step */
 
 #define WEFT__ASLEEP 1u
 #define WEFT__ASLEEP_BLOCKED 2u
 #define WEFT__ASLEEP_SHIFT 2u
 
+/* The gate: {generation + 1:32, CROWDED, OWED, messages that were accepted and not yet seen:30}; 0: nobody's. */
 #define WEFT__GATE_SHIFT 32u
+#define WEFT__GATE_CROWDED ((uint64_t)1 << 31) /* senders wait for room: actor/gate.c */
+#define WEFT__GATE_OWED ((uint64_t)1 << 30)    /* there is something to settle at its end */
+#define WEFT__GATE_COUNT (WEFT__GATE_OWED - 1)
+#define WEFT__LIMIT_SHIFT 30u
+#define WEFT__LIMIT_MOST ((1u << WEFT__LIMIT_SHIFT) - 1)
 
 static inline uint32_t weft__gate_generation(uint64_t gate)
 {
     return (uint32_t)(gate >> WEFT__GATE_SHIFT);
 }
+
+static inline uint32_t weft__gate_count(uint64_t gate)
+{
+    return (uint32_t)(gate & WEFT__GATE_COUNT);
+}
+
+/* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one, but the oldest must
+ * go. *policy: what it says of that. */
+int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy);
+/* The same, and waits for it, in a fiber or a plain thread. -ETIMEDOUT, -ECANCELED, -EINTR. */
+int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
+/* The actor has taken n messages out. */
+void weft__gate_leave(weft_actor *actor, size_t n);
+/* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in the ledger is
+ * settled. */
+void weft__gate_settle(weft_pid self, uint64_t gate);
+/* It has something in the ledger. False: it has ended. */
+bool weft__gate_owe(weft_actor *actor, weft_pid self);
 
 /* As the gate and letters have it: never 0. */
 static inline uint32_t weft__pid_generation(weft_pid pid)
@@ -157,8 +191,8 @@ struct weft__will *weft__will_new(weft_buf *text);
 struct weft__will *weft__will_ref(struct weft__will *will);
 void weft__will_unref(struct weft__will *will);
 
-/* Hands out what was asked for. How many there were. */
-unsigned weft__out_dispatch(weft_out *out, weft_actor *actor);
+/* Hands out what was asked for. How many there were; -ENOMEM: it could not be told of an error. */
+int weft__out_dispatch(weft_out *out, weft_actor *actor);
 /* ... or nobody will. */
 void weft__out_drop(weft_out *out);
 
@@ -210,7 +244,10 @@ struct weft_host {
     weft_buf *stop_reason; /* written before `stopping` */
     weft_pool *pool;
     uint32_t number;
-    unsigned mailbox, batch;
+    unsigned mailbox, batch, turn_events;
+    int64_t turn_ns;
+    uint64_t max_actors;
+    _Atomic(uint64_t) live; /* never more than that */
     _Atomic(bool) stopping;
     _Atomic(uint64_t) spawned, ended, dead, forced;
     weft_host *next; /* under the lock of actor/host.c */
@@ -228,8 +265,6 @@ void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *le
 /* The same in two steps: the first may be done under the lock of an actor, the second not. */
 void weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
 void weft__actor_wake(weft_actor *actor, weft_pid to, bool system);
-/* A message, which is taken unless there is an error: -ESRCH, -ENOBUFS. */
-int weft__letter_send(weft_pid to, struct weft__letter *letter);
 /* Who sends: the actor whose step runs here, or nobody. */
 void weft__letter_sign(struct weft__letter *letter);
 /* Nobody will read it, in this slot: counted, told, freed. */
@@ -238,8 +273,17 @@ void weft__letters_bury(struct weft__link *letters, uint32_t slot);
 /* Nobody is told any more. */
 void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);
+/* Sends it, as a message; it is taken unless there is an error. The deadline is for room in the mailbox;
+ * WEFT__AT_ONCE: as weft_actor_send. */
+#define WEFT__AT_ONCE INT64_MIN
+int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline);
+/* The same in two: a place in the mailbox, or an error; then the letter, which cannot fail. */
+int weft__letter_enter(weft_pid to, int64_t deadline);
+void weft__letter_post(weft_pid to, struct weft__letter *letter, int place);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
+/* There are more messages than there may be: the oldest is dropped. */
+void weft__actor_shed(weft_actor *actor, weft_pid self);
 
 /* Tells it of the host's stop. */
 void weft__host_cancel(weft_host *host, weft_pid pid);

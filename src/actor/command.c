@@ -116,26 +116,34 @@ int weft_out_command(weft_out *out, unsigned id, uint64_t tag, weft_buf *arg)
     return 0;
 }
 
-unsigned weft__out_dispatch(weft_out *out, weft_actor *actor)
+static int dispatch(weft_host *host, weft_pid self, const struct weft__asked *one)
 {
-    weft_host *host = actor->host;
+    const struct weft__handler *handler = find(&host->handlers, one->id);
+    struct weft_command command = {
+        .id = one->id, .tag = one->tag, .actor = self, .host = host, .arg = one->arg};
+    int err = handler ? handler->fn(&command, handler->arg) : -ENOSYS;
+    if (!handler) {
+        weft_buf_free(one->arg);
+    }
+    return err ? weft_complete(self, one->tag, err, NULL) : 0;
+}
+
+int weft__out_dispatch(weft_out *out, weft_actor *actor)
+{
     weft_pid self = weft_actor_pid(actor);
-    for (unsigned i = 0; i < out->count; i++) {
-        const struct weft__asked *one = &asked(out)[i];
-        const struct weft__handler *handler = find(&host->handlers, one->id);
-        struct weft_command command = {
-            .id = one->id, .tag = one->tag, .actor = self, .host = host, .arg = one->arg};
-        int err = handler ? handler->fn(&command, handler->arg) : -ENOSYS;
-        if (!handler) {
-            weft_buf_free(one->arg);
-        }
-        if (err) {
-            weft_complete(self, one->tag, err, NULL);
+    unsigned count = out->count;
+    for (unsigned i = 0; i < count; i++) {
+        int err = dispatch(actor->host, self, &asked(out)[i]);
+        if (err) { /* what was not handed out is dropped by the caller */
+            out->count -= i + 1;
+            memmove(asked(out), asked(out) + i + 1, out->count * sizeof *asked(out));
+            return err;
         }
     }
     weft__free(out->many);
     out->many = NULL;
-    return out->count;
+    out->count = 0;
+    return (int)count;
 }
 
 void weft__out_drop(weft_out *out)

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <sched.h>
 
+#include <weft/actor_call.h>
+
 #include "actor/actor.h"
 
 int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg)
@@ -43,7 +45,7 @@ static void tell(weft_host *host, const struct weft_dead_letter *letter)
 
 void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
 {
-    weft_host *host = letter->kind == WEFT_EVENT_MESSAGE ? weft__host_at(letter->to_host) : NULL;
+    weft_host *host = weft__letter_is_message(letter) ? weft__host_at(letter->to_host) : NULL;
     if (host) {
         atomic_fetch_add_explicit(&host->dead, 1, memory_order_relaxed);
         if (atomic_load_explicit(&host->on_dead, memory_order_relaxed)) {
@@ -58,6 +60,9 @@ void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
                            .buf = letter->buf,
                        });
         }
+    }
+    if (letter->kind == WEFT_EVENT_CALL) { /* there will be no answer */
+        weft_actor_reply(letter->tag, letter->error ? letter->error : -ESRCH, NULL);
     }
     weft__letter_free(letter);
 }

@@ -8,8 +8,10 @@
 static void shut_gate(weft_actor *actor)
 {
     weft__lock(&actor->lock);
-    atomic_store_explicit(&actor->gate, 0, memory_order_seq_cst); /* pairs: weft__actor_wake */
+    uint64_t gate = atomic_exchange_explicit(&actor->gate, 0,
+                                             memory_order_seq_cst); /* pairs: weft__actor_wake */
     weft__unlock(&actor->lock);
+    weft__gate_settle(weft_actor_pid(actor), gate);
 }
 
 /* The looks are seq_cst: the banner of actor/actor.h. */
@@ -48,6 +50,7 @@ void weft__actor_end(weft_actor *actor, struct weft__end *end)
     free_state(actor);
     weft__hooks_end(actor, host->hook_count, end->error);
     shut_gate(actor);
+    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */
     weft__ties_cut(actor, end);
     weft__actor_leave(actor);
     weft_buf_free(end->result);

@@ -5,12 +5,15 @@
 #include <string.h>
 
 #include "actor/actor.h"
+#include "actor/request.h"
 #include "base/alloc.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
 #define DEFAULT_MAILBOX 65536u
 #define DEFAULT_BATCH 64u
+#define DEFAULT_TURN_EVENTS 1024u
+#define DEFAULT_TURN_NS 200000
 #define MOST_HOSTS 65535u
 
 static struct weft__lock lock;
@@ -50,7 +53,7 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
 {
     static const struct weft_host_opts defaults;
     const struct weft_host_opts *opts = options ? options : &defaults;
-    if (opts->batch > DEFAULT_BATCH) {
+    if (opts->batch > DEFAULT_BATCH || opts->turn_ns < 0) {
         return -EINVAL;
     }
     weft_host *host = take();
@@ -60,22 +63,26 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
     int err = weft_pool_create(&host->pool,
                                &(struct weft_pool_opts){.name = opts->name ? opts->name : "actors",
                                                         .workers = opts->workers,
-                                                        .max_fibers = opts->max_actors});
+                                                        .driver = opts->driver});
     if (err) {
         give(host);
         return err;
     }
+    host->max_actors = opts->max_actors ? opts->max_actors : UINT64_MAX;
+    atomic_store_explicit(&host->live, 0, memory_order_relaxed);
     host->mailbox = opts->mailbox ? opts->mailbox : DEFAULT_MAILBOX;
     host->batch = opts->batch ? opts->batch : DEFAULT_BATCH;
+    host->turn_events = opts->turn_events ? opts->turn_events : DEFAULT_TURN_EVENTS;
+    host->turn_ns = opts->turn_ns ? opts->turn_ns : DEFAULT_TURN_NS;
     atomic_store_explicit(&host->spawned, 0, memory_order_relaxed);
     atomic_store_explicit(&host->ended, 0, memory_order_relaxed);
     atomic_store_explicit(&host->dead, 0, memory_order_relaxed);
     atomic_store_explicit(&host->forced, 0, memory_order_relaxed);
     atomic_store_explicit(&host->stopping, false, memory_order_relaxed);
-    err = weft_pool_start(host->pool);
+    err = weft__host_handle_builtin(host);
+    err = err ? err : weft_pool_start(host->pool);
     if (err) {
-        weft_pool_destroy(host->pool);
-        give(host);
+        weft_host_destroy(host);
         return err;
     }
     *out = host;

@@ -64,7 +64,7 @@ static __attribute__((noinline)) void sweep(weft_actor *actor, uint32_t slot)
 void weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter)
 {
     weft__letter_address(letter, to);
-    weft__inbox_push_remote(letter->kind != WEFT_EVENT_MESSAGE ? &actor->system : &actor->user,
+    weft__inbox_push_remote(weft__letter_is_message(letter) ? &actor->user : &actor->system,
                             &letter->link);
 }
 
@@ -79,25 +79,9 @@ void weft__actor_wake(weft_actor *actor, weft_pid to, bool system)
 
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter)
 {
-    bool system = letter->kind != WEFT_EVENT_MESSAGE;
+    bool system = !weft__letter_is_message(letter);
     weft__actor_push(actor, to, letter);
     weft__actor_wake(actor, to, system);
-}
-
-/* A place at the gate of this very actor: 0, -ESRCH, -ENOBUFS. */
-static int enter(weft_actor *actor, weft_pid to)
-{
-    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_relaxed) : 0;
-    do {
-        if (weft__gate_generation(gate) != weft__pid_generation(to)) {
-            return -ESRCH;
-        }
-        if ((uint32_t)gate >= atomic_load_explicit(&actor->limit, memory_order_relaxed)) {
-            return -ENOBUFS;
-        }
-    } while (!atomic_compare_exchange_weak_explicit(&actor->gate, &gate, gate + 1,
-                                                    memory_order_acquire, memory_order_relaxed));
-    return 0;
 }
 
 void weft__letter_sign(struct weft__letter *letter)
@@ -112,17 +96,53 @@ void weft__letter_sign(struct weft__letter *letter)
     }
 }
 
-int weft__letter_send(weft_pid to, struct weft__letter *letter)
+/* May it wait here? In a step, or in a callback of the pool, nobody can. */
+static bool may_wait(void)
 {
-    weft_actor *actor = weft__actor_find((uint32_t)to.id);
-    int err = enter(actor, to);
-    if (!err) {
-        weft__actor_deliver(actor, to, letter);
-    }
-    return err;
+    const struct weft__worker *w = weft__worker_self();
+    return !w || weft__current(w);
 }
 
-int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
+/* A place at the gate; WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
+static int enter(weft_actor *actor, weft_pid to, int64_t deadline)
+{
+    enum weft_mailbox_policy policy;
+    int err = weft__gate_enter(actor, to, &policy);
+    if (err != -ENOBUFS || !may_wait()) {
+        return err;
+    }
+    if (deadline != WEFT__AT_ONCE) {
+        return weft__gate_await(actor, to, deadline);
+    }
+    return policy == WEFT_MAILBOX_WAIT && weft__worker_self()
+               ? weft__gate_await(actor, to, WEFT_FOREVER)
+               : err;
+}
+
+int weft__letter_enter(weft_pid to, int64_t deadline)
+{
+    return enter(weft__actor_find((uint32_t)to.id), to, deadline);
+}
+
+void weft__letter_post(weft_pid to, struct weft__letter *letter, int place)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    weft__actor_deliver(actor, to, letter);
+    if (place) {
+        weft__actor_shed(actor, to);
+    }
+}
+
+int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline)
+{
+    int place = weft__letter_enter(to, deadline);
+    if (place >= 0) {
+        weft__letter_post(to, letter, place);
+    }
+    return place < 0 ? place : 0;
+}
+
+static int post(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline)
 {
     struct weft__letter *letter = weft__letter_new(WEFT_EVENT_MESSAGE, tag, buf);
     if (!letter) {
@@ -131,7 +151,7 @@ int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
     }
     letter->topic = topic;
     weft__letter_sign(letter);
-    int err = weft__letter_send(to, letter);
+    int err = weft__letter_send(to, letter, deadline);
     if (err == -ESRCH) {
         weft__letter_address(letter, to);
         weft__letter_bury(letter, (uint32_t)to.id);
@@ -139,6 +159,17 @@ int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
         weft__letter_free(letter);
     }
     return err;
+}
+
+int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
+{
+    return post(to, topic, tag, buf, WEFT__AT_ONCE);
+}
+
+int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                          int64_t deadline)
+{
+    return post(to, topic, tag, buf, deadline > 0 ? deadline : 0);
 }
 
 /* --- what is not a message ------------------------------------------------------------------ */

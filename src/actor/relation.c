@@ -151,33 +151,58 @@ static void tell_at_once(weft_actor *self, struct weft__bond *bond)
     weft__bond_free(bond);
 }
 
-int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
+/* Takes the bond: `self` hears of the other's end by its letter, at once if that was before. */
+static void watch(weft_actor *self, weft_pid other, struct weft__bond *bond)
 {
     weft_pid me = weft_actor_pid(self);
-    if (weft_pid_equal(me, other)) {
-        return -EINVAL;
+    bool there = false;
+    if ((uint32_t)other.id != (uint32_t)me.id && weft__actor_of(other)) {
+        weft__pair_lock(me, other);
+        there = weft__actor_of(other) != NULL;
+        if (there) {
+            weft__bond_tie(bond);
+        }
+        weft__pair_unlock(me, other);
     }
-    if (other.node != me.node) {
-        return -EREMOTE;
+    if (!there) {
+        tell_at_once(self, bond);
     }
-    struct weft__bond *bond = weft__bond_new(other, me, weft__monitor_ref(other));
+}
+
+static int check_watched(const weft_actor *self, weft_pid other)
+{
+    weft_pid me = weft_actor_pid(self);
+    return weft_pid_equal(me, other) ? -EINVAL : other.node != me.node ? -EREMOTE : 0;
+}
+
+int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
+{
+    int err = check_watched(self, other);
+    if (err) {
+        return err;
+    }
+    struct weft__bond *bond = weft__bond_new(other, weft_actor_pid(self), weft__monitor_ref(other));
     if (!bond) {
         return -ENOMEM;
     }
     *ref = bond->ref;
-    if ((uint32_t)other.id == (uint32_t)me.id || !weft__actor_of(other)) {
-        tell_at_once(self, bond);
-        return 0;
+    watch(self, other, bond);
+    return 0;
+}
+
+int weft__monitor_command(weft_actor *self, weft_pid other, uint64_t tag)
+{
+    int err = check_watched(self, other);
+    if (err) {
+        return err;
     }
-    weft__pair_lock(me, other);
-    bool there = weft__actor_of(other) != NULL;
-    if (there) {
-        weft__bond_tie(bond);
+    struct weft__bond *bond = weft__bond_new(other, weft_actor_pid(self), weft__monitor_ref(other));
+    if (!bond) {
+        return -ENOMEM;
     }
-    weft__pair_unlock(me, other);
-    if (!there) {
-        tell_at_once(self, bond);
-    }
+    bond->letters[1]->kind = WEFT_EVENT_COMPLETE;
+    bond->letters[1]->tag = tag;
+    watch(self, other, bond);
     return 0;
 }
 

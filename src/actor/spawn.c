@@ -53,10 +53,13 @@ static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_ki
     actor->kept_last = &actor->kept;
     actor->urgent = NULL;
     actor->pending = 0;
+    actor->blocked = false;
     actor->trap = kind->trap;
     atomic_store_explicit(&actor->steps, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-    atomic_store_explicit(&actor->limit, kind->mailbox ? kind->mailbox : host->mailbox,
+    uint32_t limit = kind->mailbox ? kind->mailbox : host->mailbox;
+    limit = limit < WEFT__LIMIT_MOST ? limit : WEFT__LIMIT_MOST;
+    atomic_store_explicit(&actor->limit, limit | (uint32_t)kind->policy << WEFT__LIMIT_SHIFT,
                           memory_order_relaxed);
 }
 
@@ -194,9 +197,21 @@ static void look_stopped(weft_host *host, weft_pid pid)
     }
 }
 
-/* Takes birth->first, unless it fails. */
-static int spawn(weft_host *host, const struct weft_actor_kind *kind,
-                 const struct weft_actor_spawn_opts *opts, struct birth *birth)
+/* One more, if there may be. Fibers that do errands for actors are not counted. */
+static bool count_in(weft_host *host)
+{
+    uint64_t live = atomic_load_explicit(&host->live, memory_order_relaxed);
+    do {
+        if (live >= host->max_actors) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&host->live, &live, live + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+static int spawn_counted(weft_host *host, const struct weft_actor_kind *kind,
+                         const struct weft_actor_spawn_opts *opts, struct birth *birth)
 {
     int err = make(birth, host, kind, opts);
     if (err) {
@@ -218,7 +233,7 @@ static int spawn(weft_host *host, const struct weft_actor_kind *kind,
         unmake(birth);
         return err;
     }
-    if (ref) {
+    if (opts->monitor) {
         *opts->monitor = ref;
     }
     weft__body_start(birth->task, NULL, false);
@@ -226,12 +241,26 @@ static int spawn(weft_host *host, const struct weft_actor_kind *kind,
     return 0;
 }
 
+/* Takes birth->first, unless it fails. */
+static int spawn(weft_host *host, const struct weft_actor_kind *kind,
+                 const struct weft_actor_spawn_opts *opts, struct birth *birth)
+{
+    if (!count_in(host)) {
+        return -EAGAIN;
+    }
+    int err = spawn_counted(host, kind, opts, birth);
+    if (err) {
+        atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed);
+    }
+    return err;
+}
+
 /* --- the calls -------------------------------------------------------------------------------------- */
 
 /* 0, or why there can be no such actor. */
 static int admits(weft_host *host, const struct weft_actor_kind *kind, const char *method)
 {
-    if (!kind->step) {
+    if (!kind->step || kind->batch > WEFT__BATCH_MOST || kind->policy > WEFT_MAILBOX_WAIT) {
         return -EINVAL;
     }
     if (!has_method(kind, method)) {
@@ -264,7 +293,7 @@ static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
     for (;;) {
         int err = weft_actor_whereis(host, opts->name, &birth->pid);
         if (!err) {
-            err = first ? weft__letter_send(birth->pid, first) : 0;
+            err = first ? weft__letter_send(birth->pid, first, WEFT__AT_ONCE) : 0;
             if (err != -ESRCH) { /* or it ended just now */
                 return err ? err : 1;
             }

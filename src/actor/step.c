@@ -4,11 +4,9 @@
 
 #include "actor/actor.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
-
-#define MOST_BATCH 64u
-#define TURN_STEPS 16u /* before others have theirs */
 
 /* --- its mailbox ---------------------------------------------------------------------- */
 
@@ -35,8 +33,8 @@ static void keep(weft_actor *actor, struct weft__link *items)
 }
 
 struct batch {
-    struct weft__letter *letters[MOST_BATCH];
-    struct weft_actor_event events[MOST_BATCH];
+    struct weft__letter *letters[WEFT__BATCH_MOST];
+    struct weft_actor_event events[WEFT__BATCH_MOST];
     size_t n;
     unsigned completed;
     const struct weft__letter *fatal; /* the first that ends it */
@@ -70,6 +68,77 @@ static void add(struct batch *batch, struct weft__letter *letter)
     };
 }
 
+static struct weft__letter *pop_kept(weft_actor *actor)
+{
+    struct weft__letter *letter = (struct weft__letter *)(void *)actor->kept;
+    actor->kept = actor->kept->next;
+    if (!actor->kept) {
+        actor->kept_last = &actor->kept;
+    }
+    return letter;
+}
+
+/* Senders may drop what it keeps: they and it take turns. */
+static bool is_shared(const weft_actor *actor)
+{
+    return atomic_load_explicit(&actor->limit, memory_order_relaxed) >> WEFT__LIMIT_SHIFT ==
+           WEFT_MAILBOX_DROP;
+}
+
+static void lock_kept(weft_actor *actor)
+{
+    if (is_shared(actor)) {
+        weft__lock(&actor->lock);
+    }
+}
+
+static void unlock_kept(weft_actor *actor)
+{
+    if (is_shared(actor)) {
+        weft__unlock(&actor->lock);
+    }
+}
+
+void weft__actor_shed(weft_actor *actor, weft_pid self)
+{
+    struct weft__letter *oldest = NULL;
+    weft__lock(&actor->lock);
+    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
+    uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed) & WEFT__LIMIT_MOST;
+    /* It may have ended, or have taken them out itself. */
+    if (weft__gate_generation(gate) == weft__pid_generation(self) &&
+        weft__gate_count(gate) > limit) {
+        keep(actor, weft__inbox_drain_local(&actor->user));
+        if (actor
+                ->kept) { /* else those in front of it are not pushed yet, and will shed themselves */
+            oldest = pop_kept(actor);
+            atomic_fetch_sub_explicit(&actor->gate, 1, memory_order_relaxed);
+        }
+    }
+    weft__unlock(&actor->lock);
+    if (oldest) {
+        oldest->error = -ENOBUFS;
+        weft__letter_bury(oldest, (uint32_t)self.id);
+    }
+}
+
+/* Messages for the next step. */
+static void gather_kept(weft_actor *actor, struct batch *batch, size_t max)
+{
+    size_t before = batch->n;
+    lock_kept(actor);
+    if (!actor->kept) {
+        keep(actor, weft__inbox_drain_local(&actor->user));
+    }
+    while (actor->kept && batch->n < max) {
+        add(batch, pop_kept(actor));
+    }
+    if (batch->n > before) {
+        weft__gate_leave(actor, batch->n - before);
+    }
+    unlock_kept(actor);
+}
+
 /* What there is for the next step, up to a measure; what is not a message comes first. */
 static void gather(weft_actor *actor, struct batch *batch, size_t max)
 {
@@ -78,7 +147,7 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
     if (!actor->urgent) {
         actor->urgent = weft__inbox_drain_local(&actor->system);
     }
-    while (actor->urgent && batch->n < MOST_BATCH) {
+    while (actor->urgent && batch->n < max) {
         struct weft__letter *letter = (struct weft__letter *)(void *)actor->urgent;
         actor->urgent = actor->urgent->next;
         if (is_stray(actor, letter)) {
@@ -90,20 +159,8 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
             add(batch, letter);
         }
     }
-    size_t before = batch->n;
-    if (!actor->kept) {
-        keep(actor, weft__inbox_drain_local(&actor->user));
-    }
-    while (actor->kept && batch->n < max) {
-        struct weft__letter *letter = (struct weft__letter *)(void *)actor->kept;
-        actor->kept = actor->kept->next;
-        if (!actor->kept) {
-            actor->kept_last = &actor->kept;
-        }
-        add(batch, letter);
-    }
-    if (batch->n > before) {
-        atomic_fetch_sub_explicit(&actor->gate, batch->n - before, memory_order_relaxed);
+    if (!batch->fatal && !actor->blocked) { /* fatal: they are dead letters, with the rest */
+        gather_kept(actor, batch, max);
     }
 }
 
@@ -125,10 +182,18 @@ weft_buf *weft_actor_take(const struct weft_actor_event *event)
 
 /* --- sleeping ----------------------------------------------------------------------------- */
 
-static bool has_letters(const weft_actor *actor, bool blocked)
+static bool has_letters(weft_actor *actor, bool blocked)
 {
-    return actor->urgent || !weft__inbox_empty(&actor->system) ||
-           (!blocked && (actor->kept || !weft__inbox_empty(&actor->user)));
+    if (actor->urgent || !weft__inbox_empty(&actor->system)) {
+        return true;
+    }
+    if (blocked) {
+        return false;
+    }
+    lock_kept(actor);
+    bool any = actor->kept || !weft__inbox_empty(&actor->user);
+    unlock_kept(actor);
+    return any;
 }
 
 /* The banner of actor/actor.h has the argument. True: it waits. */
@@ -203,7 +268,7 @@ static bool is_forced(const struct weft__task *task)
 }
 
 /* Does only a completion concern it? The table is in <weft/actor.h>. */
-static bool is_blocked(const weft_actor *actor, const weft_out *out, unsigned asked)
+static bool is_blocked(const weft_actor *actor, const weft_out *out, int asked)
 {
     return actor->pending > 0 &&
            (out->status == WEFT__OUT_WAIT || (out->status == WEFT__OUT_UNSAID && asked > 0));
@@ -232,19 +297,41 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
     finish(w, task, &end);
 }
 
+/* One stay on a worker. */
+struct turn {
+    size_t events;
+    int64_t until; /* 0: the first step was not over yet */
+};
+
+/* After a step with n events: is it the turn of others? Most turns are of one step and need no clock. */
+static bool is_over(struct turn *turn, const weft_host *host, size_t n)
+{
+    turn->events += n ? n : 1;
+    if (turn->events >= host->turn_events) {
+        return true;
+    }
+    int64_t now = weft__clock_ns();
+    if (!turn->until) {
+        turn->until = now + host->turn_ns;
+    }
+    return now >= turn->until;
+}
+
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
 {
     weft_actor *actor = task->own;
     struct batch batch;
-    size_t max = actor->host->batch;
+    struct turn turn = {0};
+    size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
     if (task->claim.task) { /* it has waited */
         weft__body_waited(w, task);
     }
-    for (unsigned i = 0; i < TURN_STEPS; i++) {
+    for (;;) {
         weft_out out = {.status = WEFT__OUT_UNSAID};
-        gather(actor, &batch, max);
+        bool forced = is_forced(task);
+        gather(actor, &batch, forced ? 0 : max);
         actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
-        if (batch.fatal || is_forced(task)) {
+        if (batch.fatal || forced) {
             end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
@@ -256,8 +343,13 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             finish(w, task, &(struct weft__end){.error = err});
             return WEFT__BODY_END;
         }
-        unsigned asked = weft__out_dispatch(&out, actor);
-        actor->pending += asked;
+        int asked = weft__out_dispatch(&out, actor);
+        if (asked < 0) {
+            weft__out_drop(&out);
+            finish(w, task, &(struct weft__end){.error = asked});
+            return WEFT__BODY_END;
+        }
+        actor->pending += (uint32_t)asked;
         if (out.status == WEFT__OUT_DONE) {
             weft__new_code_free(out.new);
             finish(w, task,
@@ -266,12 +358,19 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         }
         if (out.status == WEFT__OUT_UPGRADE) {
             weft__actor_upgrade(task, actor, &out);
+            actor->blocked = false;
+            if (is_over(&turn, actor->host, batch.n)) {
+                break;
+            }
             continue;
         }
         drop_end(&out);
-        if (out.status != WEFT__OUT_CONTINUE &&
-            dozes(task, actor, is_blocked(actor, &out, asked))) {
+        actor->blocked = is_blocked(actor, &out, asked);
+        if (out.status != WEFT__OUT_CONTINUE && dozes(task, actor, actor->blocked)) {
             return WEFT__BODY_WAIT;
+        }
+        if (out.status == WEFT__OUT_CONTINUE || is_over(&turn, actor->host, batch.n)) {
+            break;
         }
     }
     task->claim.task = NULL;
@@ -327,7 +426,7 @@ int weft_actor_look(weft_pid pid, struct weft_actor_info *out)
                  : state != WEFT_FIBER_WAITING   ? WEFT_ACTOR_READY
                  : asleep & WEFT__ASLEEP_BLOCKED ? WEFT_ACTOR_BLOCKED
                                                  : WEFT_ACTOR_IDLE,
-        .mailbox = (uint32_t)atomic_load_explicit(&actor->gate, memory_order_relaxed),
+        .mailbox = weft__gate_count(atomic_load_explicit(&actor->gate, memory_order_relaxed)),
         .steps = atomic_load_explicit(&actor->steps, memory_order_relaxed),
         .age_ns = weft_now() - task->born,
     };

@@ -177,7 +177,12 @@ static void cut_bond(weft_actor *actor, struct weft__tie *tie, const struct weft
     if (letter) {
         bond->letters[there] = NULL;
         letter->error = end->error;
-        letter->will = weft__will_ref(end->will);
+        if (letter->kind ==
+            WEFT_EVENT_COMPLETE) { /* of a command; without memory, without the text */
+            letter->buf = end->will && end->will->text ? weft_buf_share(end->will->text) : NULL;
+        } else {
+            letter->will = weft__will_ref(end->will);
+        }
         weft__actor_push(other, pid, letter);
     }
     weft__unlock(&other->lock);

@@ -97,6 +97,9 @@ void weft__bond_untie(struct weft__bond *bond);
 uint64_t weft__monitor_ref(weft_pid watched);
 uint32_t weft__monitor_slot(uint64_t ref);
 
+/* As weft_actor_monitor, but what tells of the end is the completion of a command. */
+int weft__monitor_command(weft_actor *self, weft_pid other, uint64_t tag);
+
 /* The end of an actor whose gate is shut: all ties go, who is to hear of it hears. Takes the result; NULL: nobody hears. */
 void weft__ties_cut(weft_actor *actor, struct weft__end *end);
 

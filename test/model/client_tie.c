@@ -3,6 +3,7 @@
 #define FIBERS 1
 #include <errno.h>
 
+#include "actor/ledger.h"
 #include "actor/tie.h"
 #include "model/fibers.h"
 
@@ -51,6 +52,16 @@ void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
 {
     (void)actor, (void)agreed, (void)reason;
 }
+void weft__ledger_end(weft_pid self)
+{
+    (void)self;
+    x_fail("an actor of nothing to come has something to come");
+}
+void weft__actor_shed(weft_actor *actor, weft_pid self)
+{
+    (void)actor, (void)self;
+    x_fail("a message too many");
+}
 void weft__name_cut(struct weft__tie *tie)
 {
     (void)tie;
@@ -62,6 +73,11 @@ void weft__group_cut(struct weft__tie *tie)
 void weft_buf_free(weft_buf *buf)
 {
     X_ASSERT(!buf);
+}
+weft_buf *weft_buf_share(const weft_buf *buf)
+{
+    (void)buf;
+    return NULL;
 }
 weft_buf *weft_buf_copy(const void *bytes, size_t len)
 {

@@ -2,8 +2,8 @@
 
 STRUCTURES["actor"] = {
     "client": "client_actor.c",
-    "sources": ["src/actor/letter.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c"] + WAIT,
-    "files": ["src/actor/letter.c", "src/actor/step.c", "src/actor/end.c"],
+    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c"] + WAIT,
+    "files": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c"],
 }
 
 _of("actor", "src/actor/step.c",
@@ -26,9 +26,9 @@ _of("actor", "src/actor/letter.c",
     "asleep = atomic_exchange_explicit(&actor->asleep, 0, memory_order_acq_rel);",
     "asleep = atomic_load_explicit(&actor->asleep, memory_order_acquire) + (1u << WEFT__ASLEEP_SHIFT);",
     "a sender fires a wait that was not shown to it")
-_of("actor", "src/actor/letter.c",
-    "if (weft__gate_generation(gate) != weft__pid_generation(to)) {\n            return -ESRCH;\n        }\n        if",
-    "if (gate == 0) {\n            return -ESRCH;\n        }\n        if",
+_of("actor", "src/actor/gate.c",
+    "if (weft__gate_generation(gate) != weft__pid_generation(to)) {\n            return -ESRCH;",
+    "if (gate == 0) {\n            return -ESRCH;",
     "a sender passes the gate of the next one")
 _of("actor", "src/actor/letter.c",
     "uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_seq_cst); /* pairs: shut_gate */",
@@ -47,8 +47,8 @@ _of("actor", "src/actor/end.c",
     "    weft__unlock(&actor->lock);\n    struct weft__link *user = NULL, *system = NULL;\n",
     "an end does not empty its inboxes")
 _of("actor", "src/actor/end.c",
-    "atomic_store_explicit(&actor->gate, 0, memory_order_seq_cst); /* pairs: weft__actor_wake */",
-    "atomic_store_explicit(&actor->gate, 0, memory_order_release);",
+    "memory_order_seq_cst); /* pairs: weft__actor_wake */",
+    "memory_order_acq_rel);",
     "that the gate is shut may be seen after the inboxes were looked at")
 _of("actor", "src/actor/step.c",
     "        if (is_stray(actor, letter)) {\n            weft__letter_bury(letter, (uint32_t)actor->self);\n        } else {\n            items->next",

@@ -1,0 +1,57 @@
+#include <weft/actor_after.h>
+
+#include <errno.h>
+
+#include "actor/ledger.h"
+#include "base/clock.h"
+
+#define LETTERS (1u << WEFT__DEBT_LETTER | 1u << WEFT__DEBT_REPEAT)
+
+static int plan(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline,
+                int64_t period_ns, uint64_t *ref)
+{
+    if (weft_pid_is_none(to)) {
+        weft_buf_free(buf);
+        return -ESRCH;
+    }
+    enum weft__debt_kind kind = period_ns ? WEFT__DEBT_REPEAT : WEFT__DEBT_LETTER;
+    struct weft__debt *entry = weft__debt_new(kind, to, WEFT_EVENT_MESSAGE, tag);
+    if (!entry) {
+        weft_buf_free(buf);
+        return -ENOMEM;
+    }
+    entry->letter->topic = topic;
+    entry->letter->buf = buf;
+    int err = weft__ledger_add(entry, deadline, period_ns, ref);
+    if (err) {
+        weft__debt_free(entry);
+    }
+    return err;
+}
+
+int weft_actor_send_at(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                       int64_t deadline, uint64_t *ref)
+{
+    return plan(to, topic, tag, buf, deadline, 0, ref);
+}
+
+int weft_actor_send_after(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                          int64_t delay_ns, uint64_t *ref)
+{
+    return plan(to, topic, tag, buf, weft_after(delay_ns > 0 ? delay_ns : 0), 0, ref);
+}
+
+int weft_actor_send_every(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                          int64_t first, int64_t period_ns, uint64_t *ref)
+{
+    if (period_ns <= 0) {
+        weft_buf_free(buf);
+        return -EINVAL;
+    }
+    return plan(to, topic, tag, buf, first, period_ns, ref);
+}
+
+int weft_actor_send_cancel(uint64_t ref)
+{
+    return weft__ledger_drop(ref, LETTERS) ? 0 : -ENOENT;
+}

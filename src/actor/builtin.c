@@ -1,0 +1,236 @@
+/* Commands that every host handles: the call for the step, and the handler. */
+#include <weft/actor_command.h>
+
+#include <errno.h>
+
+#include "actor/call.h"
+#include "actor/function.h"
+#include "actor/ledger.h"
+#include "actor/request.h"
+#include "actor/tie.h"
+#include "base/alloc.h"
+
+/* --- time ----------------------------------------------------------------------------------- */
+
+struct moment {
+    struct weft__request request; /* first, as in all of them */
+    int64_t deadline;
+};
+
+int weft_out_at(weft_out *out, uint64_t tag, int64_t deadline)
+{
+    struct moment moment = {.deadline = deadline};
+    return weft__request_ask(out, WEFT_COMMAND_TIMER, tag, &moment.request, sizeof moment);
+}
+
+int weft_out_after(weft_out *out, uint64_t tag, int64_t delay_ns)
+{
+    return weft_out_at(out, tag, weft_after(delay_ns > 0 ? delay_ns : 0));
+}
+
+static int handle_timer(const struct weft_command *command, void *arg)
+{
+    const struct moment *moment = weft__request_of(command);
+    int64_t deadline = moment->deadline;
+    (void)arg;
+    weft_buf_free(command->arg);
+    struct weft__debt *entry =
+        weft__debt_new(WEFT__DEBT_LETTER, command->actor, WEFT_EVENT_COMPLETE, command->tag);
+    int err = entry ? weft__ledger_add(entry, deadline, 0, NULL) : -ENOMEM;
+    if (entry && err) {
+        weft__debt_free(entry);
+    }
+    return err;
+}
+
+/* --- send ------------------------------------------------------------------------------------- */
+
+struct message {
+    struct weft__request request;
+    weft_pid to;
+    const char *topic;
+    uint64_t tag;
+    weft_buf *buf;
+};
+
+static void drop_message(struct weft__request *request)
+{
+    weft_buf_free(((struct message *)(void *)request)->buf);
+}
+
+int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic, uint64_t message_tag,
+                  weft_buf *buf)
+{
+    struct message message = {
+        .request.drop = drop_message, .to = to, .topic = topic, .tag = message_tag, .buf = buf};
+    return weft__request_ask(out, WEFT_COMMAND_SEND, tag, &message.request, sizeof message);
+}
+
+static int handle_send(const struct weft_command *command, void *arg)
+{
+    struct message *message = weft__request_of(command);
+    weft_buf *buf = message->buf;
+    (void)arg;
+    message->buf = NULL;
+    int err = weft_actor_send(message->to, message->topic, message->tag, buf);
+    weft_buf_free(command->arg);
+    return err ? err : weft_complete(command->actor, command->tag, 0, NULL);
+}
+
+/* --- spawn --------------------------------------------------------------------------------------- */
+
+struct birth {
+    struct weft__request request;
+    weft_host *host;
+    const struct weft_actor_kind *kind;
+    const char *method;
+    weft_buf *input;
+};
+
+static void drop_birth(struct weft__request *request)
+{
+    weft_buf_free(((struct birth *)(void *)request)->input);
+}
+
+int weft_out_spawn(weft_out *out, uint64_t tag, weft_host *host, const struct weft_actor_kind *kind,
+                   const char *method, weft_buf *input)
+{
+    struct birth birth = {
+        .request.drop = drop_birth, .host = host, .kind = kind, .method = method, .input = input};
+    return weft__request_ask(out, WEFT_COMMAND_SPAWN, tag, &birth.request, sizeof birth);
+}
+
+static int handle_spawn(const struct weft_command *command, void *arg)
+{
+    const struct birth *birth = weft__request_of(command);
+    weft_pid pid = {0};
+    (void)arg;
+    weft_buf *told = weft_buf_alloc(sizeof pid, 0); /* before there is anybody to tell of */
+    int err = told ? weft_actor_spawn(birth->host, &pid, birth->kind, birth->method, birth->input)
+                   : -ENOMEM;
+    weft_buf_free(command->arg);
+    if (err) {
+        weft_buf_free(told);
+        return err;
+    }
+    *(weft_pid *)(void *)weft_buf_put(told, sizeof pid) = pid;
+    return weft_complete(command->actor, command->tag, 0, told);
+}
+
+/* --- monitor ------------------------------------------------------------------------------------- */
+
+struct watch {
+    struct weft__request request;
+    weft_pid other;
+};
+
+int weft_out_monitor(weft_out *out, uint64_t tag, weft_pid other)
+{
+    struct watch watch = {.other = other};
+    return weft__request_ask(out, WEFT_COMMAND_MONITOR, tag, &watch.request, sizeof watch);
+}
+
+static int handle_monitor(const struct weft_command *command, void *arg)
+{
+    const struct watch *watch = weft__request_of(command);
+    weft_pid other = watch->other;
+    (void)arg;
+    weft_buf_free(command->arg);
+    /* Its step is just over: it is there. */
+    return weft__monitor_command(weft__actor_of(command->actor), other, command->tag);
+}
+
+/* --- blocking functions ---------------------------------------------------------------------------- */
+
+struct task {
+    struct weft__request request;
+    weft_blocking_pool *pool;
+    weft_function fn;
+    void *arg;
+    weft_buf *input;
+};
+
+static void drop_task(struct weft__request *request)
+{
+    weft_buf_free(((struct task *)(void *)request)->input);
+}
+
+int weft_out_blocking(weft_out *out, uint64_t tag, weft_blocking_pool *pool, weft_function fn,
+                      void *arg, weft_buf *input)
+{
+    struct task task = {
+        .request.drop = drop_task, .pool = pool, .fn = fn, .arg = arg, .input = input};
+    return weft__request_ask(out, WEFT_COMMAND_BLOCKING, tag, &task.request, sizeof task);
+}
+
+/* It may run when the actor has long ended: all that it needs is its own. */
+struct job {
+    struct weft_blocking_job job; /* first */
+    weft_function fn;
+    void *arg;
+    weft_buf *input, *output;
+    int err;
+};
+
+static void run_job(struct weft_blocking_job *public)
+{
+    struct job *job = (struct job *)(void *)public;
+    job->err = job->fn(job->input, &job->output, job->arg);
+}
+
+static void release_job(struct weft_blocking_job *public)
+{
+    struct job *job = (struct job *)(void *)public;
+    weft_buf_free(job->input);
+    weft_buf_free(job->output);
+    weft__free(job);
+}
+
+static int run_blocking(struct weft__request *request, weft_buf **result)
+{
+    struct task *task = (struct task *)(void *)request;
+    struct job *job = weft__alloc(sizeof *job);
+    if (!job) {
+        return -ENOMEM;
+    }
+    *job = (struct job){.fn = task->fn, .arg = task->arg, .input = task->input};
+    task->input = NULL;
+    weft_blocking_job_init(&job->job, run_job, release_job);
+    int err = weft_blocking_run(task->pool, &job->job, WEFT_FOREVER);
+    if (!err) {
+        err = job->err;
+        *result = job->output;
+        job->output = NULL;
+    }
+    weft_blocking_release(&job->job);
+    return err;
+}
+
+static int handle_blocking(const struct weft_command *command, void *arg)
+{
+    (void)arg;
+    return weft__errand_start(command, run_blocking);
+}
+
+/* --- all of them -------------------------------------------------------------------------------------- */
+
+int weft__host_handle_builtin(weft_host *host)
+{
+    static const struct {
+        unsigned id;
+        weft_command_fn fn;
+    } all[] = {
+        {WEFT_COMMAND_SEND, handle_send},
+        {WEFT_COMMAND_CALL, weft__call_handle},
+        {WEFT_COMMAND_SPAWN, handle_spawn},
+        {WEFT_COMMAND_MONITOR, handle_monitor},
+        {WEFT_COMMAND_TIMER, handle_timer},
+        {WEFT_COMMAND_BLOCKING, handle_blocking},
+        {WEFT_COMMAND_FUNCTION, weft__function_handle},
+    };
+    int err = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !err; i++) {
+        err = weft_host_handle(host, all[i].id, all[i].fn, NULL);
+    }
+    return err;
+}

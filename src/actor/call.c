@@ -1,0 +1,157 @@
+#include "actor/call.h"
+
+#include <errno.h>
+
+#include <weft/actor_command.h>
+
+#include "actor/ledger.h"
+#include "actor/request.h"
+
+static _Atomic(uint64_t) calls, late; /* statistics */
+
+int weft_actor_reply(uint64_t call, int error, weft_buf *buf)
+{
+    if (weft__ledger_answer(call, error, buf)) {
+        return 0;
+    }
+    atomic_fetch_add_explicit(&late, 1, memory_order_relaxed);
+    return -ESRCH;
+}
+
+void weft_actor_call_stats(struct weft_actor_call_stats *out)
+{
+    *out = (struct weft_actor_call_stats){
+        .calls = atomic_load_explicit(&calls, memory_order_relaxed),
+        .late = atomic_load_explicit(&late, memory_order_relaxed),
+    };
+}
+
+/* --- of a fiber or a thread ------------------------------------------------------------------ */
+
+static const struct weft__wait_kind answer_kind = {.name = "answer of an actor"};
+
+/* A call, on the caller's stack. */
+struct call {
+    struct weft__debt entry;
+    struct weft__node node;
+    struct weft__waiter waiter;
+};
+
+/* 0 or an error; what was answered is in the node. Nobody knows the reference before the letter is posted. */
+static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *letter,
+                        int64_t deadline)
+{
+    uint64_t ref = letter->tag;
+    int place = weft__letter_enter(to, deadline);
+    if (place < 0) {
+        weft__ledger_drop(ref, 1u << WEFT__DEBT_WAIT);
+        weft__letter_free(letter);
+        return place;
+    }
+    weft__waiter_arm(&call->waiter, WEFT__WAIT_OBJECT);
+    weft__letter_post(to, letter, place);
+    enum weft__reason reason = weft__waiter_park(&call->waiter, deadline, &answer_kind, 0);
+    if (weft__reason_done(reason)) {
+        return call->node.status;
+    }
+    weft__ledger_drop(ref, 1u << WEFT__DEBT_WAIT);
+    call->node.value = NULL; /* an answer that came second has left something there, and kept it */
+    return weft__reason_errno(reason);
+}
+
+int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
+                    int64_t deadline)
+{
+    struct call call;
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_CALL, 0, request);
+    if (!letter) {
+        weft_buf_free(request);
+        return -ENOMEM;
+    }
+    letter->topic = topic;
+    weft__letter_sign(letter);
+    weft__node_init(&call.node, &call.waiter, 0);
+    call.entry = (struct weft__debt){.kind = WEFT__DEBT_WAIT, .node = &call.node};
+    int err = weft__ledger_add(&call.entry, WEFT_FOREVER, 0, &letter->tag);
+    if (err) {
+        weft__letter_free(letter);
+        return err;
+    }
+    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
+    err = ask_and_wait(&call, to, letter, deadline);
+    if (reply && !err) {
+        *reply = call.node.value;
+    } else {
+        weft_buf_free(call.node.value);
+    }
+    return err;
+}
+
+/* --- of a step --------------------------------------------------------------------------------- */
+
+struct question {
+    struct weft__request request; /* first */
+    weft_pid to;
+    const char *topic;
+    weft_buf *buf;
+    int64_t deadline;
+};
+
+static void drop_question(struct weft__request *request)
+{
+    weft_buf_free(((struct question *)(void *)request)->buf);
+}
+
+int weft_out_call(weft_out *out, uint64_t tag, weft_pid to, const char *topic, weft_buf *request,
+                  int64_t deadline)
+{
+    struct question question = {.request.drop = drop_question,
+                                .to = to,
+                                .topic = topic,
+                                .buf = request,
+                                .deadline = deadline};
+    return weft__request_ask(out, WEFT_COMMAND_CALL, tag, &question.request, sizeof question);
+}
+
+/* Sends the request, with the reference as its tag. */
+static int ask(const struct question *question, uint64_t ref, weft_buf *request)
+{
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_CALL, ref, request);
+    if (!letter) {
+        weft_buf_free(request);
+        return -ENOMEM;
+    }
+    letter->topic = question->topic;
+    weft__letter_sign(letter);
+    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
+    int err = weft__letter_send(question->to, letter, WEFT__AT_ONCE);
+    if (err) {
+        weft__letter_free(letter);
+    }
+    return err;
+}
+
+int weft__call_handle(const struct weft_command *command, void *arg)
+{
+    struct question *question = weft__request_of(command);
+    struct weft__debt *entry =
+        weft__debt_new(WEFT__DEBT_CALL, command->actor, WEFT_EVENT_COMPLETE, command->tag);
+    uint64_t ref;
+    (void)arg;
+    int err = entry ? weft__ledger_add(entry, question->deadline, 0, &ref) : -ENOMEM;
+    if (err) {
+        if (entry) {
+            weft__debt_free(entry);
+        }
+    } else {
+        weft_buf *request = question->buf;
+        question->buf = NULL;
+        err = ask(question, ref, request);
+        /* If it is not there any more, it has been completed: by its deadline. */
+        if (err && !weft__ledger_drop(ref, 1u << WEFT__DEBT_CALL)) {
+            err = 0;
+        }
+    }
+    weft_buf_free(command->arg);
+    return err;
+}

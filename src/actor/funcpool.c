@@ -1,0 +1,479 @@
+/* A call is a job with two references: the caller's, and that of the queue and then of its worker. Its state says who was first
+ * when the caller leaves:
+ *
+ *   WAITS -> RUNS   by a worker: the caller may leave, the function goes on
+ *   WAITS -> LEFT   by the caller: no worker runs it
+ *
+ * Its permit at the gate is given back by whoever has the job in the end: the worker, or the caller if it could not be
+ * queued. There are never more jobs than permits, so the queue is never full.
+ */
+#include <weft/funcpool.h>
+
+#include <errno.h>
+
+#include <weft/chan.h>
+#include <weft/event.h>
+#include <weft/sem.h>
+#include <weft/timer.h>
+#include <weft/waitgroup.h>
+
+#include "actor/function.h"
+#include "actor/probe.h"
+#include "actor/request.h"
+#include "base/alloc.h"
+#include "base/atomic.h"
+#include "base/lock.h"
+
+#define DEFAULT_WORKERS 16u
+#define DEFAULT_EACH 256u
+#define DEFAULT_INLINE 65536u
+#define DEFAULT_IDLE_NS 30000000000
+#define DEFAULT_PROBE_NS 500000000
+#define MOST_WORKERS 65536u
+#define OPEN_GATE ((uint64_t)1 << 40) /* permits for all who wait, when it is over */
+
+enum { WAITS, RUNS, LEFT };
+
+struct job {
+    weft_buf *input, *output;
+    int err;
+    _Atomic(uint32_t) state, refs;
+    weft_event done;
+};
+
+struct weft_funcpool {
+    weft_function fn;
+    void *arg;
+    struct weft_funcpool_opts opts;
+    weft_sem gate;
+    weft_chan *jobs;       /* NULL: inline */
+    weft_waitgroup inside; /* callers and workers */
+    weft_timer timer;      /* adaptive */
+    _Atomic(bool) stopping;
+    struct weft__lock lock;
+    /* under it */
+    unsigned workers, idle, most, target, waiting;
+    uint64_t done, refused, left;
+    struct weft__probe probe;
+};
+
+/* --- jobs ---------------------------------------------------------------------------------- */
+
+static struct job *job_new(weft_buf *input)
+{
+    struct job *job = weft__alloc(sizeof *job);
+    if (job) {
+        job->input = input;
+        atomic_init(&job->refs, 2);
+        weft_event_init(&job->done, NULL);
+    }
+    return job;
+}
+
+static void job_unref(struct job *job)
+{
+    if (atomic_fetch_sub_explicit(&job->refs, 1, memory_order_acq_rel) == 1) {
+        weft_event_deinit(&job->done);
+        weft_buf_free(job->input);
+        weft_buf_free(job->output);
+        weft__free(job);
+    }
+}
+
+/* Who is first? */
+static bool claim(struct job *job, uint32_t state)
+{
+    uint32_t waits = WAITS;
+    return atomic_compare_exchange_strong_explicit(&job->state, &waits, state, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+static void run_job(weft_funcpool *pool, struct job *job)
+{
+    if (claim(job, RUNS)) {
+        job->err = pool->fn(job->input, &job->output, pool->arg);
+        weft__lock(&pool->lock);
+        pool->done++;
+        weft__unlock(&pool->lock);
+    }
+    weft_event_set(&job->done);
+    job_unref(job);
+    weft_sem_release(&pool->gate, 1);
+}
+
+/* --- workers --------------------------------------------------------------------------------- */
+
+/* Under the lock: it has nothing to do, or there are too many. */
+static bool retires_locked(weft_funcpool *pool, bool waited)
+{
+    bool surplus = pool->workers > pool->target;
+    if (pool->opts.kind == WEFT_FUNCPOOL_LAZY) {
+        surplus = waited && pool->waiting == 0;
+    }
+    if (surplus) {
+        pool->workers--;
+    }
+    return surplus;
+}
+
+/* False: the worker ends. */
+static bool next_job(weft_funcpool *pool, struct job **job, int64_t patience)
+{
+    int err;
+    bool retires = false;
+    do {
+        weft__lock(&pool->lock);
+        pool->idle++;
+        weft__unlock(&pool->lock);
+        err = weft_chan_recv(pool->jobs, job, patience ? weft_after(patience) : WEFT_FOREVER);
+        weft__lock(&pool->lock);
+        pool->idle--;
+        if (!err) {
+            pool->waiting--;
+        } else if (err != -ETIMEDOUT) { /* it is over, or the fibers' pool is stopped */
+            retires = true;
+            pool->workers--;
+        } else {
+            retires = retires_locked(pool, true);
+        }
+        weft__unlock(&pool->lock);
+    } while (err && !retires);
+    return !err;
+}
+
+static bool is_surplus(weft_funcpool *pool)
+{
+    weft__lock(&pool->lock);
+    bool surplus = retires_locked(pool, false);
+    weft__unlock(&pool->lock);
+    return surplus;
+}
+
+static void *work(void *arg)
+{
+    weft_funcpool *pool = arg;
+    int64_t patience = pool->opts.kind == WEFT_FUNCPOOL_LAZY       ? pool->opts.idle_ns
+                       : pool->opts.kind == WEFT_FUNCPOOL_ADAPTIVE ? pool->opts.probe_ns
+                                                                   : 0;
+    struct job *job;
+    while (next_job(pool, &job, patience)) {
+        run_job(pool, job);
+        if (is_surplus(pool)) {
+            break;
+        }
+    }
+    weft_waitgroup_done(&pool->inside);
+    return NULL;
+}
+
+/* Under the lock: may there be one more? It counts from now on. */
+static bool hire_locked(weft_funcpool *pool)
+{
+    if (pool->workers >= pool->target) {
+        return false;
+    }
+    pool->workers++;
+    pool->most = pool->workers > pool->most ? pool->workers : pool->most;
+    return true;
+}
+
+static int start_worker(weft_funcpool *pool)
+{
+    weft_waitgroup_add(&pool->inside, 1);
+    int err = weft_pool_submit(pool->opts.pool, work, pool);
+    if (err) {
+        weft__lock(&pool->lock);
+        pool->workers--;
+        weft__unlock(&pool->lock);
+        weft_waitgroup_done(&pool->inside);
+    }
+    return err;
+}
+
+static void probe(weft_timer *timer, void *arg, uint64_t times)
+{
+    weft_funcpool *pool = arg;
+    (void)timer, (void)times;
+    weft__lock(&pool->lock);
+    pool->target = weft__probe_look(&pool->probe, pool->done, pool->waiting > 0, pool->target,
+                                    pool->opts.workers);
+    bool more = pool->waiting > pool->idle && hire_locked(pool);
+    weft__unlock(&pool->lock);
+    while (more && start_worker(pool) == 0) {
+        weft__lock(&pool->lock);
+        more = pool->waiting > pool->idle && hire_locked(pool);
+        weft__unlock(&pool->lock);
+    }
+}
+
+/* --- life ---------------------------------------------------------------------------------------- */
+
+static int check_opts(struct weft_funcpool_opts *opts)
+{
+    if (opts->kind > WEFT_FUNCPOOL_ADAPTIVE || opts->workers > MOST_WORKERS || opts->idle_ns < 0 ||
+        opts->probe_ns < 0 || (!opts->pool && opts->kind != WEFT_FUNCPOOL_INLINE)) {
+        return -EINVAL;
+    }
+    bool fixed = opts->kind == WEFT_FUNCPOOL_STATIC;
+    opts->workers = opts->workers ? opts->workers : fixed ? weft_usable_cpus() : DEFAULT_WORKERS;
+    if (!opts->admit) {
+        opts->admit =
+            opts->kind == WEFT_FUNCPOOL_INLINE ? DEFAULT_INLINE : opts->workers * DEFAULT_EACH;
+    }
+    opts->idle_ns = opts->idle_ns ? opts->idle_ns : DEFAULT_IDLE_NS;
+    opts->probe_ns = opts->probe_ns ? opts->probe_ns : DEFAULT_PROBE_NS;
+    return 0;
+}
+
+static int start(weft_funcpool *pool)
+{
+    int err = 0;
+    if (pool->opts.kind == WEFT_FUNCPOOL_ADAPTIVE) {
+        pool->target = 1;
+        weft_timer_set_every(&pool->timer, weft_after(pool->opts.probe_ns), pool->opts.probe_ns,
+                             WEFT_TIMER_DELAY);
+    } else {
+        pool->target = pool->opts.workers;
+    }
+    for (unsigned i = 0; pool->opts.kind == WEFT_FUNCPOOL_STATIC && i < pool->opts.workers && !err;
+         i++) {
+        weft__lock(&pool->lock);
+        hire_locked(pool);
+        weft__unlock(&pool->lock);
+        err = start_worker(pool);
+    }
+    return err;
+}
+
+int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
+                         const struct weft_funcpool_opts *options)
+{
+    struct weft_funcpool_opts opts = *options;
+    int err = fn ? check_opts(&opts) : -EINVAL;
+    if (err) {
+        return err;
+    }
+    weft_funcpool *pool = weft__alloc(sizeof *pool);
+    if (!pool) {
+        return -ENOMEM;
+    }
+    pool->fn = fn;
+    pool->arg = arg;
+    pool->opts = opts;
+    weft_sem_init(&pool->gate, opts.admit, NULL);
+    weft_waitgroup_init(&pool->inside, NULL);
+    if (opts.kind != WEFT_FUNCPOOL_INLINE) {
+        weft_timer_init(&pool->timer, probe, pool, &(struct weft_timer_opts){.pool = opts.pool});
+        err = weft_chan_create(&pool->jobs, sizeof(struct job *),
+                               &(struct weft_chan_opts){.capacity = opts.admit});
+        err = err ? err : start(pool);
+    }
+    if (err) {
+        weft_funcpool_stop(pool, WEFT_FOREVER);
+        weft_funcpool_destroy(pool);
+        return err;
+    }
+    *out = pool;
+    return 0;
+}
+
+int weft_funcpool_stop(weft_funcpool *pool, int64_t deadline)
+{
+    if (!atomic_exchange_explicit(&pool->stopping, true, memory_order_acq_rel)) {
+        weft_sem_release(&pool->gate, OPEN_GATE);
+    }
+    int err = 0;
+    if (pool->opts.kind != WEFT_FUNCPOOL_INLINE) {
+        err = weft_timer_cancel_wait(&pool->timer, deadline);
+        if (pool->jobs) {
+            weft_chan_close(pool->jobs);
+        }
+    }
+    return err < 0 ? err : weft_waitgroup_wait(&pool->inside, deadline);
+}
+
+void weft_funcpool_destroy(weft_funcpool *pool)
+{
+    if (!pool) {
+        return;
+    }
+    weft_chan_destroy(pool->jobs);
+    weft_sem_deinit(&pool->gate);
+    weft_waitgroup_deinit(&pool->inside);
+    weft__free(pool);
+}
+
+/* --- calls ------------------------------------------------------------------------------------------ */
+
+static bool is_stopping(const weft_funcpool *pool)
+{
+    return atomic_load_explicit(&pool->stopping, memory_order_acquire);
+}
+
+/* 0: a permit. */
+static int pass_gate(weft_funcpool *pool, int64_t deadline)
+{
+    int err = is_stopping(pool)
+                  ? -ESHUTDOWN
+                  : weft_sem_acquire(&pool->gate, 1, pool->opts.refuse ? 0 : deadline);
+    if (!err && is_stopping(pool)) {
+        weft_sem_release(&pool->gate, 1);
+        err = -ESHUTDOWN;
+    }
+    if (err == -ETIMEDOUT && pool->opts.refuse) {
+        weft__lock(&pool->lock);
+        pool->refused++;
+        weft__unlock(&pool->lock);
+        err = -EAGAIN;
+    }
+    return err;
+}
+
+/* Sees to it that somebody comes for one more job, which counts as waiting from now on. */
+static int call_worker(weft_funcpool *pool)
+{
+    weft__lock(&pool->lock);
+    pool->waiting++;
+    bool more = pool->waiting > pool->idle && hire_locked(pool);
+    weft__unlock(&pool->lock);
+    int err = more ? start_worker(pool) : 0;
+    if (err) {
+        weft__lock(&pool->lock);
+        if (pool->workers > 0) { /* those that are there will do */
+            err = 0;
+        } else {
+            pool->waiting--;
+        }
+        weft__unlock(&pool->lock);
+    }
+    return err;
+}
+
+static int queue(weft_funcpool *pool, struct job *job)
+{
+    int err = call_worker(pool);
+    if (!err && weft_chan_send(pool->jobs, &job, WEFT_FOREVER) != 0) {
+        weft__lock(&pool->lock);
+        pool->waiting--;
+        weft__unlock(&pool->lock);
+        err = -ESHUTDOWN;
+    }
+    if (err) {
+        job_unref(job); /* that of the queue */
+        weft_sem_release(&pool->gate, 1);
+    }
+    return err;
+}
+
+static int await(weft_funcpool *pool, struct job *job, weft_buf **output, int64_t deadline)
+{
+    int err = weft_event_wait(&job->done, deadline);
+    if (err) {
+        claim(job, LEFT);
+        weft__lock(&pool->lock);
+        pool->left++;
+        weft__unlock(&pool->lock);
+        return err;
+    }
+    if (output && !job->err) {
+        *output = job->output;
+        job->output = NULL;
+    }
+    return job->err;
+}
+
+static int call_queued(weft_funcpool *pool, weft_buf *input, weft_buf **output, int64_t deadline)
+{
+    struct job *job = job_new(input);
+    if (!job) {
+        weft_buf_free(input);
+        weft_sem_release(&pool->gate, 1);
+        return -ENOMEM;
+    }
+    int err = queue(pool, job);
+    err = err ? err : await(pool, job, output, deadline);
+    job_unref(job);
+    return err;
+}
+
+static int call_here(weft_funcpool *pool, weft_buf *input, weft_buf **output)
+{
+    weft_buf *made = NULL;
+    int err = pool->fn(input, &made, pool->arg);
+    weft__lock(&pool->lock);
+    pool->done++;
+    weft__unlock(&pool->lock);
+    weft_sem_release(&pool->gate, 1);
+    weft_buf_free(input);
+    if (output && !err) {
+        *output = made;
+    } else {
+        weft_buf_free(made);
+    }
+    return err;
+}
+
+int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output, int64_t deadline)
+{
+    weft_waitgroup_add(&pool->inside, 1);
+    int err = pass_gate(pool, deadline);
+    if (err) {
+        weft_buf_free(input);
+    } else if (pool->opts.kind == WEFT_FUNCPOOL_INLINE) {
+        err = call_here(pool, input, output);
+    } else {
+        err = call_queued(pool, input, output, deadline);
+    }
+    weft_waitgroup_done(&pool->inside);
+    return err;
+}
+
+void weft_funcpool_stats(weft_funcpool *pool, struct weft_funcpool_stats *out)
+{
+    weft__lock(&pool->lock);
+    *out = (struct weft_funcpool_stats){.workers = pool->workers,
+                                        .idle = pool->idle,
+                                        .most = pool->most,
+                                        .target = pool->target,
+                                        .waiting = pool->waiting,
+                                        .done = pool->done,
+                                        .refused = pool->refused,
+                                        .left = pool->left};
+    weft__unlock(&pool->lock);
+}
+
+/* --- as a command -------------------------------------------------------------------------------------- */
+
+struct function {
+    struct weft__request request; /* first */
+    weft_funcpool *pool;
+    weft_buf *input;
+    int64_t deadline;
+};
+
+static void drop_function(struct weft__request *request)
+{
+    weft_buf_free(((struct function *)(void *)request)->input);
+}
+
+int weft_out_function(weft_out *out, uint64_t tag, weft_funcpool *pool, weft_buf *input,
+                      int64_t deadline)
+{
+    struct function function = {
+        .request.drop = drop_function, .pool = pool, .input = input, .deadline = deadline};
+    return weft__request_ask(out, WEFT_COMMAND_FUNCTION, tag, &function.request, sizeof function);
+}
+
+static int run_function(struct weft__request *request, weft_buf **result)
+{
+    struct function *function = (struct function *)(void *)request;
+    weft_buf *input = function->input;
+    function->input = NULL;
+    return weft_funcpool_call(function->pool, input, result, function->deadline);
+}
+
+int weft__function_handle(const struct weft_command *command, void *arg)
+{
+    (void)arg;
+    return weft__errand_start(command, run_function);
+}
