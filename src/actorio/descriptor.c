@@ -1,0 +1,212 @@
+/* Commands on descriptors: the call for the step, and the errand that does it. */
+#include <weft/actor_io.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include <weft/file.h>
+#include <weft/net.h>
+
+#include "actor/request.h"
+#include "base/alloc.h"
+
+/* What all of them are asked with. */
+struct work {
+    struct weft__request request; /* first */
+    int64_t deadline, offset;
+    size_t bytes;
+    weft_buf *buf;
+    char *address;
+    int fd, events;
+};
+
+static void drop(struct weft__request *request)
+{
+    struct work *work = (struct work *)(void *)request;
+    weft_buf_free(work->buf);
+    weft__free(work->address);
+}
+
+static int ask(weft_out *out, unsigned id, uint64_t tag, struct work work)
+{
+    work.request.drop = drop;
+    return weft__request_ask(out, id, tag, &work.request, sizeof work);
+}
+
+static struct work *work_of(struct weft__request *request)
+{
+    return (struct work *)(void *)request;
+}
+
+/* --- ready -------------------------------------------------------------------------------- */
+
+int weft_out_ready(weft_out *out, uint64_t tag, int fd, int events, int64_t deadline)
+{
+    return ask(out, WEFT_COMMAND_READY, tag,
+               (struct work){.fd = fd, .events = events, .deadline = deadline});
+}
+
+static int do_ready(struct weft__request *request, weft_buf **result)
+{
+    struct work *work = work_of(request);
+    int events = weft_fd_wait(work->fd, work->events, work->deadline);
+    if (events < 0) {
+        return events;
+    }
+    *result = weft_buf_copy(&events, sizeof events);
+    return *result ? 0 : -ENOMEM;
+}
+
+/* --- read and write -------------------------------------------------------------------------- */
+
+int weft_out_read(weft_out *out, uint64_t tag, int fd, size_t bytes, int64_t offset,
+                  int64_t deadline)
+{
+    return ask(out, WEFT_COMMAND_READ, tag,
+               (struct work){.fd = fd, .bytes = bytes, .offset = offset, .deadline = deadline});
+}
+
+static int do_read(struct weft__request *request, weft_buf **result)
+{
+    struct work *work = work_of(request);
+    weft_buf *buf = weft_buf_alloc(work->bytes, 0);
+    if (!buf) {
+        return -ENOMEM;
+    }
+    unsigned char *room = weft_buf_put(buf, work->bytes);
+    ssize_t n = work->offset < 0
+                    ? weft_read(work->fd, room, work->bytes, work->deadline)
+                    : weft_pread(work->fd, room, work->bytes, work->offset, work->deadline);
+    if (n < 0) {
+        weft_buf_free(buf);
+        return (int)n;
+    }
+    weft_buf_trim(buf, work->bytes - (size_t)n);
+    *result = buf;
+    return 0;
+}
+
+int weft_out_write(weft_out *out, uint64_t tag, int fd, weft_buf *buf, int64_t offset,
+                   int64_t deadline)
+{
+    return ask(out, WEFT_COMMAND_WRITE, tag,
+               (struct work){.fd = fd, .buf = buf, .offset = offset, .deadline = deadline});
+}
+
+static int write_at(const struct work *work)
+{
+    size_t done = 0;
+    while (done < work->buf->len) {
+        ssize_t n = weft_pwrite(work->fd, work->buf->data + done, work->buf->len - done,
+                                work->offset + (int64_t)done, work->deadline);
+        if (n <= 0) {
+            return n < 0 ? (int)n : -EIO;
+        }
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int do_write(struct weft__request *request, weft_buf **result)
+{
+    struct work *work = work_of(request);
+    (void)result;
+    return work->offset >= 0
+               ? write_at(work)
+               : weft_write_all(work->fd, work->buf->data, work->buf->len, NULL, work->deadline);
+}
+
+/* --- accept and connect ------------------------------------------------------------------------ */
+
+/* In the buffer of the completion. */
+static void close_fd(const void *memory, size_t len, void *arg)
+{
+    int *fd = arg;
+    (void)memory, (void)len;
+    if (*fd >= 0) {
+        weft_close(*fd);
+    }
+    weft__free(fd);
+}
+
+static int give_fd(int fd, weft_buf **result)
+{
+    if (fd < 0) {
+        return fd;
+    }
+    int *held = weft__alloc(sizeof *held);
+    *result = held ? weft_buf_wrap(held, sizeof *held, close_fd, held) : NULL;
+    if (!*result) {
+        weft__free(held);
+        weft_close(fd);
+        return -ENOMEM;
+    }
+    *held = fd;
+    return 0;
+}
+
+int weft_actor_take_fd(const struct weft_actor_event *event)
+{
+    if (event->error || !event->buf || event->buf->len != sizeof(int)) {
+        return -EBADF;
+    }
+    int *held = (int *)(void *)event->buf->data, fd = *held;
+    *held = -EBADF;
+    return fd;
+}
+
+int weft_out_accept(weft_out *out, uint64_t tag, int fd, int64_t deadline)
+{
+    return ask(out, WEFT_COMMAND_ACCEPT, tag, (struct work){.fd = fd, .deadline = deadline});
+}
+
+static int do_accept(struct weft__request *request, weft_buf **result)
+{
+    struct work *work = work_of(request);
+    return give_fd(weft_accept(work->fd, work->deadline), result);
+}
+
+int weft_out_connect(weft_out *out, uint64_t tag, const char *address, int64_t deadline)
+{
+    size_t bytes = strlen(address) + 1;
+    char *copy = weft__alloc_dirty(bytes);
+    if (!copy) {
+        return -ENOMEM;
+    }
+    memcpy(copy, address, bytes);
+    return ask(out, WEFT_COMMAND_CONNECT, tag,
+               (struct work){.address = copy, .deadline = deadline});
+}
+
+static int do_connect(struct weft__request *request, weft_buf **result)
+{
+    struct work *work = work_of(request);
+    return give_fd(weft_connect(work->address, work->deadline), result);
+}
+
+/* --- all of them ---------------------------------------------------------------------------------- */
+
+static const struct io_command {
+    unsigned id;
+    weft__errand_fn fn;
+} commands[] = {
+    {WEFT_COMMAND_READY, do_ready},     {WEFT_COMMAND_READ, do_read},
+    {WEFT_COMMAND_WRITE, do_write},     {WEFT_COMMAND_ACCEPT, do_accept},
+    {WEFT_COMMAND_CONNECT, do_connect},
+};
+
+static int handle(const struct weft_command *command, void *arg)
+{
+    const struct io_command *io = arg;
+    return weft__errand_start(command, io->fn);
+}
+
+int weft_host_handle_io(weft_host *host)
+{
+    int err = 0;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands && !err; i++) {
+        void *arg = (void *)(uintptr_t)&commands[i]; /* it is only read */
+        err = weft_host_handle(host, commands[i].id, handle, arg);
+    }
+    return err;
+}
