@@ -1,0 +1,263 @@
+/* labels: valgrind */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <weft/weft.h>
+
+#include "base/alloc.h"
+#include "check.h"
+
+#define MS ((int64_t)1000000)
+
+/* Notes when each message came. */
+static atomic_int noted;
+static uint64_t tags[64];
+static int64_t times[64];
+
+static int note(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+            continue;
+        }
+        CHECK_EQ(events[i].kind, WEFT_EVENT_MESSAGE);
+        CHECK_STR(events[i].topic, "tick");
+        CHECK(weft_pid_is_none(events[i].from));
+        if (events[i].buf) {
+            CHECK_EQ(events[i].buf->data[0], 'x');
+        }
+        int at = atomic_load(&noted);
+        if (at < 64) {
+            tags[at] = events[i].tag;
+            times[at] = weft_now();
+            atomic_store(&noted, at + 1);
+        }
+    }
+    return 0;
+}
+
+static const struct weft_actor_kind noter = {.name = "noter", .step = note};
+
+static weft_host *host;
+
+static weft_pid begin(unsigned workers)
+{
+    weft_pid pid;
+    atomic_store(&noted, 0);
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = workers}), 0);
+    CHECK_EQ(weft_actor_spawn(host, &pid, &noter, NULL, NULL), 0);
+    return pid;
+}
+
+static void end(void)
+{
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    weft_host_destroy(host);
+}
+
+static void await_notes(int n)
+{
+    while (atomic_load(&noted) < n) {
+        weft_sleep(100000);
+    }
+}
+
+TEST(messages_come_at_their_time_and_not_before)
+{
+    weft_pid pid = begin(2);
+    int64_t now = weft_now();
+    uint64_t a, b;
+    CHECK_EQ(weft_actor_send_after(pid, "tick", 3, weft_buf_copy("x", 1), 20 * MS, &a), 0);
+    CHECK_EQ(weft_actor_send_at(pid, "tick", 2, NULL, now + 10 * MS, &b), 0);
+    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, NULL, 0, NULL), 0);
+    CHECK(a != b && a != 0 && b != 0);
+    await_notes(3);
+    CHECK_EQ(tags[0], 1);
+    CHECK_EQ(tags[1], 2);
+    CHECK_EQ(tags[2], 3);
+    CHECK(times[1] >= now + 10 * MS);
+    CHECK(times[2] >= now + 20 * MS);
+    CHECK_EQ(weft_actor_send_cancel(a), -ENOENT);
+    CHECK_EQ(weft_actor_send_cancel(b), -ENOENT);
+    end();
+    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 0, NULL), -ESRCH);
+    pid = (weft_pid){0};
+    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 0, NULL), -ESRCH);
+}
+
+TEST(a_cancel_has_a_definite_answer)
+{
+    weft_pid pid = begin(1);
+    uint64_t ref;
+    CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 3600000 * MS, &ref), 0);
+    CHECK_EQ(weft_actor_send_cancel(ref), 0);
+    CHECK_EQ(weft_actor_send_cancel(ref), -ENOENT);
+    CHECK_EQ(weft_actor_send_cancel(0), -ENOENT);
+    CHECK_EQ(weft_actor_send_cancel(UINT64_MAX), -ENOENT);
+    CHECK_EQ(weft_actor_send_at(pid, "tick", 1, NULL, WEFT_FOREVER, &ref), 0);
+    CHECK_EQ(weft_actor_send_cancel(ref), 0);
+    CHECK_EQ(atomic_load(&noted), 0);
+    end();
+}
+
+TEST(a_recurring_one_keeps_its_rate_until_it_is_cancelled)
+{
+    weft_pid pid = begin(1);
+    uint64_t ref;
+    int64_t first = weft_after(5 * MS);
+    CHECK_EQ(weft_actor_send_every(pid, "tick", 1, weft_buf_copy("x", 1), first, 0, &ref), -EINVAL);
+    CHECK_EQ(weft_actor_send_every(pid, "tick", 7, weft_buf_copy("x", 1), first, 2 * MS, &ref), 0);
+    await_notes(5);
+    CHECK_EQ(weft_actor_send_cancel(ref), 0);
+    CHECK_EQ(weft_actor_send_cancel(ref), -ENOENT);
+    int seen = atomic_load(&noted);
+    CHECK_EQ(weft_actor_send_after(pid, "tick", 9, NULL, 20 * MS, NULL), 0);
+    while (tags[atomic_load(&noted) - 1] != 9) {
+        weft_sleep(100000);
+    }
+    CHECK(atomic_load(&noted) <= seen + 2); /* one may have been on its way */
+    for (int i = 0; i < 5; i++) {
+        CHECK(times[i] >= first + i * 2 * MS);
+    }
+    end();
+}
+
+TEST(timers_end_with_their_actor)
+{
+    weft_pid pid = begin(1);
+    uint64_t refs[100];
+    for (int i = 0; i < 100; i++) {
+        int err = i % 2 ? weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 3600000 * MS,
+                                                &refs[i])
+                        : weft_actor_send_every(pid, "tick", 1, weft_buf_copy("x", 1),
+                                                weft_after(3600000 * MS), MS, &refs[i]);
+        CHECK_EQ(err, 0);
+    }
+    CHECK_EQ(weft_actor_kill(pid), 0);
+    int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
+    CHECK(err == -ECANCELED || err == -ESRCH);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(weft_actor_send_cancel(refs[i]), -ENOENT);
+    }
+    end(); /* a pool with pending timers could not be destroyed */
+}
+
+TEST(a_full_mailbox_makes_a_timed_message_a_dead_letter)
+{
+    static const struct weft_actor_kind small = {.name = "small", .step = note, .mailbox = 1};
+    struct weft_host_stats stats;
+    weft_pid pid;
+    atomic_store(&noted, 0);
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_actor_spawn(host, &pid, &small, NULL, NULL), 0);
+    int64_t when = weft_after(2 * MS);
+    for (int i = 0; i < 20; i++) { /* of one tick: the actor cannot run in between */
+        CHECK_EQ(weft_actor_send_at(pid, "tick", 1, weft_buf_copy("x", 1), when, NULL), 0);
+    }
+    do {
+        weft_host_stats(host, &stats);
+        weft_sleep(100000);
+    } while (stats.dead_letters + (uint64_t)atomic_load(&noted) < 20);
+    CHECK(stats.dead_letters > 0);
+    end();
+}
+
+/* Threads set and cancel while the wheel turns: each message came, or was cancelled. */
+enum { THREADS = 3, EACH = 2000 };
+static weft_pid target;
+static atomic_int cancelled, arrived;
+
+static void *set_and_cancel(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    for (int i = 0; i < EACH; i++) {
+        uint64_t ref;
+        int64_t delay = rand_r(&seed) % (200 * 1000);
+        CHECK_EQ(weft_actor_send_after(target, "tick", 1, weft_buf_copy("x", 1), delay, &ref), 0);
+        if (rand_r(&seed) % 4) {
+            weft_sleep(rand_r(&seed) % 50000);
+        }
+        int err = weft_actor_send_cancel(ref);
+        CHECK(err == 0 || err == -ENOENT);
+        atomic_fetch_add(&cancelled, err == 0);
+    }
+    return NULL;
+}
+
+static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+        } else {
+            atomic_fetch_add(&arrived, 1);
+        }
+    }
+    return 0;
+}
+
+TEST(what_was_not_cancelled_arrives)
+{
+    static const struct weft_actor_kind counter = {.name = "counter", .step = count};
+    pthread_t threads[THREADS];
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2}), 0);
+    CHECK_EQ(weft_actor_spawn(host, &target, &counter, NULL, NULL), 0);
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, set_and_cancel, (void *)(i + 1)), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    while (atomic_load(&arrived) + atomic_load(&cancelled) < THREADS * EACH) {
+        weft_sleep(100000);
+    }
+    CHECK_EQ(atomic_load(&arrived) + atomic_load(&cancelled), THREADS * EACH);
+    end();
+}
+
+/* Actors end while recurring messages for them fire. */
+TEST(actors_end_under_their_timers)
+{
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2}), 0);
+    for (int i = 0; i < 300; i++) {
+        weft_pid pid;
+        uint64_t refs[4];
+        CHECK_EQ(weft_actor_spawn(host, &pid, &noter, NULL, NULL), 0);
+        for (int k = 0; k < 4; k++) {
+            CHECK_EQ(
+                weft_actor_send_every(pid, "tick", 1, weft_buf_copy("x", 1), 0, 70000, &refs[k]),
+                0);
+        }
+        weft_sleep(i % 4 * 40000);
+        CHECK(weft_actor_send_cancel(refs[0]) == 0);
+        CHECK_EQ(weft_actor_kill(pid), 0);
+        int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
+        CHECK(err == -ECANCELED || err == -ESRCH);
+        CHECK_EQ(weft_actor_send_cancel(refs[1]), -ENOENT);
+    }
+    end();
+}
+
+TEST(without_memory_nothing_is_set_and_nothing_leaks)
+{
+    weft_pid pid = begin(1);
+    int failures = 0;
+    for (long k = 1; k < 10; k++) {
+        uint64_t ref = 0;
+        weft_buf *buf = weft_buf_copy("x", 1);
+        weft__alloc_fail_after(k, true);
+        int err = weft_actor_send_after(pid, "tick", 1, buf, 3600000 * MS, &ref);
+        weft__alloc_fail_after(0, false);
+        CHECK(err == 0 || err == -ENOMEM);
+        failures += err != 0;
+        CHECK_EQ(weft_actor_send_cancel(ref), err ? -ENOENT : 0);
+    }
+    CHECK(failures > 0);
+    end();
+}

@@ -1,0 +1,468 @@
+/* labels: valgrind */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <weft/weft.h>
+
+#include "actor/probe.h"
+#include "base/alloc.h"
+#include "check.h"
+
+#define MS ((int64_t)1000000)
+
+static weft_pool *pool;
+static weft_event go;
+static atomic_int inside, most_inside, ran;
+
+static weft_buf *number(int n)
+{
+    return weft_buf_copy(&n, sizeof n);
+}
+
+static int read_number(const weft_buf *buf)
+{
+    int n;
+    memcpy(&n, buf->data, sizeof n);
+    return n;
+}
+
+static void enter(void)
+{
+    int now = atomic_fetch_add(&inside, 1) + 1, most = atomic_load(&most_inside);
+    while (now > most && !atomic_compare_exchange_weak(&most_inside, &most, now)) {
+    }
+}
+
+/* Squares; waits for `go` if its argument says so. */
+static int square(const weft_buf *input, weft_buf **output, void *arg)
+{
+    int n = read_number(input);
+    enter();
+    if (arg) {
+        weft_event_wait(&go, WEFT_FOREVER);
+    }
+    atomic_fetch_sub(&inside, 1);
+    atomic_fetch_add(&ran, 1);
+    if (n < 0) {
+        *output = number(0); /* of one that fails, nobody has it */
+        return -EDOM;
+    }
+    *output = number(n * n);
+    return 0;
+}
+
+static void begin(void)
+{
+    atomic_store(&inside, 0);
+    atomic_store(&most_inside, 0);
+    atomic_store(&ran, 0);
+    weft_event_init(&go, NULL);
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 2}), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+}
+
+static void end(weft_funcpool *functions)
+{
+    CHECK_EQ(weft_funcpool_stop(functions, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), -ESHUTDOWN);
+    weft_funcpool_destroy(functions);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+    weft_event_deinit(&go);
+}
+
+static struct weft_funcpool_stats stats_of(weft_funcpool *functions)
+{
+    struct weft_funcpool_stats stats;
+    weft_funcpool_stats(functions, &stats);
+    return stats;
+}
+
+TEST(every_kind_answers)
+{
+    for (unsigned kind = WEFT_FUNCPOOL_INLINE; kind <= WEFT_FUNCPOOL_ADAPTIVE; kind++) {
+        weft_funcpool *functions;
+        weft_buf *output = NULL;
+        begin();
+        CHECK_EQ(weft_funcpool_create(&functions, square, NULL,
+                                      &(struct weft_funcpool_opts){
+                                          .kind = (enum weft_funcpool_kind)kind, .pool = pool}),
+                 0);
+        for (int i = 0; i < 100; i++) {
+            CHECK_EQ(weft_funcpool_call(functions, number(i), &output, WEFT_FOREVER), 0);
+            CHECK_EQ(read_number(output), i * i);
+            weft_buf_free(output);
+        }
+        output = NULL;
+        CHECK_EQ(weft_funcpool_call(functions, number(-1), &output, WEFT_FOREVER), -EDOM);
+        CHECK(!output);
+        CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(stats_of(functions).done, 102);
+        end(functions);
+    }
+}
+
+TEST(bad_options_are_refused)
+{
+    weft_funcpool *functions;
+    CHECK_EQ(weft_funcpool_create(&functions, square, NULL,
+                                  &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_STATIC}),
+             -EINVAL);
+    CHECK_EQ(weft_funcpool_create(&functions, NULL, NULL, &(struct weft_funcpool_opts){0}),
+             -EINVAL);
+    CHECK_EQ(
+        weft_funcpool_create(&functions, square, NULL, &(struct weft_funcpool_opts){.idle_ns = -1}),
+        -EINVAL);
+}
+
+/* --- callers ----------------------------------------------------------------------------------- */
+
+struct caller {
+    weft_funcpool *functions;
+    int64_t deadline;
+    int answer;
+    pthread_t thread;
+};
+
+static void *call(void *arg)
+{
+    struct caller *c = arg;
+    c->answer = weft_funcpool_call(c->functions, number(3), NULL, c->deadline);
+    return NULL;
+}
+
+static void start_callers(struct caller *callers, int n, weft_funcpool *functions)
+{
+    for (int i = 0; i < n; i++) {
+        callers[i] = (struct caller){.functions = functions, .deadline = WEFT_FOREVER, .answer = 1};
+        CHECK_EQ(pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+    }
+}
+
+static void join_callers(struct caller *callers, int n, int expected)
+{
+    for (int i = 0; i < n; i++) {
+        pthread_join(callers[i].thread, NULL);
+        CHECK_EQ(callers[i].answer, expected);
+    }
+}
+
+static void await_inside(int n)
+{
+    while (atomic_load(&inside) < n) {
+        weft_sleep(50000);
+    }
+}
+
+static void await_waiting(weft_funcpool *functions, unsigned n)
+{
+    while (stats_of(functions).waiting < n) {
+        weft_sleep(50000);
+    }
+}
+
+TEST(a_static_pool_has_its_workers_and_others_wait)
+{
+    weft_funcpool *functions;
+    struct caller callers[10];
+    begin();
+    CHECK_EQ(weft_funcpool_create(&functions, square, &go,
+                                  &(struct weft_funcpool_opts){
+                                      .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 3}),
+             0);
+    CHECK_EQ(stats_of(functions).workers, 3);
+    start_callers(callers, 10, functions);
+    await_inside(3);
+    await_waiting(functions, 7);
+    CHECK_EQ(atomic_load(&inside), 3);
+    weft_event_set(&go);
+    join_callers(callers, 10, 0);
+    CHECK_EQ(atomic_load(&most_inside), 3);
+    end(functions);
+}
+
+TEST(a_full_gate_refuses_or_lets_wait)
+{
+    for (int refuse = 0; refuse < 2; refuse++) {
+        weft_funcpool *functions;
+        struct caller callers[3];
+        begin();
+        CHECK_EQ(weft_funcpool_create(&functions, square, &go,
+                                      &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_STATIC,
+                                                                   .pool = pool,
+                                                                   .workers = 1,
+                                                                   .admit = 3,
+                                                                   .refuse = refuse}),
+                 0);
+        start_callers(callers, 3, functions);
+        await_inside(1);
+        await_waiting(functions, 2);
+        int err = weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS));
+        CHECK_EQ(err, refuse ? -EAGAIN : -ETIMEDOUT);
+        CHECK_EQ(stats_of(functions).refused, refuse);
+        CHECK_EQ(stats_of(functions).waiting, 2);
+        weft_event_set(&go);
+        join_callers(callers, 3, 0);
+        CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+        end(functions);
+    }
+}
+
+TEST(the_gate_holds_for_inline_calls)
+{
+    weft_funcpool *functions;
+    struct caller callers[2];
+    begin();
+    CHECK_EQ(weft_funcpool_create(&functions, square, &go,
+                                  &(struct weft_funcpool_opts){.admit = 2, .refuse = true}),
+             0);
+    start_callers(callers, 2, functions);
+    await_inside(2);
+    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), -EAGAIN);
+    weft_event_set(&go);
+    join_callers(callers, 2, 0);
+    end(functions);
+}
+
+TEST(a_call_that_is_left_before_it_begins_never_runs)
+{
+    weft_funcpool *functions;
+    struct caller callers[1];
+    begin();
+    CHECK_EQ(weft_funcpool_create(&functions, square, &go,
+                                  &(struct weft_funcpool_opts){
+                                      .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 1}),
+             0);
+    start_callers(callers, 1, functions);
+    await_inside(1);
+    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS)), -ETIMEDOUT);
+    CHECK_EQ(stats_of(functions).left, 1);
+    weft_event_set(&go);
+    join_callers(callers, 1, 0);
+    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(atomic_load(&ran), 2);
+    /* One that has begun runs to its end. */
+    weft_event_reset(&go);
+    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, weft_after(2 * MS)), -ETIMEDOUT);
+    await_inside(1);
+    weft_event_set(&go);
+    end(functions);
+    CHECK_EQ(atomic_load(&ran), 3);
+}
+
+TEST(a_lazy_pool_grows_with_its_calls_and_shrinks_when_idle)
+{
+    weft_funcpool *functions;
+    struct caller callers[6];
+    begin();
+    CHECK_EQ(weft_funcpool_create(
+                 &functions, square, &go,
+                 &(struct weft_funcpool_opts){
+                     .kind = WEFT_FUNCPOOL_LAZY, .pool = pool, .workers = 4, .idle_ns = 2 * MS}),
+             0);
+    CHECK_EQ(stats_of(functions).workers, 0);
+    start_callers(callers, 6, functions);
+    await_inside(4);
+    await_waiting(functions, 2);
+    CHECK_EQ(stats_of(functions).workers, 4);
+    weft_event_set(&go);
+    join_callers(callers, 6, 0);
+    while (stats_of(functions).workers > 0) {
+        weft_sleep(100000);
+    }
+    CHECK_EQ(stats_of(functions).most, 4);
+    CHECK_EQ(weft_funcpool_call(functions, number(1), NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(stats_of(functions).most, 4);
+    end(functions);
+}
+
+TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
+{
+    weft_funcpool *functions;
+    struct caller in[2], at_gate[2];
+    begin();
+    CHECK_EQ(weft_funcpool_create(
+                 &functions, square, &go,
+                 &(struct weft_funcpool_opts){
+                     .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 1, .admit = 2}),
+             0);
+    start_callers(in, 2, functions);
+    await_inside(1);
+    await_waiting(functions, 1);
+    start_callers(at_gate, 2, functions);
+    CHECK_EQ(weft_funcpool_stop(functions, weft_after(2 * MS)), -ETIMEDOUT);
+    join_callers(at_gate, 2, -ESHUTDOWN);
+    weft_event_set(&go);
+    join_callers(in, 2, 0);
+    end(functions);
+}
+
+/* --- adaptive ------------------------------------------------------------------------------------ */
+
+TEST(the_probe_finds_how_many_bring_something)
+{
+    static const unsigned knees[] = {1, 3, 8, 40};
+    for (size_t k = 0; k < sizeof knees / sizeof *knees; k++) {
+        struct weft__probe probe = {0};
+        unsigned knee = knees[k], now = 1;
+        uint64_t done = 0;
+        for (int i = 0; i < 400; i++) {
+            done += 1000ull * (now < knee ? now : knee);
+            now = weft__probe_look(&probe, done, true, now, 100);
+            CHECK(now >= 1 && now <= 100);
+            if (i > 100) { /* it stays about there */
+                CHECK(now + 1 + knee / 8 >= knee);
+                CHECK(now <= knee + knee / 2 + 2); /* two quarters, if the first brought a little */
+            }
+        }
+        for (int i = 0; i < 100; i++) { /* nothing waits: down to one */
+            now = weft__probe_look(&probe, done, false, now, 100);
+        }
+        CHECK_EQ(now, 1);
+    }
+    struct weft__probe probe = {0};
+    CHECK_EQ(weft__probe_look(&probe, 10, true, 1, 1), 1);
+    CHECK_EQ(weft__probe_look(&probe, 100, true, 1, 1), 1);
+}
+
+/* Waits a moment, as one for a disk: more workers do more. */
+static int nap(const weft_buf *input, weft_buf **output, void *arg)
+{
+    (void)input, (void)output, (void)arg;
+    enter();
+    weft_sleep(MS / 2);
+    atomic_fetch_sub(&inside, 1);
+    return 0;
+}
+
+static atomic_bool enough;
+
+static void *call_and_call(void *arg)
+{
+    while (!atomic_load(&enough)) {
+        CHECK_EQ(weft_funcpool_call(arg, NULL, NULL, WEFT_FOREVER), 0);
+    }
+    return NULL;
+}
+
+TEST(an_adaptive_pool_grows_while_that_helps_and_shrinks_when_idle)
+{
+    weft_funcpool *functions;
+    begin();
+    CHECK_EQ(weft_funcpool_create(&functions, nap, NULL,
+                                  &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_ADAPTIVE,
+                                                               .pool = pool,
+                                                               .workers = 12,
+                                                               .probe_ns = 4 * MS}),
+             0);
+    CHECK_EQ(stats_of(functions).target, 1);
+    atomic_store(&enough, false);
+    for (int i = 0; i < 32; i++) {
+        CHECK_EQ(weft_pool_submit(pool, call_and_call, functions), 0);
+    }
+    while (stats_of(functions).workers < 4) { /* one alone does not do it */
+        weft_sleep(MS);
+    }
+    atomic_store(&enough, true);
+    while (stats_of(functions).workers > 1) {
+        weft_sleep(MS);
+    }
+    CHECK(stats_of(functions).most <= 12);
+    CHECK(atomic_load(&most_inside) <= (int)stats_of(functions).most);
+    end(functions);
+}
+
+/* --- actors ------------------------------------------------------------------------------------------ */
+
+static weft_funcpool *shared;
+
+static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    int *seen = weft_actor_state(self);
+    if (!n) {
+        for (int i = 0; i < 10; i++) {
+            CHECK_EQ(
+                weft_out_function(out, (uint64_t)i, shared, number(i == 5 ? -1 : i), WEFT_FOREVER),
+                0);
+        }
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        CHECK_EQ(events[i].error, events[i].tag == 5 ? -EDOM : 0);
+        if (!events[i].error) {
+            CHECK_EQ(read_number(events[i].buf), (int)(events[i].tag * events[i].tag));
+        }
+        ++*seen;
+    }
+    if (*seen == 10) {
+        weft_out_done(out, NULL);
+    } else {
+        weft_out_wait(out);
+    }
+    return 0;
+}
+
+static const struct weft_actor_kind asker = {
+    .name = "asker", .state_bytes = sizeof(int), .step = ask};
+
+TEST(actors_call_by_commands)
+{
+    weft_host *host;
+    weft_pid pids[5];
+    begin();
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2, .max_actors = 5}), 0);
+    CHECK_EQ(weft_funcpool_create(&shared, square, NULL,
+                                  &(struct weft_funcpool_opts){
+                                      .kind = WEFT_FUNCPOOL_LAZY, .pool = pool, .workers = 2}),
+             0);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_actor_spawn(host, &pids[i], &asker, NULL, NULL), 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        int err = weft_actor_join(pids[i], NULL, WEFT_FOREVER);
+        CHECK(err == 0 || err == -ESRCH);
+    }
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    weft_host_destroy(host);
+    CHECK(atomic_load(&most_inside) <= 2);
+    end(shared);
+}
+
+TEST(an_actor_that_ends_leaves_its_calls)
+{
+    weft_host *host;
+    weft_pid pid;
+    begin();
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_funcpool_create(&shared, square, &go,
+                                  &(struct weft_funcpool_opts){
+                                      .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 1}),
+             0);
+    CHECK_EQ(weft_actor_spawn(host, &pid, &asker, NULL, NULL), 0);
+    await_inside(1);
+    await_waiting(shared, 9);
+    CHECK_EQ(weft_actor_kill(pid), 0);
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* with the fibers that waited for it */
+    weft_host_destroy(host);
+    CHECK_EQ(stats_of(shared).left, 10);
+    weft_event_set(&go);
+    end(shared);
+    CHECK_EQ(atomic_load(&ran), 1);
+}
+
+TEST(without_memory_a_call_says_so)
+{
+    weft_funcpool *functions;
+    begin();
+    CHECK_EQ(weft_funcpool_create(&functions, square, NULL,
+                                  &(struct weft_funcpool_opts){
+                                      .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 1}),
+             0);
+    weft_buf *input = number(1);
+    weft__alloc_fail_after(1, true);
+    int err = weft_funcpool_call(functions, input, NULL, WEFT_FOREVER);
+    weft__alloc_fail_after(0, false);
+    CHECK_EQ(err, -ENOMEM);
+    end(functions);
+}
