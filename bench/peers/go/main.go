@@ -278,6 +278,97 @@ func rwlock() {
 	report("rwlock8", nsSince(start)/(fibers*each), "ns/lock")
 }
 
+// Actors: a goroutine that receives from a channel of its own.
+func actorPingpong() {
+	const balls = 1000000
+	ping, pong := make(chan int, 1), make(chan int, 1)
+	go func() {
+		for ball := range ping {
+			pong <- ball
+		}
+	}()
+	start := time.Now()
+	for ball := 0; ball < balls; {
+		ping <- ball + 1
+		ball = <-pong
+	}
+	report("actor_pingpong"+suffix, 2*balls*1e3/nsSince(start), "Mmsg/s")
+}
+
+func actorRing() {
+	const members, laps = 100000, 20
+	first := make(chan int, 1)
+	last := first
+	for i := 1; i < members; i++ {
+		next := make(chan int, 1)
+		go func(from, to chan int) {
+			for left := range from {
+				to <- left - 1
+			}
+		}(last, next)
+		last = next
+	}
+	start := time.Now()
+	first <- members*laps - 1
+	for left := <-last; left > 0; left = <-last {
+		first <- left - 1
+	}
+	report("actor_ring", members*laps*1e3/nsSince(start), "Mmsg/s")
+}
+
+func actorFanin() {
+	const senders, letters = 1000, 1000
+	mailbox := make(chan int, 1024)
+	start := time.Now()
+	for i := 0; i < senders; i++ {
+		go func() {
+			for j := 1; j <= letters; j++ {
+				mailbox <- j
+			}
+		}()
+	}
+	sum := 0
+	for i := 0; i < senders*letters; i++ {
+		sum += <-mailbox
+	}
+	took := nsSince(start)
+	if sum != senders*letters*(letters+1)/2 {
+		panic(sum)
+	}
+	report("actor_fanin", senders*letters*1e3/took, "Mmsg/s")
+}
+
+func actorSpawn() {
+	const lives = 1000000
+	var done sync.WaitGroup
+	done.Add(lives)
+	start := time.Now()
+	for i := 0; i < lives; i++ {
+		mailbox := make(chan int, 1)
+		go func() {
+			<-mailbox
+			done.Done()
+		}()
+		mailbox <- 1
+	}
+	done.Wait()
+	report("actor_spawn", lives*1e3/nsSince(start), "Mactor/s")
+}
+
+func actorMemory() {
+	const lives = 1000000
+	debug.FreeOSMemory()
+	before := residentBytes()
+	mailboxes := make([]chan int, lives)
+	for i := range mailboxes {
+		mailboxes[i] = make(chan int, 1)
+		go func(mailbox chan int) { <-mailbox }(mailboxes[i])
+	}
+	time.Sleep(300 * time.Millisecond)
+	report("actor_memory", (residentBytes()-before)/lives, "B/actor")
+	runtime.KeepAlive(mailboxes)
+}
+
 type random uint64
 
 func (r *random) next() uint64 {
@@ -402,6 +493,16 @@ func main() {
 		timerOnce()
 	case "sleep":
 		sleep()
+	case "actor_pingpong":
+		actorPingpong()
+	case "actor_ring":
+		actorRing()
+	case "actor_fanin":
+		actorFanin()
+	case "actor_spawn":
+		actorSpawn()
+	case "actor_memory":
+		actorMemory()
 	case "echo":
 		echo(os.Args[3])
 	case "memory":

@@ -322,6 +322,117 @@ fn memory(row: String, workers: &str, fibers: usize) {
     });
 }
 
+// Actors: a task that receives from a channel of its own.
+fn actor_pingpong(workers: &str) {
+    const BALLS: usize = 1_000_000;
+    let ns = on_worker(workers, async {
+        let (ping, mut ping_end) = mpsc::unbounded_channel::<usize>();
+        let (pong, mut pong_end) = mpsc::unbounded_channel::<usize>();
+        tokio::spawn(async move {
+            while let Some(ball) = ping_end.recv().await {
+                pong.send(ball).unwrap();
+            }
+        });
+        let start = Instant::now();
+        let mut ball = 0;
+        while ball < BALLS {
+            ping.send(ball + 1).unwrap();
+            ball = pong_end.recv().await.unwrap();
+        }
+        ns_since(start)
+    });
+    report("tokio", &format!("actor_pingpong{}", workers), 2.0 * BALLS as f64 * 1e3 / ns, "Mmsg/s");
+}
+
+fn actor_ring(workers: &str) {
+    const MEMBERS: usize = 100_000;
+    const LAPS: usize = 20;
+    let ns = on_worker(workers, async {
+        let (first, mut end) = mpsc::unbounded_channel::<usize>();
+        for _ in 1..MEMBERS {
+            let (to, next) = mpsc::unbounded_channel::<usize>();
+            tokio::spawn(async move {
+                while let Some(left) = end.recv().await {
+                    let _ = to.send(left - 1);
+                }
+            });
+            end = next;
+        }
+        let start = Instant::now();
+        let mut left = MEMBERS * LAPS;
+        while left > 0 {
+            first.send(left - 1).unwrap();
+            left = end.recv().await.unwrap();
+        }
+        ns_since(start)
+    });
+    report("tokio", "actor_ring", (MEMBERS * LAPS) as f64 * 1e3 / ns, "Mmsg/s");
+}
+
+fn actor_fanin(workers: &str) {
+    const SENDERS: usize = 1000;
+    const LETTERS: usize = 1000;
+    let ns = on_worker(workers, async {
+        let (tx, mut rx) = mpsc::channel::<usize>(1024);
+        let start = Instant::now();
+        for _ in 0..SENDERS {
+            let tx = tx.clone();
+            tokio::spawn(async move {
+                for j in 1..=LETTERS {
+                    tx.send(j).await.unwrap();
+                }
+            });
+        }
+        let mut sum = 0;
+        for _ in 0..SENDERS * LETTERS {
+            sum += rx.recv().await.unwrap();
+        }
+        let took = ns_since(start);
+        assert_eq!(sum, SENDERS * LETTERS * (LETTERS + 1) / 2);
+        took
+    });
+    report("tokio", "actor_fanin", (SENDERS * LETTERS) as f64 * 1e3 / ns, "Mmsg/s");
+}
+
+fn actor_spawn(workers: &str) {
+    const LIVES: usize = 1_000_000;
+    let ns = on_worker(workers, async {
+        let countdown = Countdown::new(LIVES);
+        let start = Instant::now();
+        for i in 0..LIVES {
+            let countdown = countdown.clone();
+            let (tx, mut rx) = mpsc::unbounded_channel::<usize>();
+            tokio::spawn(async move {
+                rx.recv().await.unwrap();
+                countdown.done();
+            });
+            tx.send(1).unwrap();
+            if i % 100 == 99 {
+                tokio::task::yield_now().await; // as Weft's
+            }
+        }
+        countdown.wait().await;
+        ns_since(start)
+    });
+    report("tokio", "actor_spawn", LIVES as f64 * 1e3 / ns, "Mactor/s");
+}
+
+fn actor_memory(workers: &str) {
+    const LIVES: usize = 1_000_000;
+    on_worker(workers, async {
+        let mut mailboxes = Vec::with_capacity(LIVES);
+        let before = resident_bytes();
+        for _ in 0..LIVES {
+            let (tx, mut rx) = mpsc::unbounded_channel::<usize>();
+            tokio::spawn(async move { rx.recv().await });
+            mailboxes.push(tx);
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        report("tokio", "actor_memory", (resident_bytes() - before) / LIVES as f64, "B/actor");
+        std::process::exit(0);
+    });
+}
+
 struct Random(u64);
 impl Random {
     fn next(&mut self) -> u64 {
@@ -441,6 +552,11 @@ fn main() {
         "timer_once" => timer_once(workers),
         "sleep" => sleep("sleep100k", workers),
         "frame_sleep" => sleep("frame_sleep100k", workers),
+        "actor_pingpong" => actor_pingpong(workers),
+        "actor_ring" => actor_ring(workers),
+        "actor_fanin" => actor_fanin(workers),
+        "actor_spawn" => actor_spawn(workers),
+        "actor_memory" => actor_memory(workers),
         "echo" => echo(workers, args[3].parse().unwrap()),
         "memory" => {
             let fibers: usize = args[3].parse().unwrap();

@@ -1,0 +1,334 @@
+/* Actors: messages, starts, memory, steps. usage: actor WORKLOAD WORKERS */
+#include "program.h"
+
+#include <errno.h>
+
+static const char *workers = "1";
+static weft_host *host;
+static uint64_t begun, ended;
+
+static weft_pid start_one(const struct weft_actor_kind *kind)
+{
+    weft_pid pid;
+    must(weft_actor_spawn(host, &pid, kind, NULL, NULL), "weft_actor_spawn");
+    return pid;
+}
+
+static void tell(weft_pid to, uint64_t tag)
+{
+    must(weft_actor_send(to, "ball", tag, NULL), "weft_actor_send");
+}
+
+static void join(weft_pid pid)
+{
+    must(weft_actor_join(pid, NULL, WEFT_FOREVER), "weft_actor_join");
+}
+
+static double seconds(void)
+{
+    return (double)(ended - begun) / 1e9;
+}
+
+/* --- pingpong: two actors send a number to and fro -------------------------------------- */
+
+enum { BALLS = 1000000 };
+
+static int return_balls(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                        weft_out *out)
+{
+    (void)self;
+    for (size_t i = 0; i < n; i++)
+        tell(events[i].from, events[i].tag);
+    weft_out_idle(out);
+    return 0;
+}
+
+static const struct weft_actor_kind returner = {.name = "returner", .step = return_balls};
+static weft_pid opponent;
+
+static int serve_balls(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                       weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].tag == BALLS) {
+            ended = now_ns();
+            weft_out_done(out, NULL);
+        } else {
+            tell(opponent, events[i].tag + 1);
+        }
+    }
+    return 0;
+}
+
+static void pingpong(void)
+{
+    static const struct weft_actor_kind server = {.name = "server", .step = serve_balls};
+    opponent = start_one(&returner);
+    weft_pid first = start_one(&server);
+    begun = now_ns();
+    tell(first, 0);
+    join(first);
+    report("weft", "actor_pingpong", workers, 2 * BALLS / seconds() / 1e6, "Mmsg/s");
+}
+
+/* --- ring: one token goes round ---------------------------------------------------------- */
+
+enum { MEMBERS = 100000, LAPS = 20 };
+
+static weft_pid ring[MEMBERS];
+
+static int pass_on(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    const uint32_t *place = weft_actor_state(self);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].tag) {
+            tell(ring[*place], events[i].tag - 1);
+        } else {
+            ended = now_ns();
+            weft_out_done(out, NULL);
+        }
+    }
+    return 0;
+}
+
+static int find_neighbour(weft_actor *self, const char *method, const weft_buf *input)
+{
+    static uint32_t next;
+    *(uint32_t *)weft_actor_state(self) = ++next % MEMBERS;
+    (void)method, (void)input;
+    return 0;
+}
+
+static void go_round(void)
+{
+    static const struct weft_actor_kind member = {
+        .name = "member", .state_bytes = sizeof(uint32_t), .init = find_neighbour, .step = pass_on};
+    for (int i = 0; i < MEMBERS; i++)
+        ring[i] = start_one(&member);
+    begun = now_ns();
+    tell(ring[0], (uint64_t)MEMBERS * LAPS);
+    join(ring[0]);
+    report("weft", "actor_ring", "", (double)MEMBERS * LAPS / seconds() / 1e6, "Mmsg/s");
+}
+
+/* --- fanin: many send to one ---------------------------------------------------------------- */
+
+enum { SENDERS = 1000, LETTERS = 1000, ROOM = 1024 };
+
+static weft_pid sink;
+
+static int count_letters(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                         weft_out *out)
+{
+    uint64_t *counts = weft_actor_state(self);
+    for (size_t i = 0; i < n; i++)
+        counts[1] += events[i].tag;
+    counts[0] += n;
+    weft_out_idle(out);
+    if (counts[0] == SENDERS * LETTERS) {
+        if (counts[1] != (uint64_t)SENDERS * LETTERS * (LETTERS + 1) / 2)
+            abort();
+        ended = now_ns();
+        weft_out_done(out, NULL);
+    }
+    return 0;
+}
+
+/* One that finds no room lets others run. */
+static int send_letters(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                        weft_out *out)
+{
+    uint64_t *sent = weft_actor_state(self);
+    (void)events, (void)n;
+    while (*sent < LETTERS) {
+        int err = weft_actor_send(sink, "letter", *sent + 1, NULL);
+        if (err == -ENOBUFS) {
+            weft_out_continue(out);
+            return 0;
+        }
+        must(err, "weft_actor_send");
+        ++*sent;
+    }
+    weft_out_done(out, NULL);
+    return 0;
+}
+
+static void fanin(void)
+{
+    static const struct weft_actor_kind reader = {.name = "reader",
+                                                  .state_bytes = 2 * sizeof(uint64_t),
+                                                  .mailbox = ROOM,
+                                                  .step = count_letters},
+                                        writer = {.name = "writer",
+                                                  .state_bytes = sizeof(uint64_t),
+                                                  .step = send_letters};
+    sink = start_one(&reader);
+    begun = now_ns();
+    for (int i = 0; i < SENDERS; i++)
+        start_one(&writer);
+    join(sink);
+    report("weft", "actor_fanin", "", (double)SENDERS * LETTERS / seconds() / 1e6, "Mmsg/s");
+}
+
+/* --- spawn: start, one message, end ---------------------------------------------------------- */
+
+enum { LIVES = 1000000, LITTER = 100 };
+
+static atomic_long alive = LIVES;
+static weft_pid mother;
+
+static int live_once(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                     weft_out *out)
+{
+    (void)self, (void)events;
+    weft_out_idle(out);
+    if (n) {
+        if (atomic_fetch_sub_explicit(&alive, 1, memory_order_acq_rel) == 1)
+            tell(mother, 0);
+        weft_out_done(out, NULL);
+    }
+    return 0;
+}
+
+static int bear(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    static const struct weft_actor_kind child = {.name = "child", .step = live_once};
+    long *born = weft_actor_state(self);
+    (void)events;
+    if (*born < LIVES) {
+        for (int i = 0; i < LITTER; i++)
+            tell(start_one(&child), 1);
+        *born += LITTER;
+        weft_out_continue(out);
+    } else if (n) {
+        ended = now_ns();
+        weft_out_done(out, NULL);
+    } else {
+        weft_out_idle(out);
+    }
+    return 0;
+}
+
+static int know_mother(weft_actor *self, const char *method, const weft_buf *input)
+{
+    mother = weft_actor_pid(self);
+    (void)method, (void)input;
+    return 0;
+}
+
+static void spawn(void)
+{
+    static const struct weft_actor_kind kind = {
+        .name = "mother", .state_bytes = sizeof(long), .init = know_mother, .step = bear};
+    begun = now_ns();
+    join(start_one(&kind));
+    report("weft", "actor_spawn", "", LIVES / seconds() / 1e6, "Mactor/s");
+}
+
+/* --- memory: idle ones ---------------------------------------------------------------------------- */
+
+static atomic_long idle;
+
+static int be_idle(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self, (void)events, (void)n;
+    atomic_fetch_add_explicit(&idle, 1, memory_order_relaxed);
+    weft_out_idle(out);
+    return 0;
+}
+
+static void memory(void)
+{
+    static const struct weft_actor_kind kind = {.name = "idle", .step = be_idle};
+    double before = resident_bytes();
+    for (int i = 0; i < LIVES; i++)
+        start_one(&kind);
+    while (atomic_load_explicit(&idle, memory_order_relaxed) != LIVES)
+        usleep(1000);
+    report("weft", "actor_memory", "", (resident_bytes() - before) / LIVES, "B/actor");
+    _exit(0); /* the idle ones are left behind */
+}
+
+/* --- step: a command in each, done before it returns; a message to one that has idled ---------------- */
+
+enum { COMMANDS = 5000000, WAKES = 2000, NOTHING = 300 };
+
+static int do_nothing(const struct weft_command *command, void *arg)
+{
+    (void)arg;
+    return weft_complete(command->actor, command->tag, 0, NULL);
+}
+
+static int ask(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    uint64_t *asked = weft_actor_state(self);
+    (void)events, (void)n;
+    if (*asked == COMMANDS) {
+        ended = now_ns();
+        weft_out_done(out, NULL);
+        return 0;
+    }
+    return weft_out_command(out, NOTHING, ++*asked, NULL);
+}
+
+static atomic_uint_least64_t woken_at;
+
+static int note_time(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                     weft_out *out)
+{
+    (void)self, (void)events;
+    if (n)
+        atomic_store_explicit(&woken_at, now_ns(), memory_order_release);
+    weft_out_idle(out);
+    return 0;
+}
+
+static void step(void)
+{
+    static const struct weft_actor_kind asker = {
+        .name = "asker", .state_bytes = sizeof(uint64_t), .step = ask};
+    static const struct weft_actor_kind sleeper = {.name = "sleeper", .step = note_time};
+    static uint64_t took[WAKES];
+    begun = now_ns();
+    join(start_one(&asker));
+    report("weft", "actor_step", "", seconds() * 1e9 / COMMANDS, "ns/step");
+    weft_pid pid = start_one(&sleeper);
+    for (int i = 0; i < WAKES; i++) {
+        uint64_t at;
+        usleep(100);
+        atomic_store_explicit(&woken_at, 0, memory_order_relaxed);
+        uint64_t sent = now_ns();
+        tell(pid, 0);
+        while (!(at = atomic_load_explicit(&woken_at, memory_order_acquire)))
+            sched_yield();
+        took[i] = at - sent;
+    }
+    report_latency("weft", "actor_wake", took, WAKES);
+}
+
+/* ----------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} workloads[] = {
+    {"pingpong", pingpong}, {"ring", go_round}, {"fanin", fanin},
+    {"spawn", spawn},       {"memory", memory}, {"step", step},
+};
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "pingpong";
+    if (argc > 2)
+        workers = argv[2];
+    struct weft_host_opts opts = {.workers = (unsigned)atoi(workers)};
+    must(weft_host_create(&host, &opts), "weft_host_create");
+    must(weft_host_handle(host, NOTHING, do_nothing, NULL), "weft_host_handle");
+    for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++)
+        if (!strcmp(workloads[i].name, name))
+            workloads[i].run();
+    _exit(0); /* what is left is left behind */
+}
