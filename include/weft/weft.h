@@ -67,6 +67,7 @@
 #include <weft/signal.h>
 #include <weft/stats.h>
 #include <weft/stream.h>
+#include <weft/supervisor.h>
 #include <weft/timer.h>
 #include <weft/topic.h>
 #include <weft/uri.h>

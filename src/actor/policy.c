@@ -1,0 +1,362 @@
+#include "actor/policy.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define DEFAULT_RESTARTS 3u
+#define MOST_RESTARTS 100000u
+#define DEFAULT_WINDOW_NS (5 * (int64_t)1000000000)
+#define DEFAULT_BACKOFF_MAX_NS (30 * (int64_t)1000000000)
+#define DEFAULT_JITTER 20u
+#define MOST_JITTER 50u
+
+static bool is_group(const struct weft__policy *policy)
+{
+    return policy->strategy == WEFT_ONE_FOR_ALL || policy->strategy == WEFT_REST_FOR_ONE;
+}
+
+static int64_t later(int64_t now, int64_t ns)
+{
+    return ns > INT64_MAX - now ? INT64_MAX : now + ns;
+}
+
+/* --- making ------------------------------------------------------------------------------- */
+
+int weft__policy_init(struct weft__policy *policy, const struct weft_supervisor_opts *opts,
+                      uint64_t seed)
+{
+    unsigned limit = opts->restarts ? opts->restarts : DEFAULT_RESTARTS;
+    if ((unsigned)opts->strategy > WEFT_DYNAMIC || opts->jitter > MOST_JITTER ||
+        (limit > MOST_RESTARTS && limit != WEFT_RESTARTS_UNLIMITED) || opts->window_ns < 0 ||
+        opts->backoff_ns < 0 || opts->backoff_max_ns < 0 || opts->stable_ns < 0) {
+        return -EINVAL;
+    }
+    *policy = (struct weft__policy){
+        .strategy = opts->strategy,
+        .limit = limit,
+        .window_ns = opts->window_ns ? opts->window_ns : DEFAULT_WINDOW_NS,
+        .backoff_ns = opts->backoff_ns,
+        .backoff_max_ns = opts->backoff_max_ns ? opts->backoff_max_ns : DEFAULT_BACKOFF_MAX_NS,
+        .jitter = opts->jitter ? opts->jitter : DEFAULT_JITTER,
+        .quiet_until = INT64_MIN,
+    };
+    policy->stable_ns = opts->stable_ns ? opts->stable_ns : policy->window_ns;
+    weft__rand_seed(&policy->rand, seed);
+    if (limit != WEFT_RESTARTS_UNLIMITED) {
+        policy->times = weft__alloc(limit * sizeof *policy->times);
+        return policy->times ? 0 : -ENOMEM;
+    }
+    return 0;
+}
+
+void weft__policy_deinit(struct weft__policy *policy)
+{
+    weft__free(policy->times);
+    weft__free(policy->children);
+}
+
+int64_t weft__policy_add(struct weft__policy *policy, enum weft_child_restart restart,
+                         int64_t stop_ns, const uint32_t *requires)
+{
+    if (policy->count == policy->room) {
+        uint32_t room = policy->room ? 2 * policy->room : 8;
+        struct weft__policy_child *more = weft__alloc_dirty(room * sizeof *more);
+        if (!more) {
+            return -ENOMEM;
+        }
+        if (policy->count) {
+            memcpy(more, policy->children, policy->count * sizeof *more);
+        }
+        weft__free(policy->children);
+        policy->children = more;
+        policy->room = room;
+    }
+    policy->children[policy->count] = (struct weft__policy_child){
+        .restart = (uint8_t)restart,
+        .state = WEFT_CHILD_WAITING,
+        .start_at = INT64_MIN,
+        .stop_ns = stop_ns,
+        .requires = requires,
+    };
+    policy->waiting++;
+    policy->hint = policy->count;
+    return policy->count++;
+}
+
+void weft__policy_drop(struct weft__policy *policy, uint32_t child)
+{
+    policy->waiting -= policy->children[child].state == WEFT_CHILD_WAITING;
+    policy->children[child] = policy->children[--policy->count];
+    policy->quiet_until = INT64_MIN;
+    policy->cursor = policy->count;
+}
+
+/* --- what has happened -------------------------------------------------------------------------- */
+
+static void halt(struct weft__policy *policy, struct weft__policy_child *child, bool again)
+{
+    child->again = again;
+    if (!child->halt) {
+        child->halt = true;
+        policy->halting++;
+    }
+    policy->cursor = policy->count;
+    policy->quiet_until = INT64_MIN;
+}
+
+static void wait_until(struct weft__policy *policy, uint32_t child, int64_t at)
+{
+    struct weft__policy_child *c = &policy->children[child];
+    c->state = WEFT_CHILD_WAITING;
+    c->start_at = at;
+    policy->waiting++;
+    policy->hint = child;
+}
+
+void weft__policy_started(struct weft__policy *policy, uint32_t child, int64_t now)
+{
+    struct weft__policy_child *c = &policy->children[child];
+    c->state = WEFT_CHILD_RUNNING;
+    c->since = now;
+    c->killed = c->again = false;
+    policy->waiting--;
+    policy->up++;
+}
+
+/* False: there were too many. */
+static bool count_restart(struct weft__policy *policy, int64_t now)
+{
+    if (policy->limit == WEFT_RESTARTS_UNLIMITED) {
+        policy->restarted++;
+        return true;
+    }
+    int64_t *place = &policy->times[policy->restarted % policy->limit];
+    if (policy->restarted >= policy->limit && now - *place <= policy->window_ns) {
+        return false;
+    }
+    *place = now;
+    policy->restarted++;
+    return true;
+}
+
+/* Doubled each time; what jitter takes away is at most half, so each is longer than the one before, up to the greatest. */
+static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
+{
+    int64_t pause = policy->backoff_ns;
+    while (failures-- > 0 && pause < policy->backoff_max_ns) {
+        pause = pause > INT64_MAX / 2 ? INT64_MAX : 2 * pause;
+    }
+    pause = pause < policy->backoff_max_ns ? pause : policy->backoff_max_ns;
+    uint64_t most = (uint64_t)pause / 100 * policy->jitter;
+    uint64_t number = (uint64_t)weft__rand_next(&policy->rand) << 32;
+    number |= weft__rand_next(&policy->rand);
+    return most ? pause - (int64_t)(number % most) : pause;
+}
+
+/* The others that are started again together with this one. */
+static void take_along(struct weft__policy *policy, uint32_t child, int64_t at)
+{
+    uint32_t first = policy->strategy == WEFT_ONE_FOR_ALL ? 0 : child + 1;
+    for (uint32_t i = first; i < policy->count; i++) {
+        struct weft__policy_child *c = &policy->children[i];
+        if (c->state == WEFT_CHILD_RUNNING && i != child) {
+            halt(policy, c, c->restart != WEFT_CHILD_TEMPORARY);
+        }
+        if (c->start_at < at) {
+            c->start_at = at;
+        }
+    }
+}
+
+static void restart(struct weft__policy *policy, uint32_t child, int error, int64_t now)
+{
+    struct weft__policy_child *c = &policy->children[child];
+    if (!count_restart(policy, now)) {
+        c->state = WEFT_CHILD_FAILED;
+        weft__policy_end(policy, error ? error : -ECANCELED);
+        return;
+    }
+    int64_t at = later(now, pause_after(policy, c->failures++));
+    wait_until(policy, child, at);
+    if (is_group(policy)) {
+        take_along(policy, child, at);
+    }
+}
+
+void weft__policy_ended(struct weft__policy *policy, uint32_t child, int error, int64_t now)
+{
+    struct weft__policy_child *c = &policy->children[child];
+    bool was_up = c->state != WEFT_CHILD_WAITING, asked = c->halt;
+    policy->up -= was_up;
+    policy->waiting -= !was_up;
+    policy->halting -= asked;
+    c->halt = false;
+    if (asked && c->again && !policy->ending) {
+        wait_until(policy, child, c->start_at);
+        return;
+    }
+    if (asked || policy->ending || c->restart == WEFT_CHILD_TEMPORARY ||
+        (c->restart == WEFT_CHILD_TRANSIENT && !error)) {
+        c->state = error && !asked ? WEFT_CHILD_FAILED : WEFT_CHILD_STOPPED;
+        return;
+    }
+    if (was_up && now - c->since >= policy->stable_ns) {
+        c->failures = 0;
+    }
+    restart(policy, child, error, now);
+}
+
+void weft__policy_remove(struct weft__policy *policy, uint32_t child)
+{
+    struct weft__policy_child *c = &policy->children[child];
+    if (c->state == WEFT_CHILD_WAITING) {
+        c->state = WEFT_CHILD_STOPPED;
+        policy->waiting--;
+    } else if (c->state == WEFT_CHILD_RUNNING || c->state == WEFT_CHILD_STOPPING) {
+        halt(policy, c, false);
+    }
+}
+
+void weft__policy_end(struct weft__policy *policy, int error)
+{
+    if (policy->ending) {
+        return;
+    }
+    policy->ending = true;
+    policy->error = error;
+    for (uint32_t i = 0; i < policy->count; i++) {
+        weft__policy_remove(policy, i);
+    }
+}
+
+/* --- what is to be done ---------------------------------------------------------------------------- */
+
+static const struct weft__policy_action nothing = {.what = WEFT__POLICY_SLEEP, .at = INT64_MAX};
+
+static struct weft__policy_action kill_it(struct weft__policy_child *c, uint32_t child)
+{
+    c->killed = true;
+    return (struct weft__policy_action){.what = WEFT__POLICY_KILL, .child = child};
+}
+
+/* With one that has `halt`. */
+static struct weft__policy_action push(struct weft__policy *policy, uint32_t child, int64_t now)
+{
+    struct weft__policy_child *c = &policy->children[child];
+    if (c->state == WEFT_CHILD_RUNNING) {
+        c->state = WEFT_CHILD_STOPPING;
+        if (c->stop_ns < 0) {
+            return kill_it(c, child);
+        }
+        c->kill_at = later(now, c->stop_ns);
+        return (struct weft__policy_action){.what = WEFT__POLICY_STOP, .child = child};
+    }
+    if (!c->killed && c->kill_at <= now) {
+        return kill_it(c, child);
+    }
+    return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP,
+                                        .at = c->killed ? INT64_MAX : c->kill_at};
+}
+
+/* The last of them, and nobody else before it is down. */
+static struct weft__policy_action stop_in_order(struct weft__policy *policy, int64_t now)
+{
+    uint32_t i = policy->count;
+    while (!policy->children[--i].halt) {
+    }
+    return push(policy, i, now);
+}
+
+static struct weft__policy_action stop_all(struct weft__policy *policy, int64_t now)
+{
+    if (now < policy->quiet_until && policy->cursor == 0) {
+        return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP, .at = policy->quiet_until};
+    }
+    if (policy->cursor == 0) { /* the next time round */
+        policy->cursor = policy->count;
+        policy->quiet_until = INT64_MAX;
+    }
+    policy->quiet_until = policy->quiet_until == INT64_MIN ? INT64_MAX : policy->quiet_until;
+    while (policy->cursor > 0) {
+        uint32_t i = --policy->cursor;
+        if (policy->children[i].halt) {
+            struct weft__policy_action action = push(policy, i, now);
+            int64_t at = action.what == WEFT__POLICY_SLEEP  ? action.at
+                         : action.what == WEFT__POLICY_STOP ? policy->children[i].kill_at
+                                                            : INT64_MAX;
+            policy->quiet_until = at < policy->quiet_until ? at : policy->quiet_until;
+            if (action.what != WEFT__POLICY_SLEEP) {
+                return action;
+            }
+        }
+    }
+    return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP, .at = policy->quiet_until};
+}
+
+static bool has_required(const struct weft__policy *policy, const struct weft__policy_child *c)
+{
+    for (const uint32_t *at = c->requires; at && *at != UINT32_MAX; at++) {
+        if (policy->children[*at].state != WEFT_CHILD_RUNNING || policy->children[*at].halt) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct weft__policy_action start(uint32_t child)
+{
+    return (struct weft__policy_action){.what = WEFT__POLICY_START, .child = child};
+}
+
+/* Of a group: the first that can be, and nobody else before it runs. */
+static struct weft__policy_action start_in_order(struct weft__policy *policy, int64_t now)
+{
+    for (uint32_t i = 0; i < policy->count; i++) {
+        const struct weft__policy_child *c = &policy->children[i];
+        if (c->state == WEFT_CHILD_WAITING && has_required(policy, c)) {
+            return c->start_at <= now ? start(i)
+                                      : (struct weft__policy_action){.what = WEFT__POLICY_SLEEP,
+                                                                     .at = c->start_at};
+        }
+    }
+    return nothing;
+}
+
+static struct weft__policy_action start_any(struct weft__policy *policy, int64_t now)
+{
+    struct weft__policy_action action = nothing;
+    uint32_t first =
+        policy->strategy == WEFT_DYNAMIC && policy->hint < policy->count ? policy->hint : 0;
+    for (uint32_t n = 0; n < policy->count; n++) {
+        uint32_t i = first + n < policy->count ? first + n : first + n - policy->count;
+        const struct weft__policy_child *c = &policy->children[i];
+        if (c->state == WEFT_CHILD_WAITING && has_required(policy, c)) {
+            if (c->start_at <= now) {
+                return start(i);
+            }
+            action.at = c->start_at < action.at ? c->start_at : action.at;
+        }
+    }
+    return action;
+}
+
+struct weft__policy_action weft__policy_next(struct weft__policy *policy, int64_t now)
+{
+    struct weft__policy_action stops = nothing, starts = nothing;
+    if (policy->halting) {
+        stops =
+            policy->strategy == WEFT_DYNAMIC ? stop_all(policy, now) : stop_in_order(policy, now);
+        if (stops.what != WEFT__POLICY_SLEEP) {
+            return stops;
+        }
+    }
+    if (policy->ending) {
+        return policy->up ? stops : (struct weft__policy_action){.what = WEFT__POLICY_OVER};
+    }
+    if (policy->waiting && !(is_group(policy) && policy->halting)) {
+        starts = is_group(policy) ? start_in_order(policy, now) : start_any(policy, now);
+    }
+    return starts.what != WEFT__POLICY_SLEEP || starts.at < stops.at ? starts : stops;
+}

@@ -1,0 +1,213 @@
+/* The actor that supervises. */
+#include "actor/supervisor.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sched/pool.h"
+
+#define RETRY_NS 1000000
+
+/* --- time ------------------------------------------------------------------------------- */
+
+/* An end by 0, of nobody: it looks what there is to do. */
+static void wake_up(weft_timer *timer, void *arg, uint64_t times)
+{
+    const struct weft__supervisor *s = arg;
+    (void)times;
+    if (weft_actor_exit(s->pid, 0, NULL) == -ENOMEM) {
+        weft_timer_set_after(timer, RETRY_NS);
+    }
+}
+
+/* The callback is short and waits for nothing. */
+static void stop_timer(struct weft__supervisor *s)
+{
+    while (weft_timer_cancel(&s->timer) == WEFT_TIMER_RUNNING) {
+        sched_yield();
+    }
+    weft_timer_deinit(&s->timer);
+}
+
+/* --- what is to be done ------------------------------------------------------------------- */
+
+static void child_ended(struct weft__supervisor *s, uint32_t child, int error)
+{
+    weft__lock(&s->lock);
+    struct weft__child *c = &s->children[child];
+    struct weft__remover *removers = c->removers;
+    c->removers = NULL;
+    c->error = error;
+    if (!weft_pid_is_none(c->pid)) {
+        weft__child_leave(s, child);
+    }
+    weft__policy_ended(&s->policy, child, error, weft__clock_ns());
+    unsigned state = s->policy.children[child].state;
+    if (s->policy.strategy == WEFT_DYNAMIC && !s->policy.ending && state != WEFT_CHILD_WAITING) {
+        weft__child_drop(s, child);
+    }
+    weft__unlock(&s->lock);
+    weft__removers_tell(removers, 0);
+}
+
+static void start_child(struct weft__supervisor *s, uint32_t child)
+{
+    int err = weft__child_start(s, child);
+    if (err == -ESHUTDOWN) { /* the host stops, and so does all that is in it */
+        weft__lock(&s->lock);
+        weft__policy_end(&s->policy, 0);
+        weft__unlock(&s->lock);
+    } else if (err) {
+        child_ended(s, child, err);
+    } else {
+        weft__lock(&s->lock);
+        weft__policy_started(&s->policy, child, weft__clock_ns());
+        weft__unlock(&s->lock);
+    }
+}
+
+/* Without memory it is done a little later; to one that has just ended it need not be done. */
+static void stop_child(struct weft__supervisor *s, uint32_t child, bool kill)
+{
+    weft_pid pid = s->children[child].pid;
+    int err = kill ? weft_actor_kill(pid) : weft_actor_cancel(pid, "stopped by its supervisor");
+    if (err == -ENOMEM) {
+        struct weft__policy_child *c = &s->policy.children[child];
+        c->killed = false;
+        c->kill_at = weft__clock_ns() + RETRY_NS;
+    }
+}
+
+static void act(struct weft__supervisor *s, weft_out *out)
+{
+    weft_out_idle(out);
+    for (;;) {
+        weft__lock(&s->lock);
+        struct weft__policy_action action = weft__policy_next(&s->policy, weft__clock_ns());
+        weft__unlock(&s->lock);
+        switch (action.what) {
+        case WEFT__POLICY_START:
+            start_child(s, action.child);
+            break;
+        case WEFT__POLICY_STOP:
+        case WEFT__POLICY_KILL:
+            stop_child(s, action.child, action.what == WEFT__POLICY_KILL);
+            break;
+        case WEFT__POLICY_SLEEP:
+            if (action.at != INT64_MAX) {
+                weft_timer_set(&s->timer, action.at);
+            }
+            return;
+        case WEFT__POLICY_OVER:
+            weft_out_exit(out, s->policy.error, NULL);
+            return;
+        }
+    }
+}
+
+/* --- its life ------------------------------------------------------------------------------- */
+
+static void end(struct weft__supervisor *s, int error)
+{
+    weft__lock(&s->lock);
+    weft__policy_end(&s->policy, error);
+    weft__unlock(&s->lock);
+}
+
+static void somebody_ended(struct weft__supervisor *s, const struct weft_actor_event *event)
+{
+    uint32_t child = weft__child_find(s, event->from);
+    if (child != UINT32_MAX && !weft__actor_of(event->from)) {
+        child_ended(s, child, event->error);
+    } else if (event->error) { /* its own supervisor, or one who wants it to end */
+        end(s, event->error);
+    }
+}
+
+static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    struct weft__supervisor *s = weft_actor_state(self);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_EXIT) {
+            somebody_ended(s, &events[i]);
+        } else if (events[i].kind == WEFT_EVENT_CANCEL) {
+            end(s, 0);
+        } else if (events[i].kind == WEFT_EVENT_CALL) {
+            weft__supervisor_serve(s, &events[i]);
+        }
+    }
+    act(s, out);
+    return 0;
+}
+
+/* A start that fails takes the others with it. */
+static int start_all(struct weft__supervisor *s)
+{
+    uint32_t i = 0;
+    int err = 0;
+    for (; i < s->policy.count && !err; i++) {
+        err = weft__child_start(s, i);
+        if (!err) {
+            weft__policy_started(&s->policy, i, weft__clock_ns());
+        }
+    }
+    while (err && i-- > 0) {
+        if (!weft_pid_is_none(s->children[i].pid)) {
+            weft_actor_kill(s->children[i].pid);
+        }
+    }
+    return err;
+}
+
+static int init(weft_actor *self, const char *method, const weft_buf *input)
+{
+    struct weft__supervisor *s = weft_actor_state(self);
+    (void)method;
+    s->self = self;
+    s->pid = weft_actor_pid(self);
+    s->host = self->host;
+    memcpy(&s->opts, input->data, sizeof(const struct weft_supervisor_opts *));
+    int err = weft__policy_init(&s->policy, s->opts, s->pid.id ^ (uint64_t)weft__clock_ns());
+    if (err) {
+        return err;
+    }
+    err = weft__children_init(s);
+    err = err ? err : start_all(s);
+    if (err) {
+        weft__children_free(s);
+        return err;
+    }
+    weft_timer_init(&s->timer, wake_up, s, &(struct weft_timer_opts){.pool = s->host->pool});
+    weft__tree_add(s);
+    return 0;
+}
+
+static void close(weft_actor *self)
+{
+    struct weft__supervisor *s = weft_actor_state(self);
+    weft__tree_remove(s);
+    stop_timer(s);
+    weft__children_free(s);
+}
+
+const struct weft_actor_kind weft__supervisor_kind = {
+    .name = "supervisor",
+    .state_bytes = sizeof(struct weft__supervisor),
+    .init = init,
+    .step = step,
+    .close = close,
+    .trap = true,
+};
+
+int weft_supervisor_start(weft_host *host, weft_pid *out, const struct weft_supervisor_opts *opts)
+{
+    weft_buf *input = weft__supervisor_input(opts);
+    if (!input) {
+        return -ENOMEM;
+    }
+    int err = weft_actor_spawn(host, out, &weft__supervisor_kind, NULL, input);
+    weft_buf_free(input);
+    return err;
+}

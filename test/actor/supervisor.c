@@ -1,0 +1,578 @@
+/* labels: valgrind */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "check.h"
+
+#define MS ((int64_t)1000000)
+
+/* --- children that say what becomes of them ------------------------------------------------ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static char said[4096]; /* "+a +b -b ..." : under the lock */
+
+static void say(char sign, const char *name)
+{
+    pthread_mutex_lock(&lock);
+    size_t used = strlen(said);
+    snprintf(said + used, sizeof said - used, "%s%c%s", used ? " " : "", sign, name);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void forget(void)
+{
+    pthread_mutex_lock(&lock);
+    said[0] = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Waits until this was said, all of it. */
+static void await(const char *what)
+{
+    pthread_mutex_lock(&lock);
+    while (strcmp(said, what) != 0) {
+        CHECK(strlen(said) <= strlen(what));
+        pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+struct child {
+    char name[8];
+    bool stubborn;
+};
+
+static atomic_int refusals; /* so many starts fail */
+
+static int begin(weft_actor *self, const char *method, const weft_buf *input)
+{
+    struct child *child = weft_actor_state(self);
+    if (atomic_load(&refusals) > 0) {
+        atomic_fetch_sub(&refusals, 1);
+        return -EADDRINUSE;
+    }
+    snprintf(child->name, sizeof child->name, "%s", input ? (const char *)input->data : method);
+    say('+', child->name);
+    return 0;
+}
+
+static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    struct child *child = weft_actor_state(self);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL && !child->stubborn) {
+            weft_out_done(out, NULL);
+        } else if (events[i].kind == WEFT_EVENT_CANCEL) {
+            say('?', child->name);
+        } else if (strcmp(events[i].topic, "finish") == 0) {
+            weft_out_done(out, NULL);
+        } else if (strcmp(events[i].topic, "stubborn") == 0) {
+            child->stubborn = true;
+        } else {
+            return -EDOM;
+        }
+    }
+    return 0;
+}
+
+static void end(weft_actor *self)
+{
+    say('-', ((struct child *)weft_actor_state(self))->name);
+}
+
+static const struct weft_actor_kind kind = {.name = "child",
+                                            .state_bytes = sizeof(struct child),
+                                            .init = begin,
+                                            .step = step,
+                                            .close = end};
+
+#define CHILD(text, ...)                                                                           \
+    {                                                                                              \
+        .name = text, .kind = &kind, .method = text, __VA_ARGS__                                   \
+    }
+
+static weft_host *make_host(void)
+{
+    weft_host *host;
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 2}), 0);
+    forget();
+    return host;
+}
+
+static void end_host(weft_host *host)
+{
+    struct weft_host_stats stats;
+    CHECK_EQ(weft_host_stop(host, NULL, weft_after(10000 * MS)), 0);
+    weft_host_stats(host, &stats);
+    CHECK_EQ(stats.live, 0);
+    weft_host_destroy(host);
+}
+
+static weft_pid start(weft_host *host, const struct weft_supervisor_opts *opts)
+{
+    weft_pid pid;
+    CHECK_EQ(weft_supervisor_start(host, &pid, opts), 0);
+    return pid;
+}
+
+static struct weft_child_info look(weft_pid supervisor, const char *name)
+{
+    struct weft_child_info infos[16];
+    int64_t count = weft_supervisor_children(supervisor, infos, 16);
+    for (int64_t i = 0; i < count; i++) {
+        if (strcmp(infos[i].name, name) == 0) {
+            return infos[i];
+        }
+    }
+    return (struct weft_child_info){.error = 1};
+}
+
+/* Its place in the table is up to date a moment after it has spoken. */
+static struct weft_child_info await_state(weft_pid supervisor, const char *name,
+                                          enum weft_child_state state)
+{
+    struct weft_child_info info;
+    while ((info = look(supervisor, name)).state != state) {
+        sched_yield();
+    }
+    return info;
+}
+
+static void tell(weft_pid supervisor, const char *name, const char *topic)
+{
+    weft_pid pid = await_state(supervisor, name, WEFT_CHILD_RUNNING).pid;
+    CHECK_EQ(weft_actor_send(pid, topic, 0, NULL), 0);
+}
+
+static int stop(weft_pid supervisor)
+{
+    CHECK_EQ(weft_actor_cancel(supervisor, NULL), 0);
+    int err = weft_actor_join(supervisor, NULL, WEFT_FOREVER);
+    return err == -ESRCH ? 0 : err; /* it was faster */
+}
+
+static const struct weft_child_spec abc[] = {CHILD("a"), CHILD("b"), CHILD("c")};
+
+/* --- strategies -------------------------------------------------------------------------------- */
+
+TEST(children_start_in_order_and_stop_in_reverse)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
+    CHECK_STR(said, "+a +b +c"); /* all of them run when it returns */
+    CHECK_EQ(stop(pid), 0);
+    await("+a +b +c -c -b -a");
+    end_host(host);
+}
+
+TEST(one_for_one_starts_the_one_that_failed)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
+    tell(pid, "b", "crash");
+    await("+a +b +c -b +b");
+    struct weft_child_info b = await_state(pid, "b", WEFT_CHILD_RUNNING);
+    CHECK_EQ(b.restarts, 1);
+    CHECK_EQ(b.error, -EDOM);
+    tell(pid, "b", "finish");
+    await("+a +b +c -b +b -b +b");
+    CHECK_EQ(stop(pid), 0);
+    await("+a +b +c -b +b -b +b -c -b -a");
+    end_host(host);
+}
+
+TEST(one_for_all_starts_all)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){
+                                   .strategy = WEFT_ONE_FOR_ALL, .children = abc, .count = 3});
+    tell(pid, "b", "crash");
+    await("+a +b +c -b -c -a +a +b +c");
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+TEST(rest_for_one_starts_those_after_it_too)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){
+                                   .strategy = WEFT_REST_FOR_ONE, .children = abc, .count = 3});
+    tell(pid, "b", "crash");
+    await("+a +b +c -b -c +b +c");
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+TEST(transient_and_temporary_children_may_end)
+{
+    static const struct weft_child_spec children[] = {CHILD("t", .restart = WEFT_CHILD_TRANSIENT),
+                                                      CHILD("x", .restart = WEFT_CHILD_TEMPORARY)};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 2});
+    tell(pid, "t", "crash");
+    await("+t +x -t +t");
+    tell(pid, "t", "finish");
+    await_state(pid, "t", WEFT_CHILD_STOPPED);
+    tell(pid, "x", "crash");
+    struct weft_child_info x = await_state(pid, "x", WEFT_CHILD_FAILED);
+    CHECK_EQ(x.error, -EDOM);
+    CHECK(weft_pid_is_none(x.pid));
+    await("+t +x -t +t -t -x");
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+/* --- giving up --------------------------------------------------------------------------------- */
+
+TEST(too_many_restarts_end_the_supervisor_and_its_own_starts_it_again)
+{
+    static const struct weft_supervisor_opts low = {
+        .name = "low", .children = abc, .count = 2, .restarts = 1, .window_ns = 3600000 * MS};
+    static const struct weft_child_spec children[] = {{.name = "low", .supervisor = &low},
+                                                      CHILD("z")};
+    static const struct weft_supervisor_opts top = {
+        .name = "top", .children = children, .count = 2};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &top);
+    CHECK_STR(said, "+a +b +z");
+    weft_pid below = look(pid, "low").pid;
+    tell(below, "a", "crash");
+    await("+a +b +z -a +a");
+    tell(below, "a", "crash");
+    await("+a +b +z -a +a -a -b +a +b");
+    struct weft_child_info info = await_state(pid, "low", WEFT_CHILD_RUNNING);
+    CHECK_EQ(info.restarts, 1);
+    CHECK_EQ(info.error, -EDOM);
+    CHECK(!weft_pid_equal(info.pid, below));
+    CHECK_EQ(weft_supervisor_children(below, NULL, 0), -ESRCH);
+    char text[1000];
+    CHECK(weft_supervisor_print(pid, text, sizeof text) > 0);
+    CHECK(strstr(text, "top <") && strstr(text, " one-for-one, 2 children\n"));
+    CHECK(strstr(text, "\n    low <") && strstr(text, "\n      a <"));
+    CHECK(strstr(text, "running, 1 restart, last error -33\n"));
+    int whole = weft_supervisor_print(pid, NULL, 0);
+    CHECK_EQ(whole, (int)strlen(text));
+    CHECK_EQ(stop(pid), 0);
+    await("+a +b +z -a +a -a -b +a +b -z -b -a");
+    end_host(host);
+}
+
+static int link_to(weft_actor *self, const char *method, const weft_buf *input)
+{
+    weft_pid pid;
+    (void)method;
+    memcpy(&pid, input->data, sizeof pid);
+    return weft_actor_monitor(self, pid, weft_actor_state(self));
+}
+
+static int wait_for_end(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                        weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_DOWN) {
+            weft_out_exit(out, events[i].error, NULL);
+        }
+    }
+    return 0;
+}
+
+static const struct weft_actor_kind watcher = {
+    .name = "watcher", .state_bytes = sizeof(uint64_t), .init = link_to, .step = wait_for_end};
+
+TEST(the_reason_of_a_supervisor_that_gave_up_is_its_childs)
+{
+    weft_host *host = make_host();
+    weft_pid pid =
+                 start(host,
+                       &(struct weft_supervisor_opts){
+                           .children = abc, .count = 2, .restarts = 1, .window_ns = 3600000 * MS}),
+             watch;
+    weft_buf *input = weft_buf_copy(&pid, sizeof pid);
+    CHECK_EQ(weft_actor_spawn(host, &watch, &watcher, NULL, input), 0);
+    weft_buf_free(input);
+    tell(pid, "a", "crash");
+    await("+a +b -a +a");
+    atomic_store(&refusals, 0);
+    tell(pid, "a", "crash");
+    CHECK_EQ(weft_actor_join(watch, NULL, WEFT_FOREVER), -EDOM);
+    await("+a +b -a +a -a -b");
+    end_host(host);
+}
+
+TEST(starts_that_fail_are_tried_again_after_growing_pauses)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(
+        host, &(struct weft_supervisor_opts){
+                  .children = abc, .count = 1, .restarts = 10, .backoff_ns = MS, .jitter = 10});
+    atomic_store(&refusals, 4);
+    int64_t from = weft_now();
+    tell(pid, "a", "crash");
+    await("+a -a +a");
+    CHECK(weft_now() - from >= (1 + 2 + 4 + 8 + 16) * MS * 9 / 10);
+    struct weft_child_info a = await_state(pid, "a", WEFT_CHILD_RUNNING);
+    CHECK_EQ(a.error, -EADDRINUSE);
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+TEST(a_first_start_that_fails_leaves_nobody_behind)
+{
+    static const struct weft_child_spec children[] = {
+        CHILD("a"), CHILD("b"), {.name = "no", .kind = &kind, .method = "no", .input = NULL}};
+    weft_host *host = make_host();
+    weft_pid pid;
+    atomic_store(&refusals, 1);
+    CHECK_EQ(weft_supervisor_start(
+                 host, &pid, &(struct weft_supervisor_opts){.children = children, .count = 3}),
+             -EADDRINUSE);
+    static const char *const methods[] = {"known", NULL};
+    static const struct weft_actor_kind picky = {.name = "picky", .methods = methods, .step = step};
+    static const struct weft_child_spec last[] = {
+        CHILD("a"), CHILD("b"), {.name = "p", .kind = &picky, .method = "unknown"}};
+    CHECK_EQ(weft_supervisor_start(host, &pid,
+                                   &(struct weft_supervisor_opts){.children = last, .count = 3}),
+             -ENOENT);
+    end_host(host); /* which finds nothing alive */
+    CHECK_EQ(strlen(said), strlen("+a +b -b -a"));
+}
+
+/* --- stopping -------------------------------------------------------------------------------------- */
+
+TEST(one_that_does_not_end_is_killed_at_its_deadline)
+{
+    static const struct weft_child_spec children[] = {CHILD("a"), CHILD("b", .stop_ns = 20 * MS),
+                                                      CHILD("c", .stop_ns = -1)};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 3});
+    tell(pid, "b", "stubborn");
+    tell(pid, "c", "stubborn");
+    int64_t from = weft_now();
+    CHECK_EQ(stop(pid), 0);
+    await("+a +b +c -c ?b -b -a"); /* c was not even asked */
+    CHECK(weft_now() - from >= 20 * MS);
+    end_host(host);
+}
+
+TEST(children_end_with_a_supervisor_that_is_killed)
+{
+    static const struct weft_supervisor_opts low = {.children = abc, .count = 1};
+    static const struct weft_child_spec children[] = {{.name = "low", .supervisor = &low},
+                                                      CHILD("z")};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 2});
+    weft_pid below = look(pid, "low").pid, z = look(pid, "z").pid;
+    CHECK_EQ(weft_actor_kill(pid), 0);
+    int err = weft_actor_join(below, NULL, WEFT_FOREVER);
+    CHECK(err == -ECANCELED || err == -ESRCH);
+    err = weft_actor_join(z, NULL, WEFT_FOREVER);
+    CHECK(err == -ECANCELED || err == -ESRCH);
+    end_host(host);
+    CHECK(strstr(said, "-a") && strstr(said, "-z"));
+}
+
+TEST(a_host_that_stops_stops_its_supervisors_and_nobody_is_started_again)
+{
+    weft_host *host = make_host();
+    static const struct weft_supervisor_opts opts = {
+        .children = abc, .count = 3, .restarts = WEFT_RESTARTS_UNLIMITED};
+    for (int i = 0; i < 10; i++) {
+        start(host, &opts);
+    }
+    end_host(host);
+}
+
+TEST(a_child_that_tells_its_supervisor_to_end_is_not_taken_for_dead)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 2});
+    CHECK_EQ(weft_actor_exit(pid, 0, NULL), 0); /* means nothing */
+    CHECK_EQ(weft_actor_exit(pid, -EPERM, NULL), 0);
+    int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
+    CHECK(err == -EPERM || err == -ESRCH);
+    await("+a +b -b -a");
+    end_host(host);
+}
+
+/* --- services --------------------------------------------------------------------------------------- */
+
+#define REQUIRES(...)                                                                              \
+    .requires = (const char *const[])                                                              \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+TEST(services_start_after_what_they_require_and_stop_before_it)
+{
+    const struct weft_child_spec children[] = {CHILD("web", REQUIRES("db", "log")),
+                                               CHILD("db", REQUIRES("log")), CHILD("log"),
+                                               CHILD("cron")};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 4});
+    CHECK_STR(said, "+log +db +web +cron");
+    struct weft_child_info infos[4];
+    CHECK_EQ(weft_supervisor_children(pid, infos, 4), 4);
+    CHECK_STR(infos[0].name, "log");
+    CHECK_STR(weft_child_state_name(infos[0].state), "running");
+    CHECK_EQ(stop(pid), 0);
+    await("+log +db +web +cron -cron -web -db -log");
+    end_host(host);
+}
+
+TEST(bad_trees_are_refused)
+{
+    const struct weft_child_spec twice[] = {CHILD("a"), CHILD("a")},
+                                 unknown[] = {CHILD("a", REQUIRES("b"))},
+                                 circle[] = {CHILD("a", REQUIRES("b")), CHILD("b", REQUIRES("a"))},
+                                 nameless[] = {{.kind = &kind}}, empty[] = {{.name = "a"}};
+    const struct {
+        struct weft_supervisor_opts opts;
+        int err;
+    } bad[] = {
+        {{.children = twice, .count = 2}, -EEXIST},
+        {{.children = unknown, .count = 1}, -ENOENT},
+        {{.children = circle, .count = 2}, -ELOOP},
+        {{.children = nameless, .count = 1}, -EINVAL},
+        {{.children = empty, .count = 1}, -EINVAL},
+        {{.children = abc, .count = 2, .strategy = WEFT_DYNAMIC}, -EINVAL},
+        {{.children = abc, .count = 1, .jitter = 99}, -EINVAL},
+    };
+    weft_host *host = make_host();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_pid pid;
+        CHECK_EQ(weft_supervisor_start(host, &pid, &bad[i].opts), bad[i].err);
+    }
+    end_host(host);
+}
+
+TEST(a_child_is_found_by_its_name_after_a_restart)
+{
+    static const struct weft_child_spec children[] = {CHILD("store", .named = true)};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = children, .count = 1});
+    weft_pid before, after;
+    CHECK_EQ(weft_actor_whereis(host, "store", &before), 0);
+    CHECK_EQ(weft_actor_send(before, "crash", 0, NULL), 0);
+    await("+store -store +store");
+    while (weft_actor_whereis(host, "store", &after) != 0) {
+        sched_yield(); /* it has the name when its init has returned */
+    }
+    CHECK(!weft_pid_equal(before, after));
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+/* --- dynamic ---------------------------------------------------------------------------------------- */
+
+static weft_buf *named(int i)
+{
+    char name[8];
+    snprintf(name, sizeof name, "%d", i);
+    return weft_buf_copy(name, strlen(name) + 1);
+}
+
+TEST(children_of_a_dynamic_supervisor_come_and_go)
+{
+    static const struct weft_child_spec pattern = {.kind = &kind, .restart = WEFT_CHILD_TRANSIENT};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){
+                                   .strategy = WEFT_DYNAMIC, .children = &pattern, .count = 1});
+    weft_pid children[20];
+    CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_supervisor_add(pid, named(i), &children[i], WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 20);
+    forget();
+    CHECK_EQ(weft_actor_send(children[7], "crash", 0, NULL), 0);
+    await("-7 +7"); /* with its own input */
+    CHECK_EQ(weft_actor_send(children[8], "finish", 0, NULL), 0);
+    while (weft_supervisor_children(pid, NULL, 0) != 19) {
+        sched_yield();
+    }
+    forget();
+    CHECK_EQ(weft_supervisor_remove(pid, children[9], WEFT_FOREVER), 0);
+    CHECK_STR(said, "-9"); /* it waits for the end */
+    CHECK_EQ(weft_supervisor_remove(pid, children[9], WEFT_FOREVER), -ENOENT);
+    CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 18);
+    atomic_store(&refusals, 1);
+    weft_pid none;
+    CHECK_EQ(weft_supervisor_add(pid, named(99), &none, WEFT_FOREVER), -EADDRINUSE);
+    CHECK_EQ(weft_supervisor_children(pid, NULL, 0), 18);
+    CHECK_EQ(stop(pid), 0);
+    CHECK_EQ(weft_supervisor_add(pid, named(100), &none, WEFT_FOREVER), -ESRCH);
+    CHECK_EQ(weft_supervisor_remove(pid, children[0], WEFT_FOREVER), -ESRCH);
+    end_host(host);
+}
+
+TEST(a_request_that_nobody_answers_ends)
+{
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 1}), a,
+             none;
+    CHECK_EQ(weft_supervisor_add(pid, NULL, &none, WEFT_FOREVER), -ENOTSUP);
+    a = look(pid, "a").pid;
+    tell(pid, "a", "stubborn");
+    CHECK_EQ(weft_supervisor_remove(pid, a, weft_after(5 * MS)), -ETIMEDOUT);
+    await_state(pid, "a", WEFT_CHILD_STOPPING);
+    CHECK_EQ(weft_actor_kill(a), 0);
+    await_state(pid, "a", WEFT_CHILD_STOPPED);
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+/* --- under load --------------------------------------------------------------------------------------- */
+
+static int crash_soon(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                      weft_out *out)
+{
+    int *hits = weft_actor_state(self);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+            return 0;
+        }
+        if (++*hits == 3) {
+            return -EIO;
+        }
+    }
+    return 0;
+}
+
+TEST(of_many_restarts_none_is_lost)
+{
+    static const struct weft_actor_kind fragile = {
+        .name = "fragile", .state_bytes = sizeof(int), .step = crash_soon};
+    static const struct weft_child_spec children[] = {{.name = "f", .kind = &fragile},
+                                                      {.name = "g", .kind = &fragile}};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.strategy = WEFT_ONE_FOR_ALL,
+                                                              .children = children,
+                                                              .count = 2,
+                                                              .restarts = WEFT_RESTARTS_UNLIMITED});
+    struct weft_child_info infos[2];
+    do {
+        CHECK_EQ(weft_supervisor_children(pid, infos, 2), 2);
+        for (int i = 0; i < 2; i++) {
+            if (infos[i].state == WEFT_CHILD_RUNNING) {
+                weft_actor_send(infos[i].pid, "hit", 0, NULL);
+            }
+        }
+        sched_yield();
+    } while (infos[0].restarts < 100);
+    await_state(pid, "f", WEFT_CHILD_RUNNING);
+    await_state(pid, "g", WEFT_CHILD_RUNNING);
+    CHECK_EQ(look(pid, "f").restarts, look(pid, "g").restarts);
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
