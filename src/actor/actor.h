@@ -321,6 +321,9 @@ static inline void weft__actor_put_first(weft_actor *actor, struct weft__letter 
     actor->urgent = &letter->link;
 }
 
+/* As weft_pid_text, without the end: how many bytes. Async-signal-safe. */
+size_t weft__pid_write(weft_pid pid, char *buf, size_t size);
+
 extern const struct weft__body_kind weft__actor_body;
 
 #endif

@@ -7,6 +7,7 @@
 #include "actor/actor.h"
 #include "actor/request.h"
 #include "base/alloc.h"
+#include "sched/fault.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
@@ -56,6 +57,7 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
     if (opts->batch > DEFAULT_BATCH || opts->turn_ns < 0) {
         return -EINVAL;
     }
+    weft__fault_install_abort();
     weft_host *host = take();
     if (!host) {
         return -ENOMEM;

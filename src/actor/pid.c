@@ -1,13 +1,39 @@
-#include <weft/actor.h>
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+
+#include "actor/actor.h"
 
 int weft_pid_text(weft_pid pid, char *buf, size_t size)
 {
     return snprintf(buf, size, "<%" PRIu32 ".%" PRIu32 ".%" PRIu32 ".%" PRIu32 ">", pid.node,
                     pid.host, (uint32_t)pid.id, (uint32_t)(pid.id >> 32));
+}
+
+/* Without stdio: for a handler of signals. */
+size_t weft__pid_write(weft_pid pid, char *buf, size_t size)
+{
+    const uint32_t parts[] = {pid.node, pid.host, (uint32_t)pid.id, (uint32_t)(pid.id >> 32)};
+    char text[64], digits[16];
+    size_t used = 0;
+    for (size_t i = 0; i < 4; i++) {
+        size_t n = 0;
+        uint32_t left = parts[i];
+        text[used++] = i ? '.' : '<';
+        do {
+            digits[n++] = (char)('0' + left % 10);
+            left /= 10;
+        } while (left);
+        while (n) {
+            text[used++] = digits[--n];
+        }
+    }
+    text[used++] = '>';
+    used = used < size ? used : size;
+    for (size_t i = 0; i < used; i++) {
+        buf[i] = text[i];
+    }
+    return used;
 }
 
 /* Digits up to 2^32 - 1, then this character. NULL: it is something else. */

@@ -335,6 +335,8 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
+        atomic_store_explicit(&w->topic, batch.n ? batch.events[batch.n - 1].topic : NULL,
+                              memory_order_relaxed);
         int err = actor->kind->step(actor, batch.events, batch.n, &out);
         weft__count(&actor->steps, 1);
         forget(&batch);
@@ -391,8 +393,23 @@ static struct weft__body_wait waits(const struct weft__task *task)
     return (struct weft__body_wait){.kind = &idle_kind};
 }
 
+/* "<0.1.17.3> counter" */
+static size_t blame(const struct weft__task *task, char *buf, size_t size)
+{
+    const weft_actor *actor = task->own;
+    size_t used = weft__pid_write(weft_actor_pid(actor), buf, size);
+    const char *of = actor->kind->name;
+    if (of && used < size) {
+        buf[used++] = ' ';
+    }
+    while (of && *of && used < size) {
+        buf[used++] = *of++;
+    }
+    return used;
+}
+
 const struct weft__body_kind weft__actor_body = {
-    .what = "actor", .step = run, .name = name, .waits = waits};
+    .what = "actor", .step = run, .name = name, .waits = waits, .blame = blame};
 
 /* --- asking ---------------------------------------------------------------------------------- */
 

@@ -49,6 +49,9 @@ struct weft__body_kind {
     struct weft__body_wait (*ended)(const struct weft__task *task);
     struct weft__scope *(*scope)(const struct weft__task *task);
     void (*leaves)(struct weft__task *task, int status);
+    /* Who it is, for the report of a fault in its own step: up to `size` bytes, how many; async-signal-safe. NULL: its
+     * name and handle. */
+    size_t (*blame)(const struct weft__task *task, char *buf, size_t size);
 };
 
 struct weft__body_opts {

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "fiber/stack.h"
+#include "sched/body.h"
 #include "sched/fork.h"
 #include "sched/ident.h"
 #include "sched/slab.h"
 
 #define ALT_BYTES ((size_t)64 * 1024)
 
-static struct sigaction before[2]; /* SIGSEGV, SIGBUS */
+static struct sigaction before[3]; /* SIGSEGV, SIGBUS, SIGABRT */
 
 /* --- the report: async-signal-safe ----------------------------------------- */
 
@@ -41,6 +42,24 @@ static void add_number(struct text *text, uint64_t n, unsigned base)
     add(text, digits + i);
 }
 
+static void add_handle(struct text *text, const struct weft__task *task)
+{
+    uint64_t handle = weft__task_handle(task);
+    const char *name = weft__task_name(task);
+    add(text, name[0] ? name : "(unnamed)");
+    add(text, " #");
+    add_number(text, (uint32_t)handle, 10);
+    add(text, ".");
+    add_number(text, handle >> 32, 10);
+}
+
+static void tell(const struct text *text)
+{
+    if (write(STDERR_FILENO, text->bytes, text->used) < 0) {
+        /* Nowhere to tell it. */
+    }
+}
+
 /* NULL: nobody's; the word is then a link of a list. */
 static const struct weft__task *user_of(const struct weft__stack *stack)
 {
@@ -56,14 +75,8 @@ static void report(const struct weft__stack *stack, unsigned class, const void *
     if (!task) {
         add(&text, "weft: access below a stack that no fiber has");
     } else {
-        uint64_t handle = weft__task_handle(task);
         add(&text, "weft: stack overflow in fiber ");
-        const char *name = weft__task_name(task);
-        add(&text, name[0] ? name : "(unnamed)");
-        add(&text, " #");
-        add_number(&text, (uint32_t)handle, 10);
-        add(&text, ".");
-        add_number(&text, handle >> 32, 10);
+        add_handle(&text, task);
     }
     add(&text, ": stack of ");
     add_number(&text, size, 10);
@@ -74,8 +87,39 @@ static void report(const struct weft__stack *stack, unsigned class, const void *
     add(&text, " bytes below it, at 0x");
     add_number(&text, (uint64_t)(uintptr_t)address, 16);
     add(&text, "\n");
-    if (write(STDERR_FILENO, text.bytes, text.used) < 0) {
-        /* Nowhere to tell it. */
+    tell(&text);
+}
+
+static void report_body(const struct weft__worker *w, const struct weft__task *task, int signal)
+{
+    struct text text = {.used = 0};
+    const char *topic = atomic_load_explicit(&w->topic, memory_order_relaxed);
+    add(&text, "weft: ");
+    add(&text, signal == SIGABRT ? "abort" : signal == SIGBUS ? "bus error" : "bad access");
+    add(&text, " in a step of ");
+    add(&text, task->body->what);
+    add(&text, " ");
+    if (task->body->blame) {
+        text.used += task->body->blame(task, text.bytes + text.used,
+                                          sizeof text.bytes - text.used);
+    } else {
+        add_handle(&text, task);
+    }
+    if (topic) {
+        add(&text, ", last message ");
+        add(&text, topic);
+    }
+    add(&text, "\n");
+    tell(&text);
+}
+
+/* The body whose step runs on this thread, if there is one. */
+static void name_body(int signal)
+{
+    const struct weft__worker *w = weft__worker_self();
+    const struct weft__task *task = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
+    if (task) {
+        report_body(w, task, signal);
     }
 }
 
@@ -84,7 +128,10 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     unsigned class;
     bool sent = info->si_code <= 0; /* by kill or raise: there is no access, and no address */
     const struct weft__stack *stack = sent ? NULL : weft__stack_of_guard(info->si_addr, &class);
-    struct sigaction *old = &before[signal == SIGBUS];
+    struct sigaction *old = &before[signal == SIGABRT ? 2 : signal == SIGBUS];
+    if (!stack && (!sent || signal == SIGABRT)) {
+        name_body(signal);
+    }
     if (stack) {
         report(stack, class, info->si_addr);
     } else if ((old->sa_flags & SA_SIGINFO) && old->sa_sigaction) {
@@ -116,6 +163,19 @@ void weft__fault_install(void)
 {
     static struct weft__fork_once once;
     weft__fork_once(&once, install);
+}
+
+static void install_abort(void)
+{
+    struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&ours.sa_mask);
+    sigaction(SIGABRT, &ours, &before[2]);
+}
+
+void weft__fault_install_abort(void)
+{
+    static struct weft__fork_once once;
+    weft__fork_once(&once, install_abort);
 }
 
 /* --- the alternate stack --------------------------------------------------------- */

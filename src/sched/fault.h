@@ -1,4 +1,7 @@
-/* Stack overflow: recognised by the fault's address, reported by the fiber's name.
+/* Faults: who was running is said before the process ends.
+ *
+ * A stack overflow is recognised by the fault's address and reported by the fiber's name. Of any other fault, while a body's
+ * step runs on the thread, the body is named, with what it says it is at (an actor: the last message).
  *
  * Worker threads have an alternate signal stack, because the fiber's own is full. The handler is
  * installed once for the process; a fault that is not in one of our guards goes on to the handler that
@@ -7,6 +10,8 @@
 #define WEFT_SCHED_FAULT_H
 
 void weft__fault_install(void);
+/* The same for abort, and with it assert: only programs with actors have a handler for it. */
+void weft__fault_install_abort(void);
 
 /* Gives the thread an alternate stack, unless it has one already. */
 void weft__fault_enter_thread(void);

@@ -1,0 +1,81 @@
+/* A fault in a step is reported with who it was and what it was at; the process ends as it would have. */
+/* not under: asan tsan qemu */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <weft/weft.h>
+
+#include "check.h"
+
+static char *nowhere;
+
+static int do_harm(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(events[i].topic, "write") == 0) {
+            *(volatile char *)nowhere = 1;
+        } else if (strcmp(events[i].topic, "assert") == 0) {
+            abort(); /* as assert does */
+        } else {
+            weft_out_exit(out, 1, NULL); /* a caller's bug */
+        }
+    }
+    return 0;
+}
+
+static void run(void *arg)
+{
+    static const struct weft_actor_kind kind = {.name = "clumsy", .step = do_harm};
+    const char *topic = arg;
+    weft_host *host;
+    weft_pid pid;
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    if (strcmp(topic, "outside") == 0) {
+        abort();
+    }
+    CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
+    CHECK_EQ(weft_actor_send(pid, topic, 0, NULL), 0);
+    weft_actor_join(pid, NULL, WEFT_FOREVER);
+}
+
+static void expect(const char *topic, int signal, const char *report)
+{
+    char err[CHECK_ERR];
+    int status = check_child(run, (void *)(uintptr_t)topic, err, sizeof err);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == signal);
+    if (report ? !strstr(err, report) : strstr(err, "weft: ") != NULL) {
+        check_fail(__FILE__, __LINE__, "it says:\n%s", err);
+    }
+    if (report) {
+        CHECK(strstr(err, " in a step of actor <0.1.1.0> clumsy, last message "));
+        CHECK(strstr(err, topic));
+    }
+}
+
+TEST(a_bad_access_in_a_step_names_the_actor)
+{
+    expect("write", SIGSEGV, "weft: bad access in a step of actor ");
+}
+
+TEST(an_abort_in_a_step_names_the_actor)
+{
+    expect("assert", SIGABRT, "weft: abort in a step of actor ");
+}
+
+TEST(a_callers_bug_in_a_step_names_the_actor)
+{
+    expect("bug", SIGABRT, "exits by 0 or a negative errno");
+}
+
+TEST(an_abort_elsewhere_says_nothing)
+{
+    expect("outside", SIGABRT, NULL);
+}
