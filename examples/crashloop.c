@@ -1,0 +1,105 @@
+/* A worker that crashes at each start until its backend is there, and a supervisor that starts it again after growing pauses.
+ * What it had to do is not lost: it asks for work when it is well. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/weft.h>
+
+enum { BAD_STARTS = 4 };
+
+static atomic_int starts;
+static weft_event well = WEFT_EVENT_INIT;
+
+/* The backend answers at the fifth attempt. */
+static int connect_backend(weft_actor *self, const char *method, const weft_buf *input)
+{
+    (void)self, (void)method, (void)input;
+    int attempt = atomic_fetch_add(&starts, 1);
+    return attempt == 0 || attempt > BAD_STARTS ? 0 : -ECONNREFUSED;
+}
+
+static int work(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+        } else if (strcmp(events[i].topic, "lose") == 0) {
+            return -ECONNRESET; /* the step fails, the actor ends, the program does not */
+        } else if (strcmp(events[i].topic, "job") == 0) {
+            weft_event_set(&well);
+        }
+    }
+    return 0;
+}
+
+static const struct weft_actor_kind worker = {
+    .name = "worker", .init = connect_backend, .step = work};
+
+static const struct weft_child_spec children[] = {
+    {.name = "worker", .kind = &worker, .named = true, .stop_ns = 1000000000},
+};
+
+static const struct weft_supervisor_opts supervisor = {
+    .name = "example",
+    .children = children,
+    .count = 1,
+    .restarts = 10, /* in 5 s; then it would give up */
+    .backoff_ns = 1000000,
+    .backoff_max_ns = 100000000,
+};
+
+static void print_tree(weft_pid pid)
+{
+    char text[512];
+    if (weft_supervisor_print(pid, text, sizeof text) > 0) {
+        fputs(text, stdout);
+    }
+}
+
+/* By name, whoever has it now. */
+static int send_job(weft_host *host, const char *topic)
+{
+    weft_pid pid;
+    int err = weft_actor_whereis(host, "worker", &pid);
+    return err ? err : weft_actor_send(pid, topic, 0, NULL);
+}
+
+static int run(weft_host *host)
+{
+    weft_pid pid;
+    int err = weft_supervisor_start(host, &pid, &supervisor);
+    if (err) {
+        return err;
+    }
+    print_tree(pid);
+    int64_t from = weft_now();
+    err = send_job(host, "lose");
+    /* Until it is well again there is no such name, or what is sent is lost: try again. */
+    while (!err && weft_event_wait(&well, weft_after(2000000)) == -ETIMEDOUT) {
+        send_job(host, "job");
+    }
+    printf("well again after %d failed starts\n", atomic_load(&starts) - 2);
+    print_tree(pid);
+    /* 1 + 2 + 4 + 8 + 16 ms, each up to a fifth shorter */
+    return err ? err : weft_now() - from >= 31000000 * 4 / 5 ? 0 : -EDOM;
+}
+
+int main(void)
+{
+    weft_host *host;
+    int err = weft_host_create(&host, &(struct weft_host_opts){.workers = 2});
+    if (err) {
+        fprintf(stderr, "crashloop: %s\n", strerror(-err));
+        return 1;
+    }
+    err = run(host);
+    if (err) {
+        fprintf(stderr, "crashloop: %s\n", strerror(-err));
+    }
+    int left = weft_host_stop(host, "the example is over", WEFT_FOREVER);
+    weft_host_destroy(host);
+    return err || left;
+}
