@@ -175,9 +175,9 @@ static void fanin(void)
 
 /* --- spawn: start, one message, end ---------------------------------------------------------- */
 
-enum { LIVES = 1000000, LITTER = 100 };
+enum { LIVES = 1000000, LITTER = 1000 };
 
-static atomic_long alive = LIVES;
+static atomic_long alive;
 static weft_pid mother;
 
 static int live_once(weft_actor *self, const struct weft_actor_event *events, size_t n,
@@ -198,16 +198,15 @@ static int bear(weft_actor *self, const struct weft_actor_event *events, size_t 
     static const struct weft_actor_kind child = {.name = "child", .step = live_once};
     long *born = weft_actor_state(self);
     (void)events;
-    if (*born < LIVES) {
+    weft_out_idle(out);
+    if (*born == LIVES && n) {
+        ended = now_ns();
+        weft_out_done(out, NULL);
+    } else if (*born == 0 || n) {
+        atomic_store_explicit(&alive, LITTER, memory_order_relaxed);
         for (int i = 0; i < LITTER; i++)
             tell(start_one(&child), 1);
         *born += LITTER;
-        weft_out_continue(out);
-    } else if (n) {
-        ended = now_ns();
-        weft_out_done(out, NULL);
-    } else {
-        weft_out_idle(out);
     }
     return 0;
 }
@@ -226,6 +225,42 @@ static void spawn(void)
     begun = now_ns();
     join(start_one(&kind));
     report("weft", "actor_spawn", "", LIVES / seconds() / 1e6, "Mactor/s");
+}
+
+/* --- restart: children that fail, again and again -------------------------------------------------- */
+
+enum { RESTARTS = 100000, SUPERVISORS = 100 };
+
+static atomic_long well;
+
+/* Each child fails as often as the others. */
+static int fail(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    static atomic_long starts;
+    (void)self, (void)events, (void)n;
+    weft_out_idle(out);
+    if (atomic_fetch_add_explicit(&starts, 1, memory_order_relaxed) < RESTARTS)
+        return -EIO;
+    if (atomic_load_explicit(&well, memory_order_relaxed) == SUPERVISORS - 1)
+        ended = now_ns();
+    atomic_fetch_add_explicit(&well, 1, memory_order_release);
+    weft_out_done(out, NULL);
+    return 0;
+}
+
+static void restart(void)
+{
+    static const struct weft_actor_kind kind = {.name = "fragile", .step = fail};
+    static const struct weft_child_spec child = {
+        .name = "child", .kind = &kind, .restart = WEFT_CHILD_TRANSIENT};
+    static const struct weft_supervisor_opts opts = {
+        .children = &child, .count = 1, .restarts = WEFT_RESTARTS_UNLIMITED};
+    begun = now_ns();
+    for (int i = 0; i < SUPERVISORS; i++)
+        must(weft_supervisor_start(host, NULL, &opts), "weft_supervisor_start");
+    while (atomic_load_explicit(&well, memory_order_acquire) != SUPERVISORS)
+        usleep(1000);
+    report("weft", "actor_restart", "", RESTARTS / seconds(), "restart/s");
 }
 
 /* --- memory: idle ones ---------------------------------------------------------------------------- */
@@ -315,8 +350,8 @@ static const struct {
     const char *name;
     void (*run)(void);
 } workloads[] = {
-    {"pingpong", pingpong}, {"ring", go_round}, {"fanin", fanin},
-    {"spawn", spawn},       {"memory", memory}, {"step", step},
+    {"pingpong", pingpong}, {"ring", go_round},   {"fanin", fanin}, {"spawn", spawn},
+    {"memory", memory},     {"restart", restart}, {"step", step},
 };
 
 int main(int argc, char **argv)

@@ -145,7 +145,7 @@ static bool count_restart(struct weft__policy *policy, int64_t now)
 static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
 {
     int64_t pause = policy->backoff_ns;
-    while (failures-- > 0 && pause < policy->backoff_max_ns) {
+    while (pause > 0 && failures-- > 0 && pause < policy->backoff_max_ns) {
         pause = pause > INT64_MAX / 2 ? INT64_MAX : 2 * pause;
     }
     pause = pause < policy->backoff_max_ns ? pause : policy->backoff_max_ns;

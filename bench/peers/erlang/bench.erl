@@ -1,6 +1,6 @@
 %% Erlang/OTP. Usage: erlang WORKLOAD WORKERS
 -module(bench).
--export([main/1]).
+-export([main/1, init/1, start_fragile/2]).
 
 report(Row, Value, Unit) ->
     io:format("erlang ~s ~.3f ~s~n", [Row, float(Value), Unit]).
@@ -16,6 +16,7 @@ run("pingpong", Workers) -> pingpong(Workers);
 run("ring", _) -> ring();
 run("fanin", _) -> fanin();
 run("spawn", _) -> spawn_all();
+run("restart", _) -> restart();
 run("memory", _) -> memory();
 run("wake", _) -> wake().
 
@@ -101,6 +102,29 @@ live_once(Alive, Me) ->
         0 -> Me ! all_over;
         _ -> ok
     end.
+
+%% Children that fail, again and again. Nobody is told of it. A supervisor goes through its restarts of the last second each time,
+%% so that one alone would be measured by that.
+restart() ->
+    Restarts = 100000,
+    logger:set_primary_config(level, none),
+    Starts = atomics:new(1, []),
+    Begun = now_ns(),
+    [{ok, _} = supervisor:start_link(?MODULE, {Starts, Restarts, self()}) || _ <- lists:seq(1, 100)],
+    [receive all_over -> ok end || _ <- lists:seq(1, 100)],
+    report("actor_restart", Restarts * 1.0e9 / (now_ns() - Begun), "restart/s").
+
+init({Starts, Restarts, Me}) ->
+    Fail = fun() ->
+        case atomics:add_get(Starts, 1, 1) > Restarts of
+            true -> Me ! all_over;
+            false -> exit(crash)
+        end
+    end,
+    {ok, {#{strategy => one_for_one, intensity => 1000000000, period => 1},
+          [#{id => child, start => {?MODULE, start_fragile, [Fail, []]}, restart => transient}]}}.
+
+start_fragile(Fail, []) -> {ok, spawn_link(Fail)}.
 
 %% Idle processes.
 resident_bytes() ->
