@@ -30,8 +30,8 @@
  * Sleep.  actor                                        sender
  *         1. arms its wait, asleep = ticket (seq_cst)  1. pushes the letter (seq_cst)
  *         2. looks into its inboxes (seq_cst)          2. looks at asleep (seq_cst)
- *         3. nothing: waits. Something: takes          3. takes asleep by an exchange; who has got it fires
- *            asleep back, disarms                         the ticket
+ *         3. nothing: waits. Something: takes          3. fires the ticket that it found there; of several
+ *            asleep back, disarms                         senders one wins
  * Both write before they read, so one sees the other. The ticket belongs to one wait of one incarnation: a sender that was
  * overtaken by all of this ends no wait of anybody else (sched/task.h), and at worst wakes the next actor of the slot
  * for nothing.
@@ -78,7 +78,7 @@ _Static_assert(sizeof(struct weft__letter) == 64, "a small block");
 struct weft_actor {
     /* any thread */
     struct weft__inbox user, system;
-    _Atomic(uint64_t) asleep; /* 0, or {ticket:48, BLOCKED, 1} */
+    _Atomic(uint64_t) asleep; /* 0, or {ticket:48, BLOCKED, 1}; written by the actor alone */
     _Atomic(uint64_t) gate;   /* actor/gate.c */
     _Atomic(uint32_t) limit; /* of messages at the gate; the upper bits: enum weft_mailbox_policy */
     struct weft__lock lock;
@@ -156,12 +156,12 @@ struct weft__asked {
 struct weft_out {
     uint8_t status; /* of actor/step.c */
     unsigned count, room;
-    struct weft__asked few[WEFT__COMMANDS_INLINE];
     struct weft__asked *many; /* all of them, once they are more */
     weft_buf *result;
     int error;                  /* it exits by this, */
     struct weft__will *will;    /* with this, or NULL */
     struct weft__new_code *new; /* what it is to become */
+    struct weft__asked few[WEFT__COMMANDS_INLINE]; /* last: the rest is cleared for each step */
 };
 
 enum weft__out_status {

@@ -23,27 +23,26 @@ struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t 
 
 void weft__letter_free(struct weft__letter *letter)
 {
-    weft_buf_free(letter->buf);
+    if (letter->buf) {
+        weft_buf_free(letter->buf);
+    }
     if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
         weft__will_unref(letter->will);
     }
     weft__small_put(small_here(), weft__small_class(sizeof *letter), letter);
 }
 
-/* Ends the wait that the actor is in, if this may end it. */
+/* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets one. */
 static void wake(weft_actor *actor, uint32_t slot, bool system)
 {
     uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: dozes */
     if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {
         return;
     }
-    asleep = atomic_exchange_explicit(&actor->asleep, 0, memory_order_acq_rel);
-    if (asleep) {
-        struct weft__task *task = weft__slab_find(slot);
-        if (weft__task_fire(task, asleep >> WEFT__ASLEEP_SHIFT, WEFT__REASON_DONE) ==
-            WEFT__FIRE_ENQUEUE) {
-            weft__place(task);
-        }
+    struct weft__task *task = weft__slab_find(slot);
+    if (weft__task_fire(task, asleep >> WEFT__ASLEEP_SHIFT, WEFT__REASON_DONE) ==
+        WEFT__FIRE_ENQUEUE) {
+        weft__place(task);
     }
 }
 

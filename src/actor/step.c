@@ -1,5 +1,6 @@
 /* The steps of an actor. */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "actor/actor.h"
@@ -210,7 +211,7 @@ static bool dozes(struct weft__task *task, weft_actor *actor, bool blocked)
     if (!has_letters(actor, blocked)) {
         return true;
     }
-    atomic_exchange_explicit(&actor->asleep, 0, memory_order_acq_rel);
+    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
     weft__task_disarm(task); /* whether or not somebody has fired it */
     return false;
 }
@@ -325,9 +326,11 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
     size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
     if (task->claim.task) { /* it has waited */
         weft__body_waited(w, task);
+        atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
     }
     for (;;) {
-        weft_out out = {.status = WEFT__OUT_UNSAID};
+        weft_out out;
+        memset(&out, 0, offsetof(weft_out, few)); /* unsaid, and nothing asked for */
         bool forced = is_forced(task);
         gather(actor, &batch, forced ? 0 : max);
         actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
@@ -345,7 +348,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             finish(w, task, &(struct weft__end){.error = err});
             return WEFT__BODY_END;
         }
-        int asked = weft__out_dispatch(&out, actor);
+        int asked = out.count ? weft__out_dispatch(&out, actor) : 0;
         if (asked < 0) {
             weft__out_drop(&out);
             finish(w, task, &(struct weft__end){.error = asked});

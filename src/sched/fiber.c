@@ -522,6 +522,16 @@ void weft_exit(void *result)
 
 /* --- bodies ----------------------------------------------------------------------- */
 
+/* By hand: these are made by the million. */
+static void name_body(struct weft__task *task, const char *name)
+{
+    size_t len = name ? strnlen(name, sizeof task->name - 1) : 0;
+    if (len) {
+        memcpy(task->name, name, len);
+    }
+    task->name[len] = 0;
+}
+
 static inline __attribute__((always_inline)) struct weft__task *
 make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
           const struct weft__body_kind *kind, void *own, const struct weft__body_opts *opts,
@@ -555,7 +565,7 @@ make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
     task->joiners = opts->joiner;
     task->born = w ? w->now : weft__clock_coarse_ns();
     if (!pool->rounds) {
-        snprintf(task->name, sizeof task->name, "%s", opts->name ? opts->name : "");
+        name_body(task, opts->name);
         settle_in(task, pool, -1);
     } else if ((*err = join_group(task, pool, member, opts->name)) != 0) {
         weft__slab_put(&spawner->blocks, task);
