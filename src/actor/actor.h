@@ -32,9 +32,10 @@
  *         2. looks into its inboxes (seq_cst)          2. looks at asleep (seq_cst)
  *         3. nothing: waits. Something: takes          3. fires the ticket that it found there; of several
  *            asleep back, disarms                         senders one wins
- * Both write before they read, so one sees the other. The ticket belongs to one wait of one incarnation: a sender that was
- * overtaken by all of this ends no wait of anybody else (sched/task.h), and at worst wakes the next actor of the slot
- * for nothing.
+ * Both write before they read, so one sees the other. A sender whose letter is not the first in its inbox leaves 2 and 3 to the one
+ * whose it is: the actor does not wait while something is there, so it has yet to be woken for that one, or to see it.
+ * The ticket belongs to one wait of one incarnation: a sender that was overtaken by all of this ends no wait of anybody else
+ * (sched/task.h), and at worst wakes the next actor of the slot for nothing.
  */
 #ifndef WEFT_ACTOR_ACTOR_H
 #define WEFT_ACTOR_ACTOR_H
@@ -263,7 +264,8 @@ weft_actor *weft__actor_of(weft_pid pid);
 /* Takes the letter for this actor, and wakes it. A message has passed the gate. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter);
 /* The same in two steps: the first may be done under the lock of an actor, the second not. */
-void weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
+/* True: it is the first in its inbox, and the caller has to wake the actor. */
+bool weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
 void weft__actor_wake(weft_actor *actor, weft_pid to, bool system);
 /* Who sends: the actor whose step runs here, or nobody. */
 void weft__letter_sign(struct weft__letter *letter);

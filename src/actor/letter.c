@@ -60,27 +60,35 @@ static __attribute__((noinline)) void sweep(weft_actor *actor, uint32_t slot)
     weft__letters_bury(system, slot);
 }
 
-void weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter)
+bool weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter)
 {
     weft__letter_address(letter, to);
-    weft__inbox_push_remote(weft__letter_is_message(letter) ? &actor->user : &actor->system,
-                            &letter->link);
+    return weft__inbox_push_remote(weft__letter_is_message(letter) ? &actor->user : &actor->system,
+                                   &letter->link);
 }
 
-void weft__actor_wake(weft_actor *actor, weft_pid to, bool system)
+/* It may have ended before the letter came. */
+static inline void look_at_gate(weft_actor *actor, weft_pid to)
 {
-    wake(actor, (uint32_t)to.id, system);
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_seq_cst); /* pairs: shut_gate */
     if (__builtin_expect(weft__gate_generation(gate) != weft__pid_generation(to), 0)) {
         sweep(actor, (uint32_t)to.id);
     }
 }
 
+void weft__actor_wake(weft_actor *actor, weft_pid to, bool system)
+{
+    wake(actor, (uint32_t)to.id, system);
+    look_at_gate(actor, to);
+}
+
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter)
 {
     bool system = !weft__letter_is_message(letter);
-    weft__actor_push(actor, to, letter);
-    weft__actor_wake(actor, to, system);
+    if (weft__actor_push(actor, to, letter)) {
+        wake(actor, (uint32_t)to.id, system);
+    }
+    look_at_gate(actor, to);
 }
 
 void weft__letter_sign(struct weft__letter *letter)
