@@ -78,7 +78,11 @@ void weft__body_unmake(struct weft__task *task);
  * there before, prefetches what is in this place (sched/switch.c). */
 static inline void weft__body_set_own(struct weft__task *task, void *own)
 {
+#ifdef WEFT_EXPLORE /* which has no prefetches, and no atomics but its own */
+    task->own = own;
+#else
     __atomic_store_n(&task->own, own, __ATOMIC_RELAXED);
+#endif
 }
 
 /* By anybody who compares it with what is his. */

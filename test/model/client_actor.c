@@ -237,6 +237,7 @@ int weft__out_dispatch(weft_out *out, weft_actor *actor)
 static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)self;
+    out->count = asks;
     bool first = asks;
     for (size_t i = 0; i < n; i++) {
         x_count(SEEN);

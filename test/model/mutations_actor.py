@@ -2,13 +2,13 @@
 
 STRUCTURES["actor"] = {
     "client": "client_actor.c",
-    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c"] + WAIT,
+    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c", "src/actor/pid.c"] + WAIT,
     "files": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c"],
 }
 
 _of("actor", "src/actor/step.c",
-    "    if (!has_letters(actor, blocked)) {\n        return true;\n    }\n    atomic_exchange",
-    "    return true;\n    atomic_exchange",
+    "    if (!has_letters(actor, blocked)) {\n        return true;\n    }\n    atomic_store",
+    "    return true;\n    atomic_store",
     "an actor does not look again after it said that it sleeps")
 _of("actor", "src/actor/step.c",
     "(blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,\n                          memory_order_seq_cst); /* pairs: wake */",
@@ -23,9 +23,13 @@ _of("actor", "src/actor/letter.c",
     "if (!asleep || (asleep & WEFT__ASLEEP_BLOCKED)) {",
     "a completion does not wake one that waits for it")
 _of("actor", "src/actor/letter.c",
-    "asleep = atomic_exchange_explicit(&actor->asleep, 0, memory_order_acq_rel);",
-    "asleep = atomic_load_explicit(&actor->asleep, memory_order_acquire) + (1u << WEFT__ASLEEP_SHIFT);",
+    "weft__task_fire(task, asleep >> WEFT__ASLEEP_SHIFT, WEFT__REASON_DONE)",
+    "weft__task_fire(task, (asleep >> WEFT__ASLEEP_SHIFT) + 1, WEFT__REASON_DONE)",
     "a sender fires a wait that was not shown to it")
+_of("actor", "src/actor/letter.c",
+    "    if (weft__actor_push(actor, to, letter)) {\n        wake",
+    "    if (!weft__actor_push(actor, to, letter)) {\n        wake",
+    "a sender whose letter is the first leaves it to others to wake")
 _of("actor", "src/actor/gate.c",
     "if (weft__gate_generation(gate) != weft__pid_generation(to)) {\n            return -ESRCH;",
     "if (gate == 0) {\n            return -ESRCH;",
