@@ -159,9 +159,9 @@ struct weft_out {
     unsigned count, room;
     struct weft__asked *many; /* all of them, once they are more */
     weft_buf *result;
-    int error;                  /* it exits by this, */
-    struct weft__will *will;    /* with this, or NULL */
-    struct weft__new_code *new; /* what it is to become */
+    int error;                                     /* it exits by this, */
+    struct weft__will *will;                       /* with this, or NULL */
+    struct weft__new_code *new;                    /* what it is to become */
     struct weft__asked few[WEFT__COMMANDS_INLINE]; /* last: the rest is cleared for each step */
 };
 

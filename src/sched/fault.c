@@ -100,8 +100,7 @@ static void report_body(const struct weft__worker *w, const struct weft__task *t
     add(&text, task->body->what);
     add(&text, " ");
     if (task->body->blame) {
-        text.used +=
-            task->body->blame(task, text.bytes + text.used, sizeof text.bytes - text.used);
+        text.used += task->body->blame(task, text.bytes + text.used, sizeof text.bytes - text.used);
     } else {
         add_handle(&text, task);
     }
