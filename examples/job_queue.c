@@ -63,7 +63,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
 {
     const struct queue *q = weft_actor_state(self);
     weft_out_idle(out);
-    int err = weft_actor_route(self, topics, events, n, out);
+    int err = weft_topic_dispatch(self, topics, events, n, out);
     if (q->running >= AT_ONCE) {
         weft_out_wait(out);
     }

@@ -249,10 +249,32 @@ static int show_fibers(weft_http *x, void *arg)
                        &len, err);
 }
 
+/* --- /debug/actors --------------------------------------------------------------------------------- */
+
+#define MOST_ACTORS 10000
+
+static int show_actors(weft_http *x, void *arg)
+{
+    struct weft_http_text query = weft_http_query(x);
+    bool json = query.len == 11 && memcmp(query.data, "format=json", 11) == 0;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *page = open_memstream(&text, &len);
+    (void)arg;
+    if (!page) {
+        return -ENOMEM;
+    }
+    int err = weft_actor_dump(page, NULL, json ? WEFT_DUMP_JSON : WEFT_DUMP_TEXT, MOST_ACTORS);
+    return answer_page(x, json ? "application/json" : "text/plain; charset=utf-8", page, &text,
+                       &len, err);
+}
+
 int admin_routes(weft_http_server *server, struct admin *admin)
 {
     int err = weft_http_server_route(server, "GET", "/healthz", show_health, admin, NULL);
     err = err ? err : weft_http_server_route(server, "GET", "/metrics", show_metrics, admin, NULL);
+    err = err ? err
+              : weft_http_server_route(server, "GET", "/debug/fibers", show_fibers, admin, NULL);
     return err ? err
-               : weft_http_server_route(server, "GET", "/debug/fibers", show_fibers, admin, NULL);
+               : weft_http_server_route(server, "GET", "/debug/actors", show_actors, admin, NULL);
 }

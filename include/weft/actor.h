@@ -143,6 +143,7 @@ struct weft_actor_event {
     weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
     const weft_buf
         *reason; /* of an end, what was said about it, or NULL; borrowed until the step is over */
+    uint32_t trace; /* 0, or which chain of messages it belongs to: <weft/actor_look.h> */
 };
 
 /* What becomes of a message to an actor that has as many as it may. */
@@ -161,6 +162,9 @@ struct weft_actor_kind {
      * called. `input` is borrowed. NULL: nothing to do. */
     int (*init)(weft_actor *self, const char *method, const weft_buf *input);
     int (*step)(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out);
+    /* Instead of step: they are fiber actors, <weft/receive.h>. */
+    int (*run)(weft_actor *self, weft_buf **result);
+    size_t stack_bytes; /* of these; as in struct weft_fiber_opts */
     /* Exactly once. NULL: nothing to do. */
     void (*close)(weft_actor *self);
     unsigned mailbox; /* messages that wait for one of them; 0: the host's */
@@ -169,7 +173,8 @@ struct weft_actor_kind {
     bool trap; /* ends of those it is linked to are events: <weft/relation.h> */
 };
 
-/* Starts an actor. From any thread, fiber or step. -ENOENT: the kind has no such method. What init answered, or a hook. -EAGAIN: max_actors.
+/* Starts an actor. From any thread, fiber or step. -EINVAL: the kind has no step and no run, or both. -ENOENT: it has no such method. What init
+ * answered, or a hook. -EAGAIN: max_actors.
  * -ESHUTDOWN, -ENOMEM. */
 WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                               const char *method, const weft_buf *input);
@@ -177,7 +182,7 @@ WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_
 /* Sends, and does not wait for it to arrive. Messages from one sender to one actor arrive in order. `topic` is borrowed for ever (a literal);
  * `buf` is taken, also on an error. -ESRCH: there is no such actor, any more. -ENOBUFS: its mailbox is full, and its
  * policy says so; while others wait for room it counts as full. -ECANCELED, -EINTR: of a fiber that waited by WEFT_MAILBOX_WAIT.
- * -ENOMEM. */
+ * -EHOSTUNREACH: of another node to which there is no way (<weft/route.h>); else what that receiver answers. -ENOMEM. */
 WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf);
 
 /* The same, but a fiber or a plain thread waits for room until the deadline, whatever the mailbox's policy, behind those who
@@ -187,17 +192,21 @@ WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag,
                                    int64_t deadline);
 
 /* Waits for its end, in a fiber or a plain thread: 0 and its result, which is taken from the first who asks (the others get
- * none), or the error it ended by. -ESRCH: it has ended before. -ETIMEDOUT, -ECANCELED, -EINTR. */
+ * none), or the error it ended by. -ESRCH: it has ended before. -ETIMEDOUT, -ECANCELED, -EINTR. -EREMOTE. */
 WEFT_API int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline);
 
-/* Ends it before its next step, by -ECANCELED, whatever it traps; asks it to end, by an event. -ESRCH, -ENOMEM. */
+/* Ends it before its next step, by -ECANCELED, whatever it traps; asks it to end, by an event. -ESRCH, -ENOMEM. -EREMOTE: to
+ * kill one of another node. */
 WEFT_API int weft_actor_kill(weft_pid pid);
 WEFT_API int weft_actor_cancel(weft_pid pid, const char *reason);
 
 /* --- in a step ------------------------------------------------------------------------------ */
 
+/* The actor that runs here: its step, or its fiber. NULL: none. */
+WEFT_API weft_actor *weft_actor_self(void);
 WEFT_API void *weft_actor_state(weft_actor *self);
 WEFT_API weft_pid weft_actor_pid(const weft_actor *self);
+WEFT_API weft_host *weft_actor_host(const weft_actor *self);
 /* The event's buf is the caller's from now on. */
 WEFT_API weft_buf *weft_actor_take(const struct weft_actor_event *event);
 
@@ -245,18 +254,25 @@ enum weft_actor_state {
 WEFT_API const char *weft_actor_state_name(enum weft_actor_state state);
 
 struct weft_actor_info {
-    weft_pid pid, parent;
+    weft_pid pid,
+        parent; /* parent: the actor that has spawned it; it may have ended. None: it was no actor */
     const char *kind;
-    enum weft_actor_state state;
-    unsigned mailbox; /* messages that wait */
-    uint64_t steps;
+    char name[32];               /* its first, cut if need be (<weft/names.h>); "": it has none */
+    enum weft_actor_state state; /* of a fiber actor: idle in receive, blocked in other waits */
+    bool fiber;
+    unsigned mailbox;  /* messages that wait */
+    uint64_t steps;    /* of a fiber actor: events it has received */
+    const char *topic; /* of the last message it was given; NULL: none, or it had no topic */
     int64_t age_ns;
 };
-/* -ESRCH. */
+/* -ESRCH. -EREMOTE: it is of another node. */
 WEFT_API int weft_actor_look(weft_pid pid, struct weft_actor_info *out);
 
 struct weft_host_stats {
     uint64_t live, spawned, ended, dead_letters;
+    /* Of its pool: times an actor had a worker, how often it was another worker's that was idle, and how many are ready now. */
+    unsigned workers;
+    uint64_t executed, stolen, ready;
 };
 WEFT_API void weft_host_stats(weft_host *host, struct weft_host_stats *out);
 

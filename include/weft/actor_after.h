@@ -8,7 +8,8 @@
 WEFT_BEGIN_DECLS
 
 /* Sends the message at this time, `from` nobody. `topic` and `buf` as in weft_actor_send. If the mailbox is full then, it is a
- * dead letter. *ref, unless NULL, is for weft_actor_send_cancel, and never used again. Any thread. -ESRCH, -ENOMEM. */
+ * dead letter. *ref, unless NULL, is for weft_actor_send_cancel, and never used again. Any thread. -ESRCH, -ENOMEM. -EREMOTE: it is of another
+ * node. */
 WEFT_API int weft_actor_send_at(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                 int64_t deadline, uint64_t *ref);
 /* After so many ns; a delay that is not positive: at once, but not before this returns. */

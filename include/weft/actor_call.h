@@ -16,7 +16,8 @@ WEFT_BEGIN_DECLS
 
 /* Calls and waits, in a fiber or a plain thread; also for room in the mailbox. `topic` and `request` as in weft_actor_send. 0: *reply,
  * unless NULL, is the answer, owned, maybe NULL. What weft_actor_reply gave as an error. -ESRCH, -ENOMEM; -ETIMEDOUT,
- * -ECANCELED, -EINTR: the actor may have done what it was asked for all the same. Not in a step: there, weft_out_call. */
+ * -ECANCELED, -EINTR: the actor may have done what it was asked for all the same. -EREMOTE: it is of another node. Not in a step:
+ * there, weft_out_call. */
 WEFT_API int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
                              int64_t deadline);
 

@@ -8,7 +8,7 @@
  *     static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
  *     {
  *         weft_out_idle(out);
- *         return weft_actor_route(self, topics, events, n, out);
+ *         return weft_topic_dispatch(self, topics, events, n, out);
  *     }
  *
  * Topics that begin with '@' are Weft's: what is not a message has the topic "@events".
@@ -31,8 +31,8 @@ struct weft_topic_handler {
 
 /* Gives every event, in their order, to the first pattern that matches its topic, or else to the inbox. Stops at the first
  * error, and answers it; else 0. */
-WEFT_API int weft_actor_route(weft_actor *self, const struct weft_topic_handler *topics,
-                              const struct weft_actor_event *events, size_t n, weft_out *out);
+WEFT_API int weft_topic_dispatch(weft_actor *self, const struct weft_topic_handler *topics,
+                                 const struct weft_actor_event *events, size_t n, weft_out *out);
 
 WEFT_END_DECLS
 #endif

@@ -16,6 +16,7 @@
 #include <weft/actor_call.h>
 #include <weft/actor_command.h>
 #include <weft/actor_io.h>
+#include <weft/actor_look.h>
 #include <weft/addr.h>
 #include <weft/barrier.h>
 #include <weft/blocking.h>
@@ -56,9 +57,11 @@
 #include <weft/proactor.h>
 #include <weft/process.h>
 #include <weft/reactor.h>
+#include <weft/receive.h>
 #include <weft/relation.h>
 #include <weft/report.h>
 #include <weft/resolve.h>
+#include <weft/route.h>
 #include <weft/rwlock.h>
 #include <weft/scope.h>
 #include <weft/select.h>

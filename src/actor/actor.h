@@ -26,6 +26,7 @@
  *   idle           ready     any thread  any letter: wake
  *   blocked, idle  ready     any thread  a host's stop that has lost its patience: a cancel of its task
  *   running        complete  the worker  done, exit, an error, what it does not trap, a kill: weft__actor_end
+ * A fiber actor is idle in a receive and blocked in any other wait; `asleep` is set only in the first.
  *
  * Sleep.  actor                                        sender
  *         1. arms its wait, asleep = ticket (seq_cst)  1. pushes the letter (seq_cst)
@@ -65,6 +66,7 @@ struct weft__letter {
     uint8_t kind;        /* enum weft_actor_event_kind, or WEFT__LETTER_KILL */
     bool by_link;        /* of an exit: a link has brought it */
     uint16_t to_host;
+    uint32_t trace; /* actor/trace.h */
 };
 #define WEFT__LETTER_KILL 255u
 
@@ -93,10 +95,11 @@ struct weft_actor {
     weft_host *host;
     void *state;
     weft_fiber self;
-    uint32_t pending; /* commands that are not complete */
-    bool there;       /* under the lock: from before its init until its inboxes were emptied */
-    bool trap;
-    bool blocked; /* the next step has no messages */
+    uint32_t pending : 31; /* commands that are not complete */
+    uint32_t blocked : 1;  /* the next step has no messages */
+    uint16_t parent_host;
+    bool there;         /* under the lock: from before its init until its inboxes were emptied */
+    _Atomic(bool) trap; /* its own, but for a look: weft__actor_break */
 };
 
 _Static_assert(sizeof(weft_actor) <= 128, "with its control block, 256 bytes");
@@ -261,31 +264,64 @@ weft_actor *weft__actor_find(uint32_t slot);
 /* Of an actor that has not ended; NULL: it has. */
 weft_actor *weft__actor_of(weft_pid pid);
 
+/* --- letters on their way (actor/letter.c, actor/dead.c) ---------------------------------------- */
+
 /* Takes the letter for this actor, and wakes it. A message has passed the gate. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter);
-/* The same in two steps: the first may be done under the lock of an actor, the second not. */
-/* True: it is the first in its inbox, and the caller has to wake the actor. */
+/* The same in two steps: the first may be done under the lock of an actor, the second not. True: it is the first in its inbox,
+ * and the caller has to wake the actor. */
 bool weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
 void weft__actor_wake(weft_actor *actor, weft_pid to, bool system);
-/* Who sends: the actor whose step runs here, or nobody. */
+/* Who sends: the actor that runs here, or nobody; and in which chain. */
 void weft__letter_sign(struct weft__letter *letter);
+/* The chain alone. */
+void weft__letter_chain(struct weft__letter *letter);
 /* Nobody will read it, in this slot: counted, told, freed. */
 void weft__letter_bury(struct weft__letter *letter, uint32_t slot);
 void weft__letters_bury(struct weft__link *letters, uint32_t slot);
 /* Nobody is told any more. */
 void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);
-/* Sends it, as a message; it is taken unless there is an error. The deadline is for room in the mailbox;
- * WEFT__AT_ONCE: as weft_actor_send. */
+/* A place in the mailbox, or an error; then the letter, which cannot fail. The deadline is for room; WEFT__AT_ONCE: as
+ * weft_actor_send. Of this node. */
 #define WEFT__AT_ONCE INT64_MIN
-int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline);
-/* The same in two: a place in the mailbox, or an error; then the letter, which cannot fail. */
 int weft__letter_enter(weft_pid to, int64_t deadline);
-void weft__letter_post(weft_pid to, struct weft__letter *letter, int place);
+void weft__letter_put(weft_pid to, struct weft__letter *letter, int place);
+/* Both. It is taken unless there is an error. */
+int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline);
+/* Sends a message that is signed, to an actor of any node; what is not a message. Taken, also on an error: as weft_actor_send. */
+int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline);
+int weft__letter_post_system(weft_pid to, struct weft__letter *letter);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
-/* There are more messages than there may be: the oldest is dropped. */
-void weft__actor_shed(weft_actor *actor, weft_pid self);
+
+/* --- the mailbox (actor/mailbox.c) --------------------------------------------------------------- */
+
+/* The next letter that is not a message; NULL: none. */
+struct weft__letter *weft__mailbox_next(weft_actor *actor);
+/* The next messages, up to `max`, which leave the gate; how many. */
+size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max);
+/* The first message that is wanted, which leaves the gate; NULL: none, and *from, NULL at first, says where the next search goes
+ * on if it is for the same. */
+typedef bool (*weft__letter_fn)(const struct weft__letter *letter, const void *arg);
+struct weft__letter *weft__mailbox_find(weft_actor *actor, weft__letter_fn wanted, const void *arg,
+                                        struct weft__link ***from);
+/* Is there anything; `blocked`: of what is not a message? */
+bool weft__mailbox_any(weft_actor *actor, bool blocked);
+/* Of a fiber actor: is there anything that the last search has not seen? */
+bool weft__mailbox_news(weft_actor *actor);
+/* There are more messages than there may be: the oldest is dropped. Any thread. */
+void weft__mailbox_shed(weft_actor *actor, weft_pid self);
+struct weft_actor_event weft__letter_event(const struct weft__letter *letter);
+/* Of an end that it does not trap: it ends, too. */
+bool weft__letter_is_fatal(const weft_actor *actor, const struct weft__letter *letter);
+
+/* --- starting and ending -------------------------------------------------------------------------- */
+
+/* Can there be such actors? */
+bool weft__kind_is_sound(const struct weft_actor_kind *kind);
+/* What its `limit` is. */
+uint32_t weft__kind_limit(const struct weft_actor_kind *kind, const weft_host *host);
 
 /* Tells it of the host's stop. */
 void weft__host_cancel(weft_host *host, weft_pid pid);
@@ -306,7 +342,7 @@ size_t weft__hooks_start(weft_actor *actor, int *err);
 void weft__hooks_end(weft_actor *actor, size_t agreed, int reason);
 
 /* What a step has asked for: done, or refused; an event says which. Takes out->new. */
-void weft__actor_upgrade(struct weft__task *task, weft_actor *actor, weft_out *out);
+void weft__actor_upgrade(weft_actor *actor, weft_out *out);
 void weft__new_code_free(struct weft__new_code *code);
 
 static inline void weft__letter_address(struct weft__letter *letter, weft_pid to)

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "actor/ledger.h"
+#include "actor/route.h"
 #include "base/clock.h"
 
 #define LETTERS (1u << WEFT__DEBT_LETTER | 1u << WEFT__DEBT_REPEAT)
@@ -10,9 +11,9 @@
 static int plan(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline,
                 int64_t period_ns, uint64_t *ref)
 {
-    if (weft_pid_is_none(to)) {
+    if (weft_pid_is_none(to) || to.node != weft__node()) {
         weft_buf_free(buf);
-        return -ESRCH;
+        return weft_pid_is_none(to) ? -ESRCH : -EREMOTE;
     }
     enum weft__debt_kind kind = period_ns ? WEFT__DEBT_REPEAT : WEFT__DEBT_LETTER;
     struct weft__debt *entry = weft__debt_new(kind, to, WEFT_EVENT_MESSAGE, tag);

@@ -6,6 +6,7 @@
 
 #include "actor/ledger.h"
 #include "actor/request.h"
+#include "actor/route.h"
 
 static _Atomic(uint64_t) calls, late; /* statistics */
 
@@ -42,14 +43,14 @@ static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *let
                         int64_t deadline)
 {
     uint64_t ref = letter->tag;
-    int place = weft__letter_enter(to, deadline);
+    int place = to.node == weft__node() ? weft__letter_enter(to, deadline) : -EREMOTE;
     if (place < 0) {
         weft__ledger_drop(ref, 1u << WEFT__DEBT_WAIT);
         weft__letter_free(letter);
         return place;
     }
     weft__waiter_arm(&call->waiter, WEFT__WAIT_OBJECT);
-    weft__letter_post(to, letter, place);
+    weft__letter_put(to, letter, place);
     enum weft__reason reason = weft__waiter_park(&call->waiter, deadline, &answer_kind, 0);
     if (weft__reason_done(reason)) {
         return call->node.status;
@@ -124,7 +125,9 @@ static int ask(const struct question *question, uint64_t ref, weft_buf *request)
     letter->topic = question->topic;
     weft__letter_sign(letter);
     atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
-    int err = weft__letter_send(question->to, letter, WEFT__AT_ONCE);
+    int err = question->to.node == weft__node()
+                  ? weft__letter_send(question->to, letter, WEFT__AT_ONCE)
+                  : -EREMOTE;
     if (err) {
         weft__letter_free(letter);
     }

@@ -9,7 +9,7 @@
 
 #include <weft/actor_call.h>
 
-#include "actor/actor.h"
+#include "actor/route.h"
 
 int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg)
 {
@@ -50,7 +50,8 @@ void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
         atomic_fetch_add_explicit(&host->dead, 1, memory_order_relaxed);
         if (atomic_load_explicit(&host->on_dead, memory_order_relaxed)) {
             tell(host, &(struct weft_dead_letter){
-                           .to = {.host = letter->to_host,
+                           .to = {.node = weft__node(),
+                                  .host = letter->to_host,
                                   .id = (uint64_t)(letter->generation - 1) << 32 | slot},
                            .from = {.node = letter->from_node,
                                     .host = letter->from_host,

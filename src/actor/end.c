@@ -1,8 +1,9 @@
 /* The end of an actor, and waiting for it. */
 #include <errno.h>
 
+#include "actor/fiber.h"
+#include "actor/route.h"
 #include "actor/tie.h"
-#include "base/alloc.h"
 
 /* Nobody sends or binds any more: who sends looks at the gate, who binds does so under the lock. */
 static void shut_gate(weft_actor *actor)
@@ -35,21 +36,15 @@ void weft__actor_leave(weft_actor *actor)
     actor->kept_last = &actor->kept;
 }
 
-static void free_state(weft_actor *actor)
-{
-    weft__free(actor->state);
-    actor->state = NULL;
-}
-
 void weft__actor_end(weft_actor *actor, struct weft__end *end)
 {
     weft_host *host = actor->host;
     if (actor->kind->close) {
         actor->kind->close(actor);
     }
-    free_state(actor);
     weft__hooks_end(actor, host->hook_count, end->error);
     shut_gate(actor);
+    weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */
     atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */
     weft__ties_cut(actor, end);
     weft__actor_leave(actor);
@@ -62,7 +57,7 @@ void weft__actor_undo(weft_actor *actor)
 {
     weft__ties_cut(actor, NULL);
     weft__actor_leave(actor);
-    free_state(actor);
+    weft__actor_state_free(actor, actor->kind);
 }
 
 /* --- waiting for it ---------------------------------------------------------------------- */
@@ -94,6 +89,9 @@ int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct weft__waiter waiter;
     struct weft__join join;
+    if (pid.node != weft__node()) {
+        return -EREMOTE;
+    }
     if (!actor) {
         return -ESRCH;
     }

@@ -4,8 +4,11 @@
 #include <limits.h>
 #include <string.h>
 
-#include "actor/actor.h"
+#include <weft/stats.h>
+
+#include "actor/look.h"
 #include "actor/request.h"
+#include "actor/route.h"
 #include "base/alloc.h"
 #include "sched/fault.h"
 #include "sched/handle.h"
@@ -19,7 +22,7 @@
 
 static struct weft__lock lock;
 /* under it */
-static weft_host *spare;
+static weft_host *spare, *open_hosts;
 static uint32_t hosts;
 static _Atomic(weft_host *) known[MOST_HOSTS + 1]; /* by number; written under it */
 
@@ -58,6 +61,8 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
         return -EINVAL;
     }
     weft__fault_install_abort();
+    weft__node_fix();
+    weft__look_register();
     weft_host *host = take();
     if (!host) {
         return -ENOMEM;
@@ -87,8 +92,33 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
         weft_host_destroy(host);
         return err;
     }
+    weft__lock(&lock);
+    host->next = open_hosts;
+    open_hosts = host;
+    weft__unlock(&lock);
     *out = host;
     return 0;
+}
+
+void weft_each_host(bool (*visit)(weft_host *host, void *arg), void *arg)
+{
+    weft__lock(&lock);
+    for (weft_host *host = open_hosts; host && visit(host, arg); host = host->next) {
+    }
+    weft__unlock(&lock);
+}
+
+static void leave_list(weft_host *host)
+{
+    weft__lock(&lock);
+    weft_host **at = &open_hosts;
+    while (*at && *at != host) {
+        at = &(*at)->next;
+    }
+    if (*at) { /* or it was never finished */
+        *at = host->next;
+    }
+    weft__unlock(&lock);
 }
 
 /* --- stopping ----------------------------------------------------------------------------- */
@@ -130,7 +160,7 @@ static void cancel_each(weft_host *host)
             continue;
         }
         bool ours = task->home == host->pool;
-        weft_pid pid = {.host = host->number, .id = weft__task_handle(task)};
+        weft_pid pid = {.node = weft__node(), .host = host->number, .id = weft__task_handle(task)};
         weft__ident_unlock(task, ident);
         if (ours) {
             weft__host_cancel(host, pid);
@@ -151,6 +181,7 @@ int weft_host_stop(weft_host *host, const char *reason, int64_t deadline)
 void weft_host_destroy(weft_host *host)
 {
     if (host) {
+        leave_list(host);
         weft_pool_destroy(host->pool);
         host->pool = NULL;
         weft__handlers_free(&host->handlers);
@@ -179,4 +210,10 @@ void weft_host_stats(weft_host *host, struct weft_host_stats *out)
     };
     /* It counts itself when it has been shown, and may have ended by then. */
     out->live = out->spawned > out->ended ? out->spawned - out->ended : 0;
+    struct weft_pool_stats pool;
+    weft_pool_stats(host->pool, &pool);
+    out->workers = pool.workers;
+    out->executed = pool.total.executed;
+    out->stolen = pool.total.stolen;
+    out->ready = pool.total.ring + pool.total.fresh + pool.global;
 }

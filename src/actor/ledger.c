@@ -130,18 +130,14 @@ void weft__debt_free(struct weft__debt *entry)
 /* To the actor, unless it has ended. */
 static void hand_over(weft_pid to, struct weft__letter *letter)
 {
+    weft__letter_chain(letter);
     if (weft__letter_is_message(letter)) {
         if (weft__letter_send(to, letter, WEFT__AT_ONCE) != 0) {
             weft__letter_address(letter, to);
             weft__letter_bury(letter, (uint32_t)to.id);
         }
-        return;
-    }
-    weft_actor *actor = weft__actor_of(to);
-    if (actor) {
-        weft__actor_deliver(actor, to, letter);
     } else {
-        weft__letter_free(letter);
+        weft__letter_post_system(to, letter);
     }
 }
 

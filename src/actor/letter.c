@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "actor/actor.h"
+#include "actor/fiber.h"
+#include "actor/route.h"
+#include "actor/trace.h"
 #include "sched/slab.h"
 
 static struct weft__small *small_here(void)
@@ -91,16 +93,32 @@ void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *le
     look_at_gate(actor, to);
 }
 
+static void join_chain(struct weft__letter *letter, const struct weft__worker *w,
+                       const weft_actor *actor)
+{
+    letter->trace = actor ? weft__trace_of(actor, w) : 0;
+    if (weft__trace_is_on() && !letter->trace) {
+        letter->trace = weft__trace_new();
+    }
+}
+
+void weft__letter_chain(struct weft__letter *letter)
+{
+    const struct weft__worker *w = weft__worker_self();
+    join_chain(letter, w, w ? weft__actor_running(w) : NULL);
+}
+
 void weft__letter_sign(struct weft__letter *letter)
 {
     const struct weft__worker *w = weft__worker_self();
-    const struct weft__task *task = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
-    if (task && task->body == &weft__actor_body) {
-        weft_pid self = weft_actor_pid(task->own);
+    const weft_actor *actor = w ? weft__actor_running(w) : NULL;
+    if (actor) {
+        weft_pid self = weft_actor_pid(actor);
         letter->from_id = self.id;
         letter->from_host = self.host;
         letter->from_node = self.node;
     }
+    join_chain(letter, w, actor);
 }
 
 /* May it wait here? In a step, or in a callback of the pool, nobody can. */
@@ -111,8 +129,9 @@ static bool may_wait(void)
 }
 
 /* A place at the gate; WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
-static int enter(weft_actor *actor, weft_pid to, int64_t deadline)
+int weft__letter_enter(weft_pid to, int64_t deadline)
 {
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
     enum weft_mailbox_policy policy;
     int err = weft__gate_enter(actor, to, &policy);
     if (err != -ENOBUFS || !may_wait()) {
@@ -126,17 +145,13 @@ static int enter(weft_actor *actor, weft_pid to, int64_t deadline)
                : err;
 }
 
-int weft__letter_enter(weft_pid to, int64_t deadline)
-{
-    return enter(weft__actor_find((uint32_t)to.id), to, deadline);
-}
-
-void weft__letter_post(weft_pid to, struct weft__letter *letter, int place)
+void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
 {
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    weft__trace_sent(to, letter);
     weft__actor_deliver(actor, to, letter);
     if (place) {
-        weft__actor_shed(actor, to);
+        weft__mailbox_shed(actor, to);
     }
 }
 
@@ -144,9 +159,24 @@ int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline
 {
     int place = weft__letter_enter(to, deadline);
     if (place >= 0) {
-        weft__letter_post(to, letter, place);
+        weft__letter_put(to, letter, place);
     }
     return place < 0 ? place : 0;
+}
+
+int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline)
+{
+    if (__builtin_expect(to.node != weft__node(), 0)) {
+        return weft__route_letter(to, letter);
+    }
+    int err = weft__letter_send(to, letter, deadline);
+    if (err == -ESRCH) {
+        weft__letter_address(letter, to);
+        weft__letter_bury(letter, (uint32_t)to.id);
+    } else if (err) {
+        weft__letter_free(letter);
+    }
+    return err;
 }
 
 static int post(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline)
@@ -158,14 +188,7 @@ static int post(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int
     }
     letter->topic = topic;
     weft__letter_sign(letter);
-    int err = weft__letter_send(to, letter, deadline);
-    if (err == -ESRCH) {
-        weft__letter_address(letter, to);
-        weft__letter_bury(letter, (uint32_t)to.id);
-    } else if (err) {
-        weft__letter_free(letter);
-    }
-    return err;
+    return weft__letter_post(to, letter, deadline);
 }
 
 int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
@@ -181,31 +204,43 @@ int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf
 
 /* --- what is not a message ------------------------------------------------------------------ */
 
+/* Needs no place in the mailbox. Takes the letter. */
+int weft__letter_post_system(weft_pid to, struct weft__letter *letter)
+{
+    if (__builtin_expect(to.node != weft__node(), 0)) {
+        return weft__route_letter(to, letter);
+    }
+    weft_actor *actor = weft__actor_of(to);
+    if (!actor) {
+        weft__letter_free(letter);
+        return -ESRCH;
+    }
+    weft__trace_sent(to, letter);
+    weft__actor_deliver(actor, to, letter);
+    return 0;
+}
+
 int weft_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf)
 {
-    weft_actor *to = weft__actor_of(actor);
-    struct weft__letter *letter = to ? weft__letter_new(WEFT_EVENT_COMPLETE, tag, buf) : NULL;
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_COMPLETE, tag, buf);
     if (!letter) {
         weft_buf_free(buf);
-        return to ? -ENOMEM : -ESRCH;
+        return -ENOMEM;
     }
     letter->error = error;
-    weft__actor_deliver(to, actor, letter);
-    return 0;
+    weft__letter_chain(letter);
+    return weft__letter_post_system(actor, letter);
 }
 
 static int tell(weft_pid to, unsigned kind, weft_buf *buf)
 {
-    weft_actor *actor = weft__actor_of(to);
-    struct weft__letter *letter =
-        actor ? weft__letter_new((enum weft_actor_event_kind)kind, 0, buf) : NULL;
+    struct weft__letter *letter = weft__letter_new((enum weft_actor_event_kind)kind, 0, buf);
     if (!letter) {
         weft_buf_free(buf);
-        return actor ? -ENOMEM : -ESRCH;
+        return -ENOMEM;
     }
     weft__letter_sign(letter);
-    weft__actor_deliver(actor, to, letter);
-    return 0;
+    return weft__letter_post_system(to, letter);
 }
 
 int weft_actor_cancel(weft_pid pid, const char *reason)
@@ -216,5 +251,12 @@ int weft_actor_cancel(weft_pid pid, const char *reason)
 
 int weft_actor_kill(weft_pid pid)
 {
-    return tell(pid, WEFT__LETTER_KILL, NULL);
+    if (pid.node != weft__node()) {
+        return -EREMOTE;
+    }
+    int err = tell(pid, WEFT__LETTER_KILL, NULL);
+    if (!err) {
+        weft__actor_break(pid, true);
+    }
+    return err;
 }

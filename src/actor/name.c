@@ -214,3 +214,12 @@ int weft_actor_name(weft_pid pid, char *buf, size_t size)
     weft__unlock(&actor->lock);
     return n;
 }
+
+void weft__name_first_locked(const weft_actor *actor, char *text, size_t size)
+{
+    const struct weft__tie *tie = actor->ties, *first = NULL;
+    for (; tie; tie = tie->next) { /* the newest tie comes first */
+        first = tie->kind == WEFT__TIE_NAME ? tie : first;
+    }
+    snprintf(text, size, "%s", first ? ((const struct weft__name *)(const void *)first)->text : "");
+}

@@ -1,6 +1,7 @@
 /* Links, monitors and exits. How they are kept is in actor/tie.h. */
 #include <errno.h>
 
+#include "actor/fiber.h"
 #include "actor/tie.h"
 
 /* --- what is on its way -------------------------------------------------------------------- */
@@ -136,7 +137,7 @@ int weft_actor_unlink(weft_actor *self, weft_pid other)
 
 void weft_actor_trap(weft_actor *self, bool trap)
 {
-    self->trap = trap;
+    atomic_store_explicit(&self->trap, trap, memory_order_relaxed);
 }
 
 /* --- monitors ---------------------------------------------------------------------------------------- */
@@ -239,5 +240,8 @@ int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
     letter->will = will;
     weft__letter_sign(letter);
     weft__actor_deliver(actor, pid, letter);
+    if (reason) {
+        weft__actor_break(pid, false);
+    }
     return 0;
 }

@@ -12,6 +12,8 @@
 
 #include <weft/names.h>
 
+#include "actor/fiber.h"
+#include "actor/route.h"
 #include "actor/tie.h"
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -37,30 +39,40 @@ static bool has_method(const struct weft_actor_kind *kind, const char *method)
     return !known || *known;
 }
 
+bool weft__kind_is_sound(const struct weft_actor_kind *kind)
+{
+    return !kind->step != !kind->run && kind->batch <= WEFT__BATCH_MOST &&
+           (unsigned)kind->policy <= WEFT_MAILBOX_WAIT;
+}
+
+uint32_t weft__kind_limit(const struct weft_actor_kind *kind, const weft_host *host)
+{
+    uint32_t limit = kind->mailbox ? kind->mailbox : host->mailbox;
+    limit = limit < WEFT__LIMIT_MOST ? limit : WEFT__LIMIT_MOST;
+    return limit | (uint32_t)kind->policy << WEFT__LIMIT_SHIFT;
+}
+
 static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_kind *kind,
                   const struct weft__task *task)
 {
-    const struct weft__worker *w = weft__worker_self();
-    const struct weft__task *maker = w ? weft__running(w) : NULL;
+    const weft_actor *maker = weft_actor_self();
     weft__lock(&actor->lock);
     actor->there = true; /* from now on who sweeps lets its letters alone */
     weft__unlock(&actor->lock);
     actor->self = weft__task_handle(task);
     actor->kind = kind;
     actor->host = host;
-    actor->parent = maker ? weft__task_handle(maker) : 0;
+    actor->parent = maker ? maker->self : 0;
+    actor->parent_host = maker ? (uint16_t)maker->host->number : 0;
     actor->kept = NULL;
     actor->kept_last = &actor->kept;
     actor->urgent = NULL;
     actor->pending = 0;
     actor->blocked = false;
-    actor->trap = kind->trap;
+    atomic_store_explicit(&actor->trap, kind->trap, memory_order_relaxed);
     atomic_store_explicit(&actor->steps, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-    uint32_t limit = kind->mailbox ? kind->mailbox : host->mailbox;
-    limit = limit < WEFT__LIMIT_MOST ? limit : WEFT__LIMIT_MOST;
-    atomic_store_explicit(&actor->limit, limit | (uint32_t)kind->policy << WEFT__LIMIT_SHIFT,
-                          memory_order_relaxed);
+    atomic_store_explicit(&actor->limit, weft__kind_limit(kind, host), memory_order_relaxed);
 }
 
 static void freeze(weft_host *host)
@@ -80,7 +92,7 @@ static void unmake(struct birth *birth)
     weft__bond_free(birth->monitor);
     weft__name_free(birth->name);
     weft__actor_undo(birth->actor);
-    weft__body_unmake(birth->task);
+    weft__actor_task_unmake(birth->task);
 }
 
 /* Memory for all that the options want. */
@@ -101,25 +113,24 @@ static int provide(struct birth *birth, weft_host *host, const struct weft_actor
 static int make(struct birth *birth, weft_host *host, const struct weft_actor_kind *kind,
                 const struct weft_actor_spawn_opts *opts)
 {
-    struct weft__body_opts body = {.name = kind->name, .detached = true};
     int err;
-    birth->task = weft__body_make(host->pool, &weft__actor_body, NULL, &body, &err);
+    birth->task = weft__actor_task_make(host, kind, &err);
     if (!birth->task) {
         WEFT__ASSERT(err);
         return err;
     }
     weft_actor *actor = weft__actor_at(birth->task->slot);
-    void *state = actor && kind->state_bytes ? weft__alloc(kind->state_bytes) : NULL;
-    if (!actor || (kind->state_bytes && !state)) {
-        weft__body_unmake(birth->task);
+    if (!actor || !weft__actor_state_make(actor, kind)) {
+        weft__actor_task_unmake(birth->task);
         return -ENOMEM;
     }
     reset(actor, host, kind, birth->task);
-    actor->state = state;
     birth->actor = actor;
     birth->pid = weft_actor_pid(actor);
-    weft__body_set_own(birth->task, actor);
-    birth->task->claim.task = NULL;
+    if (weft__task_is_body(birth->task)) {
+        weft__body_set_own(birth->task, actor);
+        birth->task->claim.task = NULL;
+    }
     err = provide(birth, host, opts);
     if (err) {
         unmake(birth);
@@ -236,7 +247,7 @@ static int spawn_counted(weft_host *host, const struct weft_actor_kind *kind,
     if (opts->monitor) {
         *opts->monitor = ref;
     }
-    weft__body_start(birth->task, NULL, false);
+    weft__actor_task_start(birth->task, birth->actor);
     look_stopped(host, birth->pid);
     return 0;
 }
@@ -260,7 +271,7 @@ static int spawn(weft_host *host, const struct weft_actor_kind *kind,
 /* 0, or why there can be no such actor. */
 static int admits(weft_host *host, const struct weft_actor_kind *kind, const char *method)
 {
-    if (!kind->step || kind->batch > WEFT__BATCH_MOST || kind->policy > WEFT_MAILBOX_WAIT) {
+    if (!weft__kind_is_sound(kind)) {
         return -EINVAL;
     }
     if (!has_method(kind, method)) {
@@ -382,5 +393,10 @@ void *weft_actor_state(weft_actor *self)
 
 weft_pid weft_actor_pid(const weft_actor *self)
 {
-    return (weft_pid){.host = self->host->number, .id = self->self};
+    return (weft_pid){.node = weft__node(), .host = self->host->number, .id = self->self};
+}
+
+weft_host *weft_actor_host(const weft_actor *self)
+{
+    return self->host;
 }

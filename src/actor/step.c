@@ -3,35 +3,14 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "actor/actor.h"
+#include "actor/fiber.h"
+#include "actor/route.h"
+#include "actor/trace.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "sched/handle.h"
 #include "sched/pool.h"
 
-/* --- its mailbox ---------------------------------------------------------------------- */
-
-/* A letter for another incarnation of the slot: nobody will read it. */
-static bool is_stray(const weft_actor *actor, const struct weft__letter *letter)
-{
-    return letter->generation != (uint32_t)(actor->self >> 32) + 1;
-}
-
-static void keep(weft_actor *actor, struct weft__link *items)
-{
-    while (items) {
-        struct weft__link *next = items->next;
-        struct weft__letter *letter = (struct weft__letter *)(void *)items;
-        if (is_stray(actor, letter)) {
-            weft__letter_bury(letter, (uint32_t)actor->self);
-        } else {
-            items->next = NULL;
-            *actor->kept_last = items;
-            actor->kept_last = &items->next;
-        }
-        items = next;
-    }
-}
+/* --- its events ------------------------------------------------------------------------- */
 
 struct batch {
     struct weft__letter *letters[WEFT__BATCH_MOST];
@@ -41,127 +20,25 @@ struct batch {
     const struct weft__letter *fatal; /* the first that ends it */
 };
 
-/* Of an end that it does not trap: it ends, too, or it is nothing. */
-static bool is_fatal(const weft_actor *actor, const struct weft__letter *letter)
-{
-    return letter->kind == WEFT__LETTER_KILL ||
-           (letter->kind == WEFT_EVENT_EXIT && letter->error && !actor->trap);
-}
-
-static bool is_nothing(const weft_actor *actor, const struct weft__letter *letter)
-{
-    return letter->kind == WEFT_EVENT_EXIT && !letter->error && !actor->trap;
-}
-
-static void add(struct batch *batch, struct weft__letter *letter)
-{
-    bool ends = letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN;
-    batch->completed += letter->kind == WEFT_EVENT_COMPLETE;
-    batch->letters[batch->n] = letter;
-    batch->events[batch->n++] = (struct weft_actor_event){
-        .kind = (enum weft_actor_event_kind)letter->kind,
-        .error = letter->error,
-        .tag = letter->tag,
-        .from = {.node = letter->from_node, .host = letter->from_host, .id = letter->from_id},
-        .topic = ends ? NULL : letter->topic,
-        .buf = letter->buf,
-        .reason = ends && letter->will ? letter->will->text : NULL,
-    };
-}
-
-static struct weft__letter *pop_kept(weft_actor *actor)
-{
-    struct weft__letter *letter = (struct weft__letter *)(void *)actor->kept;
-    actor->kept = actor->kept->next;
-    if (!actor->kept) {
-        actor->kept_last = &actor->kept;
-    }
-    return letter;
-}
-
-/* Senders may drop what it keeps: they and it take turns. */
-static bool is_shared(const weft_actor *actor)
-{
-    return atomic_load_explicit(&actor->limit, memory_order_relaxed) >> WEFT__LIMIT_SHIFT ==
-           WEFT_MAILBOX_DROP;
-}
-
-static void lock_kept(weft_actor *actor)
-{
-    if (is_shared(actor)) {
-        weft__lock(&actor->lock);
-    }
-}
-
-static void unlock_kept(weft_actor *actor)
-{
-    if (is_shared(actor)) {
-        weft__unlock(&actor->lock);
-    }
-}
-
-void weft__actor_shed(weft_actor *actor, weft_pid self)
-{
-    struct weft__letter *oldest = NULL;
-    weft__lock(&actor->lock);
-    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
-    uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed) & WEFT__LIMIT_MOST;
-    /* It may have ended, or have taken them out itself. */
-    if (weft__gate_generation(gate) == weft__pid_generation(self) &&
-        weft__gate_count(gate) > limit) {
-        keep(actor, weft__inbox_drain_local(&actor->user));
-        if (actor
-                ->kept) { /* else those in front of it are not pushed yet, and will shed themselves */
-            oldest = pop_kept(actor);
-            atomic_fetch_sub_explicit(&actor->gate, 1, memory_order_relaxed);
-        }
-    }
-    weft__unlock(&actor->lock);
-    if (oldest) {
-        oldest->error = -ENOBUFS;
-        weft__letter_bury(oldest, (uint32_t)self.id);
-    }
-}
-
-/* Messages for the next step. */
-static void gather_kept(weft_actor *actor, struct batch *batch, size_t max)
-{
-    size_t before = batch->n;
-    lock_kept(actor);
-    if (!actor->kept) {
-        keep(actor, weft__inbox_drain_local(&actor->user));
-    }
-    while (actor->kept && batch->n < max) {
-        add(batch, pop_kept(actor));
-    }
-    if (batch->n > before) {
-        weft__gate_leave(actor, batch->n - before);
-    }
-    unlock_kept(actor);
-}
-
-/* What there is for the next step, up to a measure; what is not a message comes first. */
+/* What there is for the next step, up to a measure; what is not a message comes first. While messages are traced, one of them,
+ * so that it is known of which chain the step is. */
 static void gather(weft_actor *actor, struct batch *batch, size_t max)
 {
+    struct weft__letter *letter;
+    max = weft__trace_is_on() && max ? 1 : max;
     batch->n = batch->completed = 0;
     batch->fatal = NULL;
-    if (!actor->urgent) {
-        actor->urgent = weft__inbox_drain_local(&actor->system);
-    }
-    while (actor->urgent && batch->n < max) {
-        struct weft__letter *letter = (struct weft__letter *)(void *)actor->urgent;
-        actor->urgent = actor->urgent->next;
-        if (is_stray(actor, letter)) {
-            weft__letter_bury(letter, (uint32_t)actor->self);
-        } else if (is_nothing(actor, letter)) {
-            weft__letter_free(letter);
-        } else {
-            batch->fatal = !batch->fatal && is_fatal(actor, letter) ? letter : batch->fatal;
-            add(batch, letter);
-        }
+    while (batch->n < max && (letter = weft__mailbox_next(actor))) {
+        batch->fatal =
+            !batch->fatal && weft__letter_is_fatal(actor, letter) ? letter : batch->fatal;
+        batch->completed += letter->kind == WEFT_EVENT_COMPLETE;
+        batch->letters[batch->n++] = letter;
     }
     if (!batch->fatal && !actor->blocked) { /* fatal: they are dead letters, with the rest */
-        gather_kept(actor, batch, max);
+        batch->n += weft__mailbox_take(actor, batch->letters + batch->n, max - batch->n);
+    }
+    for (size_t i = 0; i < batch->n; i++) {
+        batch->events[i] = weft__letter_event(batch->letters[i]);
     }
 }
 
@@ -183,24 +60,10 @@ weft_buf *weft_actor_take(const struct weft_actor_event *event)
 
 /* --- sleeping ----------------------------------------------------------------------------- */
 
-static bool has_letters(weft_actor *actor, bool blocked)
-{
-    if (actor->urgent || !weft__inbox_empty(&actor->system)) {
-        return true;
-    }
-    if (blocked) {
-        return false;
-    }
-    lock_kept(actor);
-    bool any = actor->kept || !weft__inbox_empty(&actor->user);
-    unlock_kept(actor);
-    return any;
-}
-
 /* The banner of actor/actor.h has the argument. True: it waits. */
 static bool dozes(struct weft__task *task, weft_actor *actor, bool blocked)
 {
-    if (has_letters(actor, blocked)) {
+    if (weft__mailbox_any(actor, blocked)) {
         return false;
     }
     weft__body_arm(task, WEFT__WAIT_OBJECT);
@@ -208,7 +71,7 @@ static bool dozes(struct weft__task *task, weft_actor *actor, bool blocked)
                           task->claim.ticket << WEFT__ASLEEP_SHIFT |
                               (blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,
                           memory_order_seq_cst); /* pairs: wake */
-    if (!has_letters(actor, blocked)) {
+    if (!weft__mailbox_any(actor, blocked)) {
         return true;
     }
     atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
@@ -277,6 +140,7 @@ static bool is_blocked(const weft_actor *actor, const weft_out *out, int asked)
 
 static void finish(struct weft__worker *w, struct weft__task *task, struct weft__end *end)
 {
+    w->handles = 0;
     weft__actor_end(task->own, end);
     weft__body_end(w, task, NULL, 0);
 }
@@ -318,12 +182,26 @@ static bool is_over(struct turn *turn, const weft_host *host, size_t n)
     return now >= turn->until;
 }
 
+/* For those who look: the topic of the last message. If there is none, it is what it was. */
+static void take_note(struct weft__task *task, const struct batch *batch)
+{
+    size_t i = batch->n;
+    while (i > 0 && !weft__letter_is_message(batch->letters[i - 1])) {
+        i--;
+    }
+    if (i > 0) {
+        weft__body_note(task, batch->letters[i - 1]->topic);
+    }
+    if (weft__trace_is_on()) {
+        weft__trace_handled(task->own, batch->letters[0]); /* the only one */
+    }
+}
+
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
 {
     weft_actor *actor = task->own;
     struct batch batch;
     struct turn turn = {0};
-    size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
     if (task->claim.task) { /* it has waited */
         weft__body_waited(w, task);
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
@@ -331,6 +209,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
     for (;;) {
         weft_out out;
         memset(&out, 0, offsetof(weft_out, few)); /* unsaid, and nothing asked for */
+        size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
         bool forced = is_forced(task);
         gather(actor, &batch, forced ? 0 : max);
         actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
@@ -338,8 +217,10 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
-        atomic_store_explicit(&w->topic, batch.n ? batch.events[batch.n - 1].topic : NULL,
-                              memory_order_relaxed);
+        w->handles = batch.n == 1 ? batch.letters[0]->trace : 0;
+        if (batch.n) {
+            take_note(task, &batch);
+        }
         int err = actor->kind->step(actor, batch.events, batch.n, &out);
         weft__count(&actor->steps, 1);
         forget(&batch);
@@ -349,6 +230,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             return WEFT__BODY_END;
         }
         int asked = out.count ? weft__out_dispatch(&out, actor) : 0;
+        w->handles = 0;
         if (asked < 0) {
             weft__out_drop(&out);
             finish(w, task, &(struct weft__end){.error = asked});
@@ -362,7 +244,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             return WEFT__BODY_END;
         }
         if (out.status == WEFT__OUT_UPGRADE) {
-            weft__actor_upgrade(task, actor, &out);
+            weft__actor_upgrade(actor, &out);
             actor->blocked = false;
             if (is_over(&turn, actor->host, batch.n)) {
                 break;
@@ -413,43 +295,3 @@ static size_t blame(const struct weft__task *task, char *buf, size_t size)
 
 const struct weft__body_kind weft__actor_body = {
     .what = "actor", .step = run, .name = name, .waits = waits, .blame = blame};
-
-/* --- asking ---------------------------------------------------------------------------------- */
-
-const char *weft_actor_state_name(enum weft_actor_state state)
-{
-    static const char *const names[] = {"ready", "running", "blocked", "idle", "complete"};
-    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
-int weft_actor_look(weft_pid pid, struct weft_actor_info *out)
-{
-    weft_actor *actor = weft__actor_find((uint32_t)pid.id);
-    uint64_t ident;
-    if (!actor) {
-        return -ESRCH;
-    }
-    struct weft__task *task = weft__handle_lock_running(pid.id, 0, &ident);
-    if (!task || weft__actor_of(pid) != actor) { /* while the lock is held it does not end */
-        if (task) {
-            weft__ident_unlock(task, ident);
-        }
-        return -ESRCH;
-    }
-    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_relaxed);
-    enum weft_fiber_state state = weft__fiber_state_of(weft__task_state(task));
-    *out = (struct weft_actor_info){
-        .pid = pid,
-        .parent = {.id = actor->parent},
-        .kind = actor->kind->name,
-        .state = state == WEFT_FIBER_RUNNING     ? WEFT_ACTOR_RUNNING
-                 : state != WEFT_FIBER_WAITING   ? WEFT_ACTOR_READY
-                 : asleep & WEFT__ASLEEP_BLOCKED ? WEFT_ACTOR_BLOCKED
-                                                 : WEFT_ACTOR_IDLE,
-        .mailbox = weft__gate_count(atomic_load_explicit(&actor->gate, memory_order_relaxed)),
-        .steps = atomic_load_explicit(&actor->steps, memory_order_relaxed),
-        .age_ns = weft_now() - task->born,
-    };
-    weft__ident_unlock(task, ident);
-    return 0;
-}

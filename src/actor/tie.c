@@ -1,4 +1,5 @@
 #include "actor/tie.h"
+#include "actor/fiber.h"
 
 #include "base/assert.h"
 #include "sched/slab.h"
@@ -172,6 +173,7 @@ static void cut_bond(weft_actor *actor, struct weft__tie *tie, const struct weft
     struct weft__bond *bond = weft__tie_bond(tie);
     unsigned there = 1u - tie->side;
     struct weft__letter *letter = end ? bond->letters[there] : NULL;
+    bool ends = letter && letter->kind == WEFT_EVENT_EXIT && end->error;
     pid = bond->pids[there];
     weft__bond_untie(bond);
     if (letter) {
@@ -189,6 +191,9 @@ static void cut_bond(weft_actor *actor, struct weft__tie *tie, const struct weft
     weft__unlock(&actor->lock);
     if (letter) {
         weft__actor_wake(other, pid, true);
+    }
+    if (ends) {
+        weft__actor_break(pid, false);
     }
     weft__bond_free(bond);
 }

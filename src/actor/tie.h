@@ -110,6 +110,8 @@ struct weft__name *weft__name_new(weft_host *host, const char *text, weft_pid pi
 void weft__name_free(struct weft__name *name);
 /* Opens the actor's gate, and gives it the name at the same moment, or NULL: none. -EEXIST: neither. Under the actor's lock. */
 int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate);
+/* The name it had first of those it has, cut if need be; "" if none. */
+void weft__name_first_locked(const weft_actor *actor, char *text, size_t size);
 /* Out of the tables; the tie is in no list any more. */
 void weft__name_cut(struct weft__tie *tie);
 void weft__group_cut(struct weft__tie *tie);

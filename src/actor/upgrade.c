@@ -7,7 +7,6 @@
 
 #include "actor/actor.h"
 #include "base/alloc.h"
-#include "sched/handle.h"
 
 struct weft__new_code {
     const struct weft_actor_kind *kind;
@@ -40,17 +39,16 @@ void weft__new_code_free(struct weft__new_code *code)
     }
 }
 
-/* Who looks at it from outside does so under the ident lock. */
-static void become(struct weft__task *task, weft_actor *actor, const struct weft_actor_kind *kind)
+/* Who looks at it from outside does so under the lock. */
+static void become(weft_actor *actor, const struct weft_actor_kind *kind)
 {
-    uint64_t ident;
-    if (weft__ident_lock(task, actor->self >> 32, 0, &ident)) { /* its own: always */
-        actor->kind = kind;
-        weft__ident_unlock(task, ident);
+    weft__lock(&actor->lock);
+    actor->kind = kind;
+    atomic_store_explicit(&actor->limit, weft__kind_limit(kind, actor->host), memory_order_relaxed);
+    weft__unlock(&actor->lock);
+    if (kind->trap) {
+        atomic_store_explicit(&actor->trap, true, memory_order_relaxed);
     }
-    atomic_store_explicit(&actor->limit, kind->mailbox ? kind->mailbox : actor->host->mailbox,
-                          memory_order_relaxed);
-    actor->trap = actor->trap || kind->trap;
 }
 
 /* The new state, or NULL and *err. */
@@ -66,17 +64,17 @@ static void *convert(weft_actor *actor, const struct weft__new_code *code, int *
     return state;
 }
 
-static int replace(struct weft__task *task, weft_actor *actor, const struct weft__new_code *code)
+static int replace(weft_actor *actor, const struct weft__new_code *code)
 {
     int err;
-    if (!code->kind->step) {
+    if (!code->kind->step || !weft__kind_is_sound(code->kind)) {
         return -EINVAL;
     }
     if (!code->convert) {
         if (code->kind->state_bytes != actor->kind->state_bytes) {
             return -EINVAL;
         }
-        become(task, actor, code->kind);
+        become(actor, code->kind);
         return 0;
     }
     void *state = convert(actor, code, &err);
@@ -88,15 +86,15 @@ static int replace(struct weft__task *task, weft_actor *actor, const struct weft
     }
     weft__free(actor->state);
     actor->state = state;
-    become(task, actor, code->kind);
+    become(actor, code->kind);
     return 0;
 }
 
-void weft__actor_upgrade(struct weft__task *task, weft_actor *actor, weft_out *out)
+void weft__actor_upgrade(weft_actor *actor, weft_out *out)
 {
     struct weft__letter *letter = out->new->letter;
     out->new->letter = NULL;
-    letter->error = replace(task, actor, out->new);
+    letter->error = replace(actor, out->new);
     weft__actor_put_first(actor, letter);
     weft__new_code_free(out->new);
     weft_buf_free(out->result);

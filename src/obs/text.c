@@ -47,6 +47,10 @@ static void text_fiber(struct weft__out *out, const struct weft__view *view)
         weft_fiber_text(view->holder, id, sizeof id);
         weft__out(out, " held-by=%s %s", id, view->holder_name[0] ? view->holder_name : "-");
     }
+    if (view->actor.kind) {
+        weft__out(out, " actor=%s %s mailbox=%u steps=%" PRIu64, view->actor.kind,
+                  view->actor.state, view->actor.mailbox, view->actor.steps);
+    }
     weft__out(out, "\n");
 }
 
@@ -182,6 +186,16 @@ static void json_fiber(struct weft__out *out, const struct weft__view *view)
     }
     if (view->holder) {
         json_fiber_name(out, "holder", view->holder, view->holder_name);
+    }
+    if (view->actor.kind) {
+        weft__out(out, ",\"actor\":{");
+        json_string(out, "kind", view->actor.kind);
+        weft__out(out, ",");
+        json_string(out, "state", view->actor.state);
+        weft__out(out, ",\"mailbox\":%u,\"steps\":%" PRIu64 ",", view->actor.mailbox,
+                  view->actor.steps);
+        json_string(out, "topic", view->actor.topic);
+        weft__out(out, "}");
     }
     weft__out(out, "}");
 }

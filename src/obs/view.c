@@ -174,6 +174,11 @@ static bool view(struct weft__viewer *viewer, struct weft__task *task, uint64_t 
     } else if (out->state == WEFT_FIBER_RUNNING) {
         look_at_running(viewer, tid, out);
     }
+    weft__face_fn face =
+        atomic_load_explicit(&weft__face_of, memory_order_acquire); /* pairs: actor */
+    if (face) {
+        face(out->fiber, &out->actor);
+    }
     if (out->holder) {
         name_of(out->holder, out->holder_name, sizeof out->holder_name);
     }

@@ -10,6 +10,7 @@
 
 #include "obs/unwind.h"
 #include "sched/body.h"
+#include "sched/face.h"
 
 #define WEFT__VIEW_FRAMES 128
 
@@ -21,6 +22,8 @@ struct weft__view {
     bool unreadable; /* it could not be locked in time: nothing above but the handle is known */
     int worker, bound;
     int64_t age_ns, since_ns; /* since_ns: how long it has waited; -1: not known */
+
+    struct weft__face actor; /* its kind NULL: it is none */
 
     const char *waits; /* the kind of wait; NULL: none */
     bool on_fiber;     /* `on` is a fiber's handle, else an address */

@@ -2,7 +2,10 @@
 
 #include "sched/deadline.h"
 #include "sched/due.h"
+#include "sched/face.h"
 #include "sched/pool.h"
+
+_Atomic(weft__face_fn) weft__face_of;
 
 void weft__body_run(struct weft__worker *w, struct weft__task *task)
 {

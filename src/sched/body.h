@@ -121,6 +121,16 @@ static inline struct weft__body_wait weft__task_waits(const struct weft__task *t
     return (struct weft__body_wait){.kind = note->kind, .on = note->on, .since = note->since};
 }
 
+/* A word for those who look at it from outside, from before its start to its end: a literal, or NULL. */
+static inline void weft__body_note(struct weft__task *task, const char *note)
+{
+    __atomic_store_n(&task->value, (void *)(uintptr_t)note, __ATOMIC_RELAXED);
+}
+static inline const char *weft__body_noted(const struct weft__task *task)
+{
+    return __atomic_load_n(&task->value, __ATOMIC_RELAXED);
+}
+
 /* --- a body's wait -------------------------------------------------------------------- */
 
 /* The waiter for its nodes. Only what a task's waiter needs is there: the claim. */

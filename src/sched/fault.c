@@ -8,6 +8,7 @@
 
 #include "fiber/stack.h"
 #include "sched/body.h"
+#include "sched/face.h"
 #include "sched/fork.h"
 #include "sched/ident.h"
 #include "sched/slab.h"
@@ -90,35 +91,71 @@ static void report(const struct weft__stack *stack, unsigned class, const void *
     tell(&text);
 }
 
-static void report_body(const struct weft__worker *w, const struct weft__task *task, int signal)
+static void add_what(struct text *text, int signal)
+{
+    add(text, "weft: ");
+    add(text, signal == SIGABRT ? "abort" : signal == SIGBUS ? "bus error" : "bad access");
+}
+
+static void add_topic(struct text *text, const char *topic)
+{
+    if (topic) {
+        add(text, ", last message ");
+        add(text, topic);
+    }
+    add(text, "\n");
+}
+
+static void report_body(const struct weft__task *task, int signal)
 {
     struct text text = {.used = 0};
-    const char *topic = atomic_load_explicit(&w->topic, memory_order_relaxed);
-    add(&text, "weft: ");
-    add(&text, signal == SIGABRT ? "abort" : signal == SIGBUS ? "bus error" : "bad access");
+    const struct weft__body_kind *body = task->body;
+    add_what(&text, signal);
     add(&text, " in a step of ");
-    add(&text, task->body->what);
+    add(&text, body->what);
     add(&text, " ");
-    if (task->body->blame) {
-        text.used += task->body->blame(task, text.bytes + text.used, sizeof text.bytes - text.used);
+    if (body->blame) {
+        text.used += body->blame(task, text.bytes + text.used, sizeof text.bytes - text.used);
     } else {
         add_handle(&text, task);
     }
-    if (topic) {
-        add(&text, ", last message ");
-        add(&text, topic);
-    }
-    add(&text, "\n");
+    add_topic(&text, body->blame ? weft__body_noted(task) : NULL);
     tell(&text);
 }
 
-/* The body whose step runs on this thread, if there is one. */
-static void name_body(int signal)
+/* Of fibers, those that are actors. */
+static void report_fiber(const struct weft__task *task, int signal)
+{
+    struct text text = {.used = 0};
+    struct weft__face face;
+    uint64_t handle = weft__task_handle(task);
+    weft__face_fn face_of = atomic_load_explicit(&weft__face_of, memory_order_acquire);
+    if (!face_of || !face_of(handle, &face)) {
+        return;
+    }
+    const uint64_t pid[] = {face.node, face.host, (uint32_t)handle, handle >> 32};
+    add_what(&text, signal);
+    add(&text, " in fiber actor ");
+    for (size_t i = 0; i < sizeof pid / sizeof *pid; i++) {
+        add(&text, i ? "." : "<");
+        add_number(&text, pid[i], 10);
+    }
+    add(&text, "> ");
+    add(&text, face.kind ? face.kind : "");
+    add_topic(&text, face.topic);
+    tell(&text);
+}
+
+/* The body whose step runs on this thread, or the actor's fiber, if there is one. */
+static void name_culprit(int signal)
 {
     const struct weft__worker *w = weft__worker_self();
-    const struct weft__task *task = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
-    if (task) {
-        report_body(w, task, signal);
+    const struct weft__task *body = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
+    const struct weft__task *fiber = w && !body ? weft__current(w) : NULL;
+    if (body) {
+        report_body(body, signal);
+    } else if (fiber) {
+        report_fiber(fiber, signal);
     }
 }
 
@@ -129,7 +166,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     const struct weft__stack *stack = sent ? NULL : weft__stack_of_guard(info->si_addr, &class);
     struct sigaction *old = &before[signal == SIGABRT ? 2 : signal == SIGBUS];
     if (!stack && (!sent || signal == SIGABRT)) {
-        name_body(signal);
+        name_culprit(signal);
     }
     if (stack) {
         report(stack, class, info->si_addr);

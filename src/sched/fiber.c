@@ -336,6 +336,59 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
     return 0;
 }
 
+struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct weft_fiber_opts *opts,
+                                    int *err)
+{
+    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    struct weft__spawner *spawner = weft__spawner_of(w);
+    int class = check_opts(opts, pool);
+    if (class < 0 || pool->rounds) {
+        *err = -EINVAL;
+        return NULL;
+    }
+    *err = spawner ? admit(pool, inside, 1) : -ENOMEM;
+    if (*err) {
+        return NULL;
+    }
+    struct weft__task *task =
+        make(spawner, fn, NULL, opts, (unsigned)class, pool, NULL, WEFT__IDENT_DETACHED,
+             w ? w->now : weft__clock_coarse_ns(), NULL, err);
+    if (!task) {
+        unadmit(pool, inside, 1);
+        return NULL;
+    }
+    *err = 0;
+    return task;
+}
+
+void weft__fiber_start(struct weft__task *task, void *arg)
+{
+    weft_pool *pool = task->home;
+    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    weft_fiber fiber = weft__task_handle(task);
+    task->value = arg;
+    if (inside) {
+        weft__count(&w->counters.spawned, 1);
+        WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
+    }
+    weft__place_fresh(inside, task);
+    if (__builtin_expect(born_cancelled(pool), 0)) {
+        cancel_newborn(fiber, pool);
+    }
+}
+
+void weft__fiber_unmake(struct weft__task *task)
+{
+    weft_pool *pool = task->home;
+    struct weft__worker *w = weft__worker_self();
+    uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
+    bool live =
+        weft__ident_lock(task, weft__ident_generation(ident), 0, &ident); /* a walk's turn */
+    WEFT__ASSERT(live);
+    unmake(weft__spawner_of(w), task);
+    unadmit(pool, inside_of(pool, w), 1);
+}
+
 int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts)
 {
     struct weft__spawner *spawner = weft__spawner_of(weft__worker_self());

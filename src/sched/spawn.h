@@ -1,4 +1,4 @@
-/* Spawning into a dispatcher's group. */
+/* Spawning into a dispatcher's group, and in two steps. */
 #ifndef WEFT_SCHED_SPAWN_H
 #define WEFT_SCHED_SPAWN_H
 
@@ -20,5 +20,15 @@ struct weft__member {
 /* weft_pool_spawn into a dispatcher's pool. -ESHUTDOWN: the gate is shut. */
 int weft__spawn_member(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                        const struct weft_fiber_opts *opts, const struct weft__member *member);
+
+struct weft__task;
+
+/* A detached fiber that does not run yet, admitted to its pool; on one thread and without a wait in between it is started, once, or
+ * taken back. Those who walk over all fibers may see it; its handle is nobody's. NULL: *err says why, as
+ * weft_pool_spawn. */
+struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct weft_fiber_opts *opts,
+                                    int *err);
+void weft__fiber_start(struct weft__task *task, void *arg);
+void weft__fiber_unmake(struct weft__task *task);
 
 #endif

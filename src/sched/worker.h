@@ -111,9 +111,10 @@ struct weft__worker {
     const void *
         owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
     _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */
-    _Atomic(const char *) topic; /* what that step is at, or NULL: for the report of a fault */
-    struct weft__rounds *rounds; /* a dispatcher's; else NULL */
+    struct weft__rounds *rounds;       /* a dispatcher's; else NULL */
     _Atomic(uint32_t) slice_left; /* with it: of the group whose turn it is; the watchdog looks */
+    uint32_t
+        handles; /* if the body is an actor, the trace of what its step handles: actor/trace.h */
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;

@@ -84,14 +84,14 @@ static const struct weft_topic_handler no_inbox[] = {{"@*", on_event}, {NULL, NU
 static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     weft_out_idle(out);
-    return weft_actor_route(self, topics, events, n, out);
+    return weft_topic_dispatch(self, topics, events, n, out);
 }
 
 static int step_no_inbox(weft_actor *self, const struct weft_actor_event *events, size_t n,
                          weft_out *out)
 {
     weft_out_idle(out);
-    return weft_actor_route(self, no_inbox, events, n, out);
+    return weft_topic_dispatch(self, no_inbox, events, n, out);
 }
 
 TEST(topics_have_their_handlers_and_the_rest_an_inbox)

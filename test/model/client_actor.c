@@ -5,8 +5,11 @@
 
 #include <weft/names.h>
 
+#include "actor/fiber.h"
 #include "actor/ledger.h"
+#include "actor/route.h"
 #include "actor/tie.h"
+#include "actor/trace.h"
 #include "model/fibers.h"
 
 enum { BURIED = 1, SEEN, ENDED };
@@ -53,15 +56,6 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
     x_count(ENDED);
 }
 
-/* Of weft__body_set_own, which is no atomic of the explorer's: only the maker and the worker look at it. */
-void store_own(volatile uint64_t *place, uint64_t value,
-               int order) __asm__("__tsan_atomic64_store");
-void store_own(volatile uint64_t *place, uint64_t value, int order)
-{
-    (void)order;
-    *place = value;
-}
-
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task)
 {
     (void)w, (void)task;
@@ -100,7 +94,78 @@ void weft__letters_bury(struct weft__link *letters, uint32_t slot)
     }
 }
 
+/* What only the maker, the worker and a dump look at (sched/body.h): no step of the exploration. */
+void __tsan_atomic64_store(volatile void *at, uint64_t value, int order);
+void __tsan_atomic64_store(volatile void *at, uint64_t value, int order)
+{
+    (void)order;
+    *(volatile uint64_t *)at = value;
+}
+uint64_t __tsan_atomic64_load(const volatile void *at, int order);
+uint64_t __tsan_atomic64_load(const volatile void *at, int order)
+{
+    (void)order;
+    return *(const volatile uint64_t *)at;
+}
+
+/* It is no fiber, has no state, and is of the only node. */
+_Atomic(uint32_t) weft__this_node;
+_Atomic(bool) weft__actor_tracing;
+
+struct weft__task *weft__actor_task_make(weft_host *where, const struct weft_actor_kind *kind,
+                                         int *err)
+{
+    return weft__body_make(where->pool, &weft__actor_body, NULL,
+                           &(struct weft__body_opts){.name = kind->name}, err);
+}
+void weft__actor_task_start(struct weft__task *task, weft_actor *actor)
+{
+    (void)actor;
+    weft__body_start(task, NULL, false);
+}
+void weft__actor_task_unmake(struct weft__task *task)
+{
+    weft__body_unmake(task);
+}
+bool weft__actor_state_make(weft_actor *actor, const struct weft_actor_kind *kind)
+{
+    (void)kind;
+    actor->state = NULL;
+    return true;
+}
+void weft__actor_state_free(weft_actor *actor, const struct weft_actor_kind *kind)
+{
+    (void)actor, (void)kind;
+}
+weft_actor *weft__actor_of_fiber(const struct weft__task *task)
+{
+    (void)task;
+    return NULL;
+}
+weft_actor *weft_actor_self(void)
+{
+    return NULL;
+}
+
 /* None of these is used here. */
+void weft__actor_break(weft_pid who, bool always)
+{
+    (void)who, (void)always;
+}
+int weft__route_letter(weft_pid to, struct weft__letter *letter)
+{
+    (void)to, (void)letter;
+    x_fail("a letter went to another node");
+    return 0;
+}
+uint32_t weft__trace_new(void)
+{
+    return 0;
+}
+void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct weft__letter *letter)
+{
+    (void)kind, (void)to, (void)letter;
+}
 size_t weft__hooks_start(weft_actor *actor, int *err)
 {
     (void)actor;
@@ -188,9 +253,9 @@ void weft__new_code_free(struct weft__new_code *code)
 {
     (void)code;
 }
-void weft__actor_upgrade(struct weft__task *task, weft_actor *actor, weft_out *out)
+void weft__actor_upgrade(weft_actor *actor, weft_out *out)
 {
-    (void)task, (void)actor, (void)out;
+    (void)actor, (void)out;
 }
 void weft__out_drop(weft_out *out)
 {

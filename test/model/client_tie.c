@@ -3,8 +3,11 @@
 #define FIBERS 1
 #include <errno.h>
 
+#include "actor/fiber.h"
 #include "actor/ledger.h"
+#include "actor/route.h"
 #include "actor/tie.h"
+#include "actor/trace.h"
 #include "model/fibers.h"
 
 enum { BURIED = 1, PLACED };
@@ -48,6 +51,37 @@ void weft__letters_bury(struct weft__link *letters, uint32_t slot)
     }
 }
 
+/* They are no fibers, have no state, and are of the only node. */
+_Atomic(uint32_t) weft__this_node;
+_Atomic(bool) weft__actor_tracing;
+
+void weft__actor_state_free(weft_actor *actor, const struct weft_actor_kind *kind)
+{
+    (void)actor, (void)kind;
+}
+weft_actor *weft__actor_of_fiber(const struct weft__task *task)
+{
+    (void)task;
+    return NULL;
+}
+void weft__actor_break(weft_pid who, bool always)
+{
+    (void)who, (void)always;
+}
+int weft__route_letter(weft_pid to, struct weft__letter *letter)
+{
+    (void)to, (void)letter;
+    x_fail("a letter went to another node");
+    return 0;
+}
+uint32_t weft__trace_new(void)
+{
+    return 0;
+}
+void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct weft__letter *letter)
+{
+    (void)kind, (void)to, (void)letter;
+}
 void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
 {
     (void)actor, (void)agreed, (void)reason;
@@ -57,7 +91,7 @@ void weft__ledger_end(weft_pid self)
     (void)self;
     x_fail("an actor of nothing to come has something to come");
 }
-void weft__actor_shed(weft_actor *actor, weft_pid self)
+void weft__mailbox_shed(weft_actor *actor, weft_pid self)
 {
     (void)actor, (void)self;
     x_fail("a message too many");

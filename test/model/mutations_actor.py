@@ -2,12 +2,12 @@
 
 STRUCTURES["actor"] = {
     "client": "client_actor.c",
-    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c", "src/actor/pid.c"] + WAIT,
-    "files": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/step.c", "src/actor/end.c"],
+    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/mailbox.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c", "src/actor/pid.c"] + WAIT,
+    "files": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/mailbox.c", "src/actor/step.c", "src/actor/end.c"],
 }
 
 _of("actor", "src/actor/step.c",
-    "    if (!has_letters(actor, blocked)) {\n        return true;\n    }\n    atomic_store",
+    "    if (!weft__mailbox_any(actor, blocked)) {\n        return true;\n    }\n    atomic_store",
     "    return true;\n    atomic_store",
     "an actor does not look again after it said that it sleeps")
 _of("actor", "src/actor/step.c",
@@ -54,7 +54,7 @@ _of("actor", "src/actor/end.c",
     "memory_order_seq_cst); /* pairs: weft__actor_wake */",
     "memory_order_acq_rel);",
     "that the gate is shut may be seen after the inboxes were looked at")
-_of("actor", "src/actor/step.c",
-    "        if (is_stray(actor, letter)) {\n            weft__letter_bury(letter, (uint32_t)actor->self);\n        } else {\n            items->next",
-    "        {\n            items->next",
+_of("actor", "src/actor/mailbox.c",
+    "bool stray = is_stray(actor, (struct weft__letter *)(void *)items);",
+    "bool stray = false;",
     "an actor reads a letter to the one before it")

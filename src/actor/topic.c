@@ -43,8 +43,8 @@ static const struct weft_topic_handler *find(const struct weft_topic_handler *to
     return topics;
 }
 
-int weft_actor_route(weft_actor *self, const struct weft_topic_handler *topics,
-                     const struct weft_actor_event *events, size_t n, weft_out *out)
+int weft_topic_dispatch(weft_actor *self, const struct weft_topic_handler *topics,
+                        const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     int err = 0;
     for (size_t i = 0; i < n && !err; i++) {

@@ -1,0 +1,52 @@
+/* Seeing actors: all of them, as text and as JSON, and the way of a message through them. */
+#ifndef WEFT_ACTOR_LOOK_H
+#define WEFT_ACTOR_LOOK_H
+
+#include <stdio.h>
+
+#include <weft/actor.h>
+#include <weft/dump.h>
+
+WEFT_BEGIN_DECLS
+
+/* Calls visit for every host, or for every actor of the host (of all hosts if NULL), until it returns false. Actors go on
+ * meanwhile: each record is true of its own moment. Hosts are not created and destroyed meanwhile: a visit that does so itself waits
+ * for ever. */
+WEFT_API void weft_each_host(bool (*visit)(weft_host *host, void *arg), void *arg);
+WEFT_API void weft_each_actor(weft_host *host,
+                              bool (*visit)(const struct weft_actor_info *info, void *arg),
+                              void *arg);
+
+/* Writes every host with its counters, and its actors: each below the one that has spawned it, if that is still there. At most `max`
+ * actors, 0: all. NULL: all hosts. -ENOMEM; -EINVAL; -EIO or another error of the stream. */
+WEFT_API int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max);
+
+/* --- the way of a message ---------------------------------------------------------------- */
+
+/* While a trace is on, a message has a number, event.trace: a message that is sent while another is handled has the number of
+ * that one, and one that is sent for no such reason has a new one. So what has the same number came, over any number of
+ * actors, from the same message. A completion has the number of the step that asked, if the handler completes it at once; else 0. A
+ * step is given one event at a time meanwhile, so that there is one message that it handles. A fiber actor handles what it has
+ * received last. Numbers go with messages to other nodes. After 2^32 - 1 they begin again. */
+enum weft_passage_kind {
+    WEFT_PASSAGE_SENT,
+    WEFT_PASSAGE_HANDLED, /* given to the step, or received */
+};
+struct weft_passage {
+    enum weft_passage_kind kind;
+    enum weft_actor_event_kind event;
+    uint32_t trace;
+    weft_pid from, to;
+    const char *topic;
+    uint64_t tag;
+    int64_t at_ns;
+};
+/* Called where it happens: must not wait, send, or change the trace. */
+typedef void (*weft_passage_fn)(const struct weft_passage *passage, void *arg);
+
+/* Switches it on for the whole process, or by NULL off: when that returns the former function is not called any more. -EBUSY: it
+ * is on. */
+WEFT_API int weft_actor_trace(weft_passage_fn fn, void *arg);
+
+WEFT_END_DECLS
+#endif

@@ -1,0 +1,153 @@
+/* Looking at actors from outside. Under its lock an actor does not end, so its record and its task are what they seem. */
+#include "actor/look.h"
+
+#include <errno.h>
+
+#include "actor/fiber.h"
+#include "actor/route.h"
+#include "actor/tie.h"
+#include "base/clock.h"
+#include "sched/face.h"
+#include "sched/pool.h"
+#include "sched/slab.h"
+
+const char *weft_actor_state_name(enum weft_actor_state state)
+{
+    static const char *const names[] = {"ready", "running", "blocked", "idle", "complete"};
+    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
+/* A wait without `asleep`: of a step's actor one that is over, of a fiber's one for something else. */
+static enum weft_actor_state state_of(const weft_actor *actor, const struct weft__task *task)
+{
+    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_relaxed);
+    switch (weft__fiber_state_of(weft__task_state(task))) {
+    case WEFT_FIBER_RUNNING:
+        return WEFT_ACTOR_RUNNING;
+    case WEFT_FIBER_WAITING:
+        if (asleep) {
+            return asleep & WEFT__ASLEEP_BLOCKED ? WEFT_ACTOR_BLOCKED : WEFT_ACTOR_IDLE;
+        }
+        return actor->kind->run ? WEFT_ACTOR_BLOCKED : WEFT_ACTOR_READY;
+    default:
+        return WEFT_ACTOR_READY;
+    }
+}
+
+static weft_pid parent_of(const weft_actor *actor)
+{
+    if (!actor->parent) {
+        return (weft_pid){0};
+    }
+    return (weft_pid){.node = weft__node(), .host = actor->parent_host, .id = actor->parent};
+}
+
+/* Its topic when it was last given a message. */
+static const char *topic_of(const weft_actor *actor, const struct weft__task *task)
+{
+    return actor->kind->run
+               ? atomic_load_explicit(&weft__mail_of(actor)->last, memory_order_relaxed)
+               : weft__body_noted(task);
+}
+
+static void look_locked(const weft_actor *actor, uint64_t gate, struct weft_actor_info *out)
+{
+    const struct weft__task *task = weft__slab_find((uint32_t)actor->self);
+    int64_t age = weft__clock_ns() - task->born;
+    *out = (struct weft_actor_info){
+        .pid = weft_actor_pid(actor),
+        .parent = parent_of(actor),
+        .kind = actor->kind->name,
+        .state = state_of(actor, task),
+        .fiber = actor->kind->run != NULL,
+        .mailbox = weft__gate_count(gate),
+        .steps = atomic_load_explicit(&actor->steps, memory_order_relaxed),
+        .topic = topic_of(actor, task),
+        .age_ns = age > 0 ? age : 0,
+    };
+    weft__name_first_locked(actor, out->name, sizeof out->name);
+}
+
+/* `generation` as the gate has it; 0: whoever is there. */
+static bool look_held(const weft_actor *actor, uint32_t generation, const weft_host *host,
+                      struct weft_actor_info *out)
+{
+    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_acquire);
+    uint32_t found = weft__gate_generation(gate);
+    if (!found || (generation && found != generation) || (host && actor->host != host)) {
+        return false;
+    }
+    look_locked(actor, gate, out);
+    return true;
+}
+
+static bool look(weft_actor *actor, uint32_t generation, const weft_host *host,
+                 struct weft_actor_info *out)
+{
+    weft__lock(&actor->lock);
+    bool found = look_held(actor, generation, host, out);
+    weft__unlock(&actor->lock);
+    return found;
+}
+
+int weft_actor_look(weft_pid pid, struct weft_actor_info *out)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)pid.id);
+    if (pid.node != weft__node()) {
+        return -EREMOTE;
+    }
+    return actor && look(actor, weft__pid_generation(pid), NULL, out) ? 0 : -ESRCH;
+}
+
+void weft_each_actor(weft_host *host, bool (*visit)(const struct weft_actor_info *info, void *arg),
+                     void *arg)
+{
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        weft_actor *actor = weft__actor_find(slot);
+        struct weft_actor_info info;
+        if (actor && atomic_load_explicit(&actor->gate, memory_order_relaxed) &&
+            look(actor, 0, host, &info) && !visit(&info, arg)) {
+            return;
+        }
+    }
+}
+
+/* --- among fibers -------------------------------------------------------------------------- */
+
+#define TRIES 100
+
+/* A dump waits for nobody for long. */
+static bool show(weft_fiber fiber, struct weft__face *out)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)fiber);
+    struct weft_actor_info info;
+    if (!actor || !atomic_load_explicit(&actor->gate, memory_order_relaxed)) {
+        return false;
+    }
+    for (int i = 0; !weft__lock_try(&actor->lock); i++) {
+        if (i == TRIES) {
+            return false;
+        }
+        weft__cpu_pause();
+    }
+    bool found = look_held(actor, (uint32_t)(fiber >> 32) + 1, NULL, &info);
+    weft__unlock(&actor->lock);
+    if (found) {
+        *out = (struct weft__face){
+            .node = info.pid.node,
+            .host = info.pid.host,
+            .kind = info.kind,
+            .state = weft_actor_state_name(info.state),
+            .topic = info.topic,
+            .mailbox = info.mailbox,
+            .steps = info.steps,
+        };
+    }
+    return found;
+}
+
+void weft__look_register(void)
+{
+    atomic_store_explicit(&weft__face_of, show, memory_order_release); /* pairs: view */
+}

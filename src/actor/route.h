@@ -1,0 +1,23 @@
+/* Which node this is, and the way to others. The public contract is <weft/route.h>. */
+#ifndef WEFT_ACTOR_ROUTE_H
+#define WEFT_ACTOR_ROUTE_H
+
+#include <weft/route.h>
+
+#include "actor/actor.h"
+
+extern _Atomic(uint32_t) weft__this_node;
+
+/* Written before there are PIDs. */
+static inline uint32_t weft__node(void)
+{
+    return atomic_load_explicit(&weft__this_node, memory_order_relaxed);
+}
+
+/* From now on there are PIDs with the node's number. */
+void weft__node_fix(void);
+
+/* For another node. Takes the letter. */
+int weft__route_letter(weft_pid to, struct weft__letter *letter);
+
+#endif

@@ -1,0 +1,74 @@
+#include "actor/trace.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "base/clock.h"
+
+_Atomic(bool) weft__actor_tracing;
+
+static _Atomic(uint32_t) last_trace;
+
+/* Who listens: written while nobody reads. A reader counts itself before it looks, and who ends the trace looks at the count
+ * after it has said so; both seq_cst, so that one sees the other. */
+static struct weft__lock changing;
+static weft_passage_fn listener;
+static void *listener_arg;
+static _Atomic(uint32_t) readers;
+
+uint32_t weft__trace_new(void)
+{
+    uint32_t trace;
+    do {
+        trace = atomic_fetch_add_explicit(&last_trace, 1, memory_order_relaxed) + 1;
+    } while (trace == 0);
+    return trace;
+}
+
+void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct weft__letter *letter)
+{
+    atomic_fetch_add_explicit(&readers, 1, memory_order_seq_cst); /* pairs: weft_actor_trace */
+    if (atomic_load_explicit(&weft__actor_tracing, memory_order_seq_cst)) {
+        bool message = weft__letter_is_message(letter);
+        struct weft_passage passage = {
+            .kind = kind,
+            .event = (enum weft_actor_event_kind)letter->kind,
+            .trace = letter->trace,
+            .from = {.node = letter->from_node, .host = letter->from_host, .id = letter->from_id},
+            .to = to,
+            .topic = message ? letter->topic : NULL,
+            .tag = letter->tag,
+            .at_ns = weft__clock_ns(),
+        };
+        listener(&passage, listener_arg);
+    }
+    atomic_fetch_sub_explicit(&readers, 1, memory_order_release); /* pairs: weft_actor_trace */
+}
+
+static void stop_locked(void)
+{
+    atomic_store_explicit(&weft__actor_tracing, false, memory_order_seq_cst); /* pairs: tell */
+    while (atomic_load_explicit(&readers, memory_order_seq_cst) > 0) {
+        sched_yield();
+    }
+}
+
+int weft_actor_trace(weft_passage_fn fn, void *arg)
+{
+    int err = 0;
+    weft__lock(&changing);
+    bool on = atomic_load_explicit(&weft__actor_tracing, memory_order_relaxed);
+    if (!fn) {
+        if (on) {
+            stop_locked();
+        }
+    } else if (on) {
+        err = -EBUSY;
+    } else {
+        listener = fn;
+        listener_arg = arg;
+        atomic_store_explicit(&weft__actor_tracing, true, memory_order_seq_cst); /* pairs: tell */
+    }
+    weft__unlock(&changing);
+    return err;
+}
