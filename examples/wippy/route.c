@@ -1,0 +1,62 @@
+/* Wippy: the scheduler implements relay.Receiver; Send finds the target in the byPID map, pushes an event, wakes the process.
+ * Here a PID leads to its actor without a map, whichever host it lives on, and never to a later one; and a weft_receiver stands for
+ * what is not an actor of this program: another node, a router, a double in a test. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <weft/weft.h>
+
+static atomic_int received, passed_on;
+
+static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_MESSAGE) {
+            printf("%s: %.*s\n", events[i].topic, (int)events[i].buf->len,
+                   (char *)events[i].buf->data);
+            atomic_fetch_add(&received, 1);
+        }
+        weft_out_done(out, NULL);
+    }
+    return 0;
+}
+
+/* relay.Receiver for node 5 */
+static int deliver(struct weft_receiver *self, const struct weft_parcel *parcel)
+{
+    (void)self;
+    char to[64];
+    weft_pid_text(parcel->to, to, sizeof to);
+    printf("to %s: %s\n", to, parcel->topic);
+    weft_buf_free(parcel->buf);
+    atomic_fetch_add(&passed_on, 1);
+    return 0;
+}
+
+int main(void)
+{
+    static const struct weft_actor_kind kind = {.name = "target", .step = step};
+    struct weft_receiver far = {.deliver = deliver};
+    weft_host *a, *b;
+    weft_pid pid, remote = {.node = 5, .host = 1, .id = 17};
+    if (weft_host_create(&a, &(struct weft_host_opts){.name = "a", .workers = 1}) ||
+        weft_host_create(&b, &(struct weft_host_opts){.name = "b", .workers = 1}) ||
+        weft_actor_spawn(b, &pid, &kind, NULL, NULL) || weft_route(5, &far)) {
+        return 1;
+    }
+    int sent = weft_actor_send(pid, "hello", 0, weft_buf_copy("moved, not copied", 17));
+    weft_actor_join(pid, NULL, WEFT_FOREVER);
+    int gone = weft_actor_send(pid, "hello", 0, NULL);
+    int there = weft_actor_send(remote, "hello", 0, NULL);
+    weft_unroute(5);
+    int nowhere = weft_actor_send(remote, "hello", 0, NULL);
+    printf("sent: %d, gone: %d, another node: %d, no way there: %d\n", sent, gone, there, nowhere);
+    weft_host_stop(a, NULL, WEFT_FOREVER);
+    weft_host_stop(b, NULL, WEFT_FOREVER);
+    weft_host_destroy(a);
+    weft_host_destroy(b);
+    bool good = sent == 0 && gone == -ESRCH && there == 0 && nowhere == -EHOSTUNREACH;
+    return good && atomic_load(&received) == 1 && atomic_load(&passed_on) == 1 ? 0 : 1;
+}
