@@ -167,6 +167,11 @@ struct weft_actor_kind {
     size_t stack_bytes; /* of these; as in struct weft_fiber_opts */
     /* Exactly once. NULL: nothing to do. */
     void (*close)(weft_actor *self);
+    /* Before close, of one that does not end by itself: it was killed, an exit that it does not trap came, or its host's stop has lost its
+     * patience. To stop what works for it elsewhere. NULL: nothing to do. */
+    void (*abort)(weft_actor *self);
+    /* What it has to say of itself, as snprintf: weft_actor_stats. On the actor's own thread, between steps. NULL: nothing. */
+    int (*stats)(weft_actor *self, char *buf, size_t size);
     unsigned mailbox; /* messages that wait for one of them; 0: the host's */
     unsigned batch;   /* events for one step at most, up to 64; 0: the host's */
     enum weft_mailbox_policy policy;

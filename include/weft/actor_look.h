@@ -21,6 +21,11 @@ WEFT_API void weft_each_actor(weft_host *host,
  * actors, 0: all. NULL: all hosts. -ENOMEM; -EINVAL; -EIO or another error of the stream. */
 WEFT_API int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max);
 
+/* What the actor says of itself (`stats` of its kind), as text: asked of the actor, which answers between two steps, a fiber actor in a
+ * receive, whatever it waits for; no step is taken for it. In a fiber or a plain thread. As snprintf: the length, and as much as fits. -ENOTSUP: its kind
+ * says nothing. -ESRCH, -ENOMEM, -EREMOTE; -ETIMEDOUT, -ECANCELED, -EINTR; an error that `stats` answers. */
+WEFT_API int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t deadline);
+
 /* --- the way of a message ---------------------------------------------------------------- */
 
 /* While a trace is on, a message has a number, event.trace: a message that is sent while another is handled has the number of

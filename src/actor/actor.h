@@ -63,17 +63,24 @@ struct weft__letter {
     weft_buf *buf;
     int error;
     uint32_t generation; /* of the actor it is for, + 1 */
-    uint8_t kind;        /* enum weft_actor_event_kind, or WEFT__LETTER_KILL */
+    uint8_t kind;        /* enum weft_actor_event_kind, or one of those below */
     bool by_link;        /* of an exit: a link has brought it */
     uint16_t to_host;
     uint32_t trace; /* actor/trace.h */
 };
 #define WEFT__LETTER_KILL 255u
+#define WEFT__LETTER_STATS 254u /* what has it to say? It is answered as a call is */
 
 /* Else it comes before messages, needs no place in the mailbox, and wakes an actor that is blocked. */
 static inline bool weft__letter_is_message(const struct weft__letter *letter)
 {
     return letter->kind == WEFT_EVENT_MESSAGE || letter->kind == WEFT_EVENT_CALL;
+}
+
+/* Somebody waits for an answer to it: its tag is the reference. */
+static inline bool weft__letter_is_call(const struct weft__letter *letter)
+{
+    return letter->kind == WEFT_EVENT_CALL || letter->kind == WEFT__LETTER_STATS;
 }
 
 _Static_assert(sizeof(struct weft__letter) == 64, "a small block");
@@ -313,6 +320,8 @@ bool weft__mailbox_news(weft_actor *actor);
 /* There are more messages than there may be: the oldest is dropped. Any thread. */
 void weft__mailbox_shed(weft_actor *actor, weft_pid self);
 struct weft_actor_event weft__letter_event(const struct weft__letter *letter);
+/* Answers the letter, which is taken (actor/stats.c). */
+void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter);
 /* Of an end that it does not trap: it ends, too. */
 bool weft__letter_is_fatal(const weft_actor *actor, const struct weft__letter *letter);
 
@@ -328,6 +337,13 @@ void weft__host_cancel(weft_host *host, weft_pid pid);
 /* One of this number that is, or was; NULL: there never was one. */
 weft_host *weft__host_at(uint32_t number);
 
+/* It does not end by itself: its kind's `abort`. */
+static inline void weft__actor_abort(weft_actor *actor)
+{
+    if (actor->kind->abort) {
+        actor->kind->abort(actor);
+    }
+}
 /* Everything of its end but that of its task, on the thread that runs it; takes what `end` has. */
 void weft__actor_end(weft_actor *actor, struct weft__end *end);
 /* The same of one that never was: ties and letters go, nobody is told. */

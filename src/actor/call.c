@@ -38,19 +38,40 @@ struct call {
     struct weft__waiter waiter;
 };
 
+static int enter(weft_pid to, const struct weft__letter *letter, int64_t deadline)
+{
+    if (to.node != weft__node()) {
+        return -EREMOTE;
+    }
+    if (weft__letter_is_message(letter)) {
+        return weft__letter_enter(to, deadline);
+    }
+    return weft__actor_of(to) ? 0 : -ESRCH;
+}
+
+static void put(weft_pid to, struct weft__letter *letter, int place)
+{
+    uint64_t ref = letter->tag;
+    if (weft__letter_is_message(letter)) {
+        weft__letter_put(to, letter, place);
+    } else if (weft__letter_post_system(to, letter) != 0) {
+        weft__ledger_answer(ref, -ESRCH, NULL); /* it has just ended */
+    }
+}
+
 /* 0 or an error; what was answered is in the node. Nobody knows the reference before the letter is posted. */
 static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *letter,
                         int64_t deadline)
 {
     uint64_t ref = letter->tag;
-    int place = to.node == weft__node() ? weft__letter_enter(to, deadline) : -EREMOTE;
+    int place = enter(to, letter, deadline);
     if (place < 0) {
         weft__ledger_drop(ref, 1u << WEFT__DEBT_WAIT);
         weft__letter_free(letter);
         return place;
     }
     weft__waiter_arm(&call->waiter, WEFT__WAIT_OBJECT);
-    weft__letter_put(to, letter, place);
+    put(to, letter, place);
     enum weft__reason reason = weft__waiter_park(&call->waiter, deadline, &answer_kind, 0);
     if (weft__reason_done(reason)) {
         return call->node.status;
@@ -60,17 +81,9 @@ static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *let
     return weft__reason_errno(reason);
 }
 
-int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
-                    int64_t deadline)
+int weft__call(weft_pid to, struct weft__letter *letter, weft_buf **reply, int64_t deadline)
 {
     struct call call;
-    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_CALL, 0, request);
-    if (!letter) {
-        weft_buf_free(request);
-        return -ENOMEM;
-    }
-    letter->topic = topic;
-    weft__letter_sign(letter);
     weft__node_init(&call.node, &call.waiter, 0);
     call.entry = (struct weft__debt){.kind = WEFT__DEBT_WAIT, .node = &call.node};
     int err = weft__ledger_add(&call.entry, WEFT_FOREVER, 0, &letter->tag);
@@ -78,7 +91,6 @@ int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf 
         weft__letter_free(letter);
         return err;
     }
-    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
     err = ask_and_wait(&call, to, letter, deadline);
     if (reply && !err) {
         *reply = call.node.value;
@@ -86,6 +98,20 @@ int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf 
         weft_buf_free(call.node.value);
     }
     return err;
+}
+
+int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
+                    int64_t deadline)
+{
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_CALL, 0, request);
+    if (!letter) {
+        weft_buf_free(request);
+        return -ENOMEM;
+    }
+    letter->topic = topic;
+    weft__letter_sign(letter);
+    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
+    return weft__call(to, letter, reply, deadline);
 }
 
 /* --- of a step --------------------------------------------------------------------------------- */

@@ -62,7 +62,7 @@ void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
                        });
         }
     }
-    if (letter->kind == WEFT_EVENT_CALL) { /* there will be no answer */
+    if (weft__letter_is_call(letter)) { /* there will be no answer */
         weft_actor_reply(letter->tag, letter->error ? letter->error : -ESRCH, NULL);
     }
     weft__letter_free(letter);

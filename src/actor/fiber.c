@@ -123,6 +123,9 @@ static void end(void *arg)
     weft_actor *actor = arg;
     struct weft__mail *mail = weft__mail_of(actor);
     find_system(actor, mail, NULL);
+    if (mail->fatal || is_cancelled(here())) {
+        weft__actor_abort(actor);
+    }
     struct weft__end end = how(actor, mail);
     forget(mail);
     weft__actor_end(actor, &end);

@@ -97,7 +97,7 @@ static void join_chain(struct weft__letter *letter, const struct weft__worker *w
                        const weft_actor *actor)
 {
     letter->trace = actor ? weft__trace_of(actor, w) : 0;
-    if (weft__trace_is_on() && !letter->trace) {
+    if (weft__trace_is_on() && !letter->trace && letter->kind != WEFT_EVENT_COMPLETE) {
         letter->trace = weft__trace_new();
     }
 }

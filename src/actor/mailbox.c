@@ -187,6 +187,8 @@ struct weft__letter *weft__mailbox_next(weft_actor *actor)
             weft__letter_bury(letter, (uint32_t)actor->self);
         } else if (is_nothing(actor, letter)) {
             weft__letter_free(letter);
+        } else if (letter->kind == WEFT__LETTER_STATS) {
+            weft__actor_tell_stats(actor, letter);
         } else {
             return letter;
         }

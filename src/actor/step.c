@@ -156,6 +156,7 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
         end.error = batch->fatal->error;
         end.will = weft__will_ref(batch->fatal->will);
     }
+    weft__actor_abort(actor);
     for (size_t i = 0; i < batch->n; i++) { /* it was not given them */
         weft__letter_bury(batch->letters[i], (uint32_t)actor->self);
     }
@@ -192,9 +193,59 @@ static void take_note(struct weft__task *task, const struct batch *batch)
     if (i > 0) {
         weft__body_note(task, batch->letters[i - 1]->topic);
     }
-    if (weft__trace_is_on()) {
+    if (batch->n && weft__trace_is_on()) {
         weft__trace_handled(task->own, batch->letters[0]); /* the only one */
     }
+}
+
+/* What follows a step. */
+enum next {
+    OVER,
+    SLEEP,    /* unless something has come */
+    AGAIN,    /* if its turn is not over */
+    GIVE_WAY, /* and again */
+};
+
+static enum next end_by(struct weft__worker *w, struct weft__task *task, weft_out *out, int error)
+{
+    weft__out_drop(out);
+    finish(w, task, &(struct weft__end){.error = error});
+    return OVER;
+}
+
+/* The step, and what it says is done. */
+static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
+{
+    weft_actor *actor = task->own;
+    weft_out out;
+    memset(&out, 0, offsetof(weft_out, few)); /* unsaid, and nothing asked for */
+    w->handles = batch->n == 1 ? batch->letters[0]->trace : 0;
+    int err = actor->kind->step(actor, batch->events, batch->n, &out);
+    weft__count(&actor->steps, 1);
+    forget(batch);
+    if (err) {
+        return end_by(w, task, &out, err);
+    }
+    int asked = out.count ? weft__out_dispatch(&out, actor) : 0;
+    w->handles = 0;
+    if (asked < 0) {
+        return end_by(w, task, &out, asked);
+    }
+    actor->pending += (uint32_t)asked;
+    if (out.status == WEFT__OUT_DONE) {
+        weft__new_code_free(out.new);
+        finish(w, task,
+               &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
+        return OVER;
+    }
+    if (out.status == WEFT__OUT_UPGRADE) {
+        weft__actor_upgrade(actor, &out);
+        actor->blocked = false;
+        return AGAIN;
+    }
+    drop_end(&out);
+    actor->blocked = is_blocked(actor, &out, asked);
+    return out.status == WEFT__OUT_CONTINUE ? GIVE_WAY : SLEEP;
 }
 
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
@@ -202,61 +253,33 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
     weft_actor *actor = task->own;
     struct batch batch;
     struct turn turn = {0};
-    if (task->claim.task) { /* it has waited */
+    bool waited = task->claim.task != NULL;
+    if (waited) {
         weft__body_waited(w, task);
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
     }
     for (;;) {
-        weft_out out;
-        memset(&out, 0, offsetof(weft_out, few)); /* unsaid, and nothing asked for */
         size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
         bool forced = is_forced(task);
+        enum next next = SLEEP;
         gather(actor, &batch, forced ? 0 : max);
         actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
         if (batch.fatal || forced) {
             end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
-        w->handles = batch.n == 1 ? batch.letters[0]->trace : 0;
-        if (batch.n) {
+        if (batch.n || !waited) { /* else it was woken for nothing that concerns it */
+            waited = false;
             take_note(task, &batch);
+            next = take_step(w, task, &batch);
         }
-        int err = actor->kind->step(actor, batch.events, batch.n, &out);
-        weft__count(&actor->steps, 1);
-        forget(&batch);
-        if (err) {
-            weft__out_drop(&out);
-            finish(w, task, &(struct weft__end){.error = err});
+        if (next == OVER) {
             return WEFT__BODY_END;
         }
-        int asked = out.count ? weft__out_dispatch(&out, actor) : 0;
-        w->handles = 0;
-        if (asked < 0) {
-            weft__out_drop(&out);
-            finish(w, task, &(struct weft__end){.error = asked});
-            return WEFT__BODY_END;
-        }
-        actor->pending += (uint32_t)asked;
-        if (out.status == WEFT__OUT_DONE) {
-            weft__new_code_free(out.new);
-            finish(w, task,
-                   &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
-            return WEFT__BODY_END;
-        }
-        if (out.status == WEFT__OUT_UPGRADE) {
-            weft__actor_upgrade(actor, &out);
-            actor->blocked = false;
-            if (is_over(&turn, actor->host, batch.n)) {
-                break;
-            }
-            continue;
-        }
-        drop_end(&out);
-        actor->blocked = is_blocked(actor, &out, asked);
-        if (out.status != WEFT__OUT_CONTINUE && dozes(task, actor, actor->blocked)) {
+        if (next == SLEEP && dozes(task, actor, actor->blocked)) {
             return WEFT__BODY_WAIT;
         }
-        if (out.status == WEFT__OUT_CONTINUE || is_over(&turn, actor->host, batch.n)) {
+        if (next == GIVE_WAY || is_over(&turn, actor->host, batch.n)) {
             break;
         }
     }

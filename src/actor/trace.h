@@ -26,7 +26,7 @@ void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct wef
 
 static inline void weft__trace_sent(weft_pid to, const struct weft__letter *letter)
 {
-    if (weft__trace_is_on()) {
+    if (weft__trace_is_on() && letter->kind < WEFT__LETTER_STATS) { /* what becomes an event */
         weft__trace_tell(WEFT_PASSAGE_SENT, to, letter);
     }
 }

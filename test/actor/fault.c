@@ -1,4 +1,4 @@
-/* A fault in a step is reported with who it was and what it was at; the process ends as it would have. */
+/* A fault in an actor is reported with who it was and what it was at; the process ends as it would have. */
 /* not under: asan tsan qemu */
 #include <errno.h>
 #include <signal.h>
@@ -29,9 +29,23 @@ static int do_harm(weft_actor *self, const struct weft_actor_event *events, size
     return 0;
 }
 
+static int do_harm_in_a_fiber(weft_actor *self, weft_buf **result)
+{
+    const struct weft_actor_event *event;
+    (void)self, (void)result;
+    while (weft_receive(&event, WEFT_FOREVER) == 0) {
+        if (strcmp(event->topic, "write in a fiber") == 0) {
+            *(volatile char *)nowhere = 1;
+        }
+        abort();
+    }
+    return 0;
+}
+
 static void run(void *arg)
 {
-    static const struct weft_actor_kind kind = {.name = "clumsy", .step = do_harm};
+    static const struct weft_actor_kind in_steps = {.name = "clumsy", .step = do_harm};
+    static const struct weft_actor_kind in_a_fiber = {.name = "clumsy", .run = do_harm_in_a_fiber};
     const char *topic = arg;
     weft_host *host;
     weft_pid pid;
@@ -41,7 +55,8 @@ static void run(void *arg)
     if (strcmp(topic, "outside") == 0) {
         abort();
     }
-    CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
+    const struct weft_actor_kind *kind = strstr(topic, "fiber") ? &in_a_fiber : &in_steps;
+    CHECK_EQ(weft_actor_spawn(host, &pid, kind, NULL, NULL), 0);
     CHECK_EQ(weft_actor_send(pid, topic, 0, NULL), 0);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
 }
@@ -55,7 +70,9 @@ static void expect(const char *topic, int signal, const char *report)
         check_fail(__FILE__, __LINE__, "it says:\n%s", err);
     }
     if (report) {
-        CHECK(strstr(err, " in a step of actor <0.1.1.0> clumsy, last message "));
+        CHECK(strstr(err, strstr(topic, "fiber") ? " in fiber actor <0.1."
+                                                 : " in a step of actor <0.1."));
+        CHECK(strstr(err, "> clumsy, last message "));
         CHECK(strstr(err, topic));
     }
 }
@@ -73,6 +90,16 @@ TEST(an_abort_in_a_step_names_the_actor)
 TEST(a_callers_bug_in_a_step_names_the_actor)
 {
     expect("bug", SIGABRT, "exits by 0 or a negative errno");
+}
+
+TEST(a_bad_access_in_a_fiber_actor_names_it)
+{
+    expect("write in a fiber", SIGSEGV, "weft: bad access in fiber actor ");
+}
+
+TEST(an_abort_in_a_fiber_actor_names_it)
+{
+    expect("abort in a fiber", SIGABRT, "weft: abort in fiber actor ");
 }
 
 TEST(an_abort_elsewhere_says_nothing)

@@ -283,6 +283,37 @@ TEST(a_receiver_stands_in_for_an_actor)
     end_host(host);
 }
 
+/* Answers at once, or says that it will not. */
+static int answer(struct weft_receiver *self, const struct weft_parcel *parcel)
+{
+    struct double_ *d = (struct double_ *)(void *)self;
+    CHECK_EQ(parcel->kind, WEFT_EVENT_CALL);
+    CHECK_STR(parcel->topic, "ask");
+    if (d->answer) {
+        weft_buf_free(parcel->buf);
+    } else {
+        CHECK_EQ(weft_actor_reply(parcel->tag, 0, parcel->buf), 0);
+    }
+    return d->answer;
+}
+
+TEST(a_receiver_that_stands_in_is_called)
+{
+    struct double_ d = {.receiver.deliver = answer};
+    weft_host *host = make_host("stand-in", 1);
+    weft_pid pid;
+    weft_buf *reply;
+    CHECK_EQ(weft_receiver_spawn(host, &pid, &d.receiver), 0);
+    CHECK_EQ(weft_actor_call(pid, "ask", text("x"), &reply, WEFT_FOREVER), 0);
+    CHECK_STR((const char *)reply->data, "x");
+    weft_buf_free(reply);
+    d.answer = -EHOSTDOWN;
+    CHECK_EQ(weft_actor_call(pid, "ask", text("x"), &reply, WEFT_FOREVER), -EHOSTDOWN);
+    struct weft_parcel forged = {.kind = WEFT_EVENT_CALL, .to = pid, .topic = "ask"};
+    CHECK_EQ(weft_parcel_deliver(&forged), -EINVAL); /* references are of this process */
+    end_host(host);
+}
+
 /* --- several hosts ------------------------------------------------------------------------------------ */
 
 struct place {

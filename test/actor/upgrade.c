@@ -137,6 +137,70 @@ TEST(when_the_new_code_fails_the_old_goes_on)
     CHECK_EQ(new_closed, 0);
 }
 
+static int upgrades_to(weft_actor *self, weft_out *out, void *arg)
+{
+    (void)self;
+    return weft_out_upgrade(out, arg, NULL);
+}
+
+static int never_run(weft_actor *self, weft_buf **result)
+{
+    (void)self, (void)result;
+    return 0;
+}
+
+TEST(a_kind_that_cannot_be_is_refused)
+{
+    struct weft_actor_kind bad[] = {old_kind, old_kind, old_kind, old_kind};
+    bad[0].batch = 65;
+    bad[1].policy = (enum weft_mailbox_policy)(WEFT_MAILBOX_WAIT + 1);
+    bad[2].run = never_run;
+    bad[3].step = NULL;
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(puppet_do(&a, upgrades_to, &bad[i]), 0);
+        CHECK_EQ(puppet_await(&a, i + 1).error, -EINVAL);
+    }
+    puppet_do(&a, finishes, NULL);
+    puppet_host_end(host);
+}
+
+/* What it sends to itself comes after this step. */
+static int floods_itself(weft_actor *self, weft_out *out, void *arg)
+{
+    int *answers = arg;
+    (void)out;
+    for (int i = 0; i < 3; i++) {
+        answers[i] = weft_actor_send(weft_actor_pid(self), "own", (uint64_t)i, NULL);
+    }
+    return 0;
+}
+
+TEST(the_mailbox_is_that_of_the_new_kind)
+{
+    struct weft_actor_kind drops = old_kind, refuses = old_kind;
+    int answers[3];
+    drops.mailbox = refuses.mailbox = 2;
+    drops.policy = WEFT_MAILBOX_DROP;
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    CHECK_EQ(puppet_do(&a, upgrades_to, &drops), 0);
+    puppet_await(&a, 1);
+    CHECK_EQ(puppet_do(&a, floods_itself, answers), 0);
+    puppet_await(&a, 3);
+    CHECK(answers[0] == 0 && answers[1] == 0 && answers[2] == 0);
+    CHECK(a.seen[1].tag == 1 && a.seen[2].tag == 2);
+    CHECK_EQ(puppet_do(&a, upgrades_to, &refuses), 0);
+    puppet_await(&a, 4);
+    CHECK_EQ(puppet_do(&a, floods_itself, answers), 0);
+    puppet_await(&a, 6);
+    CHECK(answers[0] == 0 && answers[1] == 0 && answers[2] == -ENOBUFS);
+    CHECK(a.seen[4].tag == 0 && a.seen[5].tag == 1);
+    puppet_do(&a, finishes, NULL);
+    puppet_host_end(host);
+}
+
 static int upgrades_in_want(weft_actor *self, weft_out *out, void *arg)
 {
     (void)self, (void)arg;

@@ -181,6 +181,11 @@ void weft__ties_cut(weft_actor *actor, struct weft__end *end)
     (void)end;
     X_ASSERT(!actor->ties);
 }
+void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter)
+{
+    (void)actor, (void)letter;
+    x_fail("nobody has asked");
+}
 void weft__ledger_end(weft_pid self)
 {
     (void)self;

@@ -35,7 +35,7 @@ _of("tie", "src/actor/relation.c",
     "    if (!there) {\n        weft__bond_free(bond);\n    }\n",
     "of one that ended just now nothing is told")
 _of("tie", "src/actor/end.c",
-    "    shut_gate(actor);\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */\n    weft__ties_cut(actor, end);",
+    "    shut_gate(actor);\n    weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */\n    weft__ties_cut(actor, end);",
     "    weft__ties_cut(actor, end);\n    shut_gate(actor);",
     "an end can be linked after its ties are gone")
 _of("tie", "src/base/lock.h",

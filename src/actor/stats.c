@@ -1,0 +1,51 @@
+/* What an actor says of itself. It is asked by a letter that is no event, and answers where its letters are taken out: on its own
+ * thread, between steps. */
+#include <errno.h>
+
+#include <weft/actor_look.h>
+
+#include "actor/call.h"
+#include "actor/ledger.h"
+
+#define FIRST_BYTES 256
+
+/* With its terminating 0. NULL: *err says why. */
+static weft_buf *text_of(weft_actor *actor, int *err)
+{
+    size_t size = FIRST_BYTES;
+    for (;;) {
+        weft_buf *buf = weft_buf_alloc(size, 0);
+        *err = buf ? actor->kind->stats(actor, (char *)weft_buf_put(buf, size), size) : -ENOMEM;
+        if (*err < 0) {
+            weft_buf_free(buf);
+            return NULL;
+        }
+        if ((size_t)*err < size) {
+            return buf;
+        }
+        size = (size_t)*err + 1;
+        weft_buf_free(buf);
+    }
+}
+
+void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter)
+{
+    int err = -ENOTSUP;
+    weft_buf *buf = actor->kind->stats ? text_of(actor, &err) : NULL;
+    weft__ledger_answer(letter->tag, buf ? 0 : err, buf);
+    weft__letter_free(letter);
+}
+
+int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t deadline)
+{
+    struct weft__letter *letter =
+        weft__letter_new((enum weft_actor_event_kind)WEFT__LETTER_STATS, 0, NULL);
+    weft_buf *text;
+    int err = letter ? weft__call(pid, letter, &text, deadline) : -ENOMEM;
+    if (err) {
+        return err;
+    }
+    int length = snprintf(buf, size, "%s", (const char *)text->data);
+    weft_buf_free(text);
+    return length;
+}
