@@ -287,6 +287,39 @@ static void memory(void)
     _exit(0); /* the idle ones are left behind */
 }
 
+/* --- call: one asks, another answers ------------------------------------------------------------ */
+
+enum { CALLS = 1000000 };
+
+static int answer_calls(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                        weft_out *out)
+{
+    (void)self;
+    for (size_t i = 0; i < n; i++)
+        must(weft_actor_reply(events[i].tag, 0, NULL), "weft_actor_reply");
+    weft_out_idle(out);
+    return 0;
+}
+
+static int make_calls(weft_actor *self, weft_buf **result)
+{
+    (void)self, (void)result;
+    begun = now_ns();
+    for (int i = 0; i < CALLS; i++)
+        must(weft_actor_call(opponent, "ask", NULL, NULL, WEFT_FOREVER), "weft_actor_call");
+    ended = now_ns();
+    return 0;
+}
+
+static void call(void)
+{
+    static const struct weft_actor_kind answerer = {.name = "answerer", .step = answer_calls},
+                                        caller = {.name = "caller", .run = make_calls};
+    opponent = start_one(&answerer);
+    join(start_one(&caller));
+    report("weft", "actor_call", "", seconds() * 1e9 / CALLS, "ns/call");
+}
+
 /* --- step: a command in each, done before it returns; a message to one that has idled ---------------- */
 
 enum { COMMANDS = 5000000, WAKES = 2000, NOTHING = 300 };
@@ -351,7 +384,7 @@ static const struct {
     void (*run)(void);
 } workloads[] = {
     {"pingpong", pingpong}, {"ring", go_round},   {"fanin", fanin}, {"spawn", spawn},
-    {"memory", memory},     {"restart", restart}, {"step", step},
+    {"memory", memory},     {"restart", restart}, {"call", call},   {"step", step},
 };
 
 int main(int argc, char **argv)

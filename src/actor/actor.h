@@ -93,9 +93,9 @@ struct weft_actor {
     _Atomic(uint32_t) limit; /* of messages at the gate; the upper bits: enum weft_mailbox_policy */
     struct weft__lock lock;
     struct weft__tie *ties; /* under the lock: who is to hear of its end, its names. actor/tie.h */
-    /* its own, but for looks; with WEFT_MAILBOX_DROP the first two are under the lock, as is emptying `user` */
-    struct weft__link *kept, **kept_last; /* messages that were taken out and not yet seen */
-    struct weft__link *urgent;            /* the same of what is not a message */
+    /* its own, but for looks; with WEFT_MAILBOX_DROP the first is under the lock, as is emptying `user` */
+    struct weft__link *kept;   /* messages that were taken out and not yet seen */
+    struct weft__link *urgent; /* the same of what is not a message */
     _Atomic(uint64_t) steps;
     uint64_t parent;
     const struct weft_actor_kind *kind;
@@ -109,7 +109,7 @@ struct weft_actor {
     _Atomic(bool) trap; /* its own, but for a look: weft__actor_break */
 };
 
-_Static_assert(sizeof(weft_actor) <= 128, "with its control block, 256 bytes");
+_Static_assert(sizeof(weft_actor) <= 120, "with its control block, less than 256 bytes");
 
 #define WEFT__BATCH_MOST 64u /* events of one step */
 
@@ -140,8 +140,16 @@ static inline uint32_t weft__gate_count(uint64_t gate)
 int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy);
 /* The same, and waits for it, in a fiber or a plain thread. -ETIMEDOUT, -ECANCELED, -EINTR. */
 int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
+/* Those who wait get what room there is. */
+void weft__gate_admit(weft_actor *actor);
 /* The actor has taken n messages out. */
-void weft__gate_leave(weft_actor *actor, size_t n);
+static inline void weft__gate_leave(weft_actor *actor, size_t n)
+{
+    uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
+    if (__builtin_expect((gate & WEFT__GATE_CROWDED) != 0, 0)) {
+        weft__gate_admit(actor);
+    }
+}
 /* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in the ledger is
  * settled. */
 void weft__gate_settle(weft_pid self, uint64_t gate);
@@ -301,29 +309,6 @@ int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline
 int weft__letter_post_system(weft_pid to, struct weft__letter *letter);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
-
-/* --- the mailbox (actor/mailbox.c) --------------------------------------------------------------- */
-
-/* The next letter that is not a message; NULL: none. */
-struct weft__letter *weft__mailbox_next(weft_actor *actor);
-/* The next messages, up to `max`, which leave the gate; how many. */
-size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max);
-/* The first message that is wanted, which leaves the gate; NULL: none, and *from, NULL at first, says where the next search goes
- * on if it is for the same. */
-typedef bool (*weft__letter_fn)(const struct weft__letter *letter, const void *arg);
-struct weft__letter *weft__mailbox_find(weft_actor *actor, weft__letter_fn wanted, const void *arg,
-                                        struct weft__link ***from);
-/* Is there anything; `blocked`: of what is not a message? */
-bool weft__mailbox_any(weft_actor *actor, bool blocked);
-/* Of a fiber actor: is there anything that the last search has not seen? */
-bool weft__mailbox_news(weft_actor *actor);
-/* There are more messages than there may be: the oldest is dropped. Any thread. */
-void weft__mailbox_shed(weft_actor *actor, weft_pid self);
-struct weft_actor_event weft__letter_event(const struct weft__letter *letter);
-/* Answers the letter, which is taken (actor/stats.c). */
-void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter);
-/* Of an end that it does not trap: it ends, too. */
-bool weft__letter_is_fatal(const weft_actor *actor, const struct weft__letter *letter);
 
 /* --- starting and ending -------------------------------------------------------------------------- */
 

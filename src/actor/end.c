@@ -33,7 +33,6 @@ void weft__actor_leave(weft_actor *actor)
     weft__letters_bury(system, slot);
     weft__letters_bury(user, slot);
     actor->urgent = actor->kept = NULL;
-    actor->kept_last = &actor->kept;
 }
 
 void weft__actor_end(weft_actor *actor, struct weft__end *end)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "actor/mailbox.h"
 #include "actor/trace.h"
 #include "base/alloc.h"
 #include "sched/handle.h"

@@ -24,7 +24,7 @@ struct weft__mail {
     uint32_t trace;    /* of `event`, also after it was forgotten */
     uint32_t received; /* since it last let others have a turn */
     bool returned;
-    bool fresh; /* under the lock: actor/mailbox.c */
+    bool fresh, in_hand; /* under the lock: actor/mailbox.c */
 };
 
 static inline struct weft__mail *weft__mail_of(const weft_actor *actor)

@@ -136,7 +136,7 @@ static bool reserve(weft_actor *actor)
     return false;
 }
 
-static void admit(weft_actor *actor)
+void weft__gate_admit(weft_actor *actor)
 {
     struct lot *lot = lot_of(actor->self);
     struct weft__chain ready;
@@ -154,14 +154,6 @@ static void admit(weft_actor *actor)
     }
     weft__unlock(&lot->lock);
     weft__place_many(&ready);
-}
-
-void weft__gate_leave(weft_actor *actor, size_t n)
-{
-    uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
-    if (__builtin_expect((gate & WEFT__GATE_CROWDED) != 0, 0)) {
-        admit(actor);
-    }
 }
 
 static void turn_away(uint64_t id)

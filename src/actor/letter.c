@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "actor/fiber.h"
+#include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/trace.h"
 #include "sched/slab.h"
@@ -93,8 +94,9 @@ void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *le
     look_at_gate(actor, to);
 }
 
-static void join_chain(struct weft__letter *letter, const struct weft__worker *w,
-                       const weft_actor *actor)
+/* A number that came, from another node maybe, goes on; new ones are made only while messages are traced here. */
+static inline void join_chain(struct weft__letter *letter, const struct weft__worker *w,
+                              const weft_actor *actor)
 {
     letter->trace = actor ? weft__trace_of(actor, w) : 0;
     if (weft__trace_is_on() && !letter->trace && letter->kind != WEFT_EVENT_COMPLETE) {
@@ -113,10 +115,9 @@ void weft__letter_sign(struct weft__letter *letter)
     const struct weft__worker *w = weft__worker_self();
     const weft_actor *actor = w ? weft__actor_running(w) : NULL;
     if (actor) {
-        weft_pid self = weft_actor_pid(actor);
-        letter->from_id = self.id;
-        letter->from_host = self.host;
-        letter->from_node = self.node;
+        letter->from_id = actor->self;
+        letter->from_host = actor->host->number;
+        letter->from_node = weft__node();
     }
     join_chain(letter, w, actor);
 }
@@ -128,26 +129,30 @@ static bool may_wait(void)
     return !w || weft__current(w);
 }
 
-/* A place at the gate; WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
-int weft__letter_enter(weft_pid to, int64_t deadline)
+/* The gate is full. WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
+static __attribute__((noinline)) int
+wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, int64_t deadline)
 {
-    weft_actor *actor = weft__actor_find((uint32_t)to.id);
-    enum weft_mailbox_policy policy;
-    int err = weft__gate_enter(actor, to, &policy);
-    if (err != -ENOBUFS || !may_wait()) {
-        return err;
+    if (!may_wait()) {
+        return -ENOBUFS;
     }
     if (deadline != WEFT__AT_ONCE) {
         return weft__gate_await(actor, to, deadline);
     }
     return policy == WEFT_MAILBOX_WAIT && weft__worker_self()
                ? weft__gate_await(actor, to, WEFT_FOREVER)
-               : err;
+               : -ENOBUFS;
 }
 
-void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
+static inline int enter(weft_actor *actor, weft_pid to, int64_t deadline)
 {
-    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    enum weft_mailbox_policy policy;
+    int place = weft__gate_enter(actor, to, &policy);
+    return place == -ENOBUFS ? wait_for_room(actor, to, policy, deadline) : place;
+}
+
+static inline void put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place)
+{
     weft__trace_sent(to, letter);
     weft__actor_deliver(actor, to, letter);
     if (place) {
@@ -155,13 +160,41 @@ void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
     }
 }
 
+int weft__letter_enter(weft_pid to, int64_t deadline)
+{
+    return enter(weft__actor_find((uint32_t)to.id), to, deadline);
+}
+
+void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
+{
+    put(weft__actor_find((uint32_t)to.id), to, letter, place);
+}
+
+static inline int send_here(weft_pid to, struct weft__letter *letter, int64_t deadline)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    int place = enter(actor, to, deadline);
+    if (place < 0) {
+        return place;
+    }
+    put(actor, to, letter, place);
+    return 0;
+}
+
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    int place = weft__letter_enter(to, deadline);
-    if (place >= 0) {
-        weft__letter_put(to, letter, place);
+    return send_here(to, letter, deadline);
+}
+
+static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *letter, int err)
+{
+    if (err == -ESRCH) {
+        weft__letter_address(letter, to);
+        weft__letter_bury(letter, (uint32_t)to.id);
+    } else {
+        weft__letter_free(letter);
     }
-    return place < 0 ? place : 0;
+    return err;
 }
 
 int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline)
@@ -169,14 +202,8 @@ int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline
     if (__builtin_expect(to.node != weft__node(), 0)) {
         return weft__route_letter(to, letter);
     }
-    int err = weft__letter_send(to, letter, deadline);
-    if (err == -ESRCH) {
-        weft__letter_address(letter, to);
-        weft__letter_bury(letter, (uint32_t)to.id);
-    } else if (err) {
-        weft__letter_free(letter);
-    }
-    return err;
+    int err = send_here(to, letter, deadline);
+    return err ? give_up(to, letter, err) : 0;
 }
 
 static int post(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline)

@@ -65,7 +65,6 @@ static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_ki
     actor->parent = maker ? maker->self : 0;
     actor->parent_host = maker ? (uint16_t)maker->host->number : 0;
     actor->kept = NULL;
-    actor->kept_last = &actor->kept;
     actor->urgent = NULL;
     actor->pending = 0;
     actor->blocked = false;
@@ -182,7 +181,6 @@ static int show(struct birth *birth)
         weft__letter_address(first, birth->pid);
         first->link.next = NULL;
         actor->kept = &first->link;
-        actor->kept_last = &first->link.next;
         gate++;
     }
     weft__lock(&actor->lock);
@@ -194,7 +192,6 @@ static int show(struct birth *birth)
     weft__unlock(&actor->lock);
     if (err) {
         actor->kept = NULL;
-        actor->kept_last = &actor->kept;
     }
     return err;
 }

@@ -6,6 +6,7 @@
 
 #include "actor/call.h"
 #include "actor/ledger.h"
+#include "actor/mailbox.h"
 
 #define FIRST_BYTES 256
 

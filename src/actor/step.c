@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "actor/fiber.h"
+#include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/trace.h"
 #include "base/assert.h"
@@ -28,7 +29,8 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
     max = weft__trace_is_on() && max ? 1 : max;
     batch->n = batch->completed = 0;
     batch->fatal = NULL;
-    while (batch->n < max && (letter = weft__mailbox_next(actor))) {
+    while (batch->n < max && weft__mailbox_any(actor, true) &&
+           (letter = weft__mailbox_next(actor))) {
         batch->fatal =
             !batch->fatal && weft__letter_is_fatal(actor, letter) ? letter : batch->fatal;
         batch->completed += letter->kind == WEFT_EVENT_COMPLETE;
@@ -193,9 +195,6 @@ static void take_note(struct weft__task *task, const struct batch *batch)
     if (i > 0) {
         weft__body_note(task, batch->letters[i - 1]->topic);
     }
-    if (batch->n && weft__trace_is_on()) {
-        weft__trace_handled(task->own, batch->letters[0]); /* the only one */
-    }
 }
 
 /* What follows a step. */
@@ -219,19 +218,25 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
     weft_actor *actor = task->own;
     weft_out out;
     memset(&out, 0, offsetof(weft_out, few)); /* unsaid, and nothing asked for */
-    w->handles = batch->n == 1 ? batch->letters[0]->trace : 0;
+    if (batch->n == 1) {
+        w->handles = batch->letters[0]->trace;
+        weft__trace_handled(actor, batch->letters[0]);
+    }
     int err = actor->kind->step(actor, batch->events, batch->n, &out);
     weft__count(&actor->steps, 1);
     forget(batch);
     if (err) {
         return end_by(w, task, &out, err);
     }
-    int asked = out.count ? weft__out_dispatch(&out, actor) : 0;
-    w->handles = 0;
-    if (asked < 0) {
-        return end_by(w, task, &out, asked);
+    int asked = 0;
+    if (out.count) {
+        asked = weft__out_dispatch(&out, actor);
+        if (asked < 0) {
+            return end_by(w, task, &out, asked);
+        }
+        actor->pending += (uint32_t)asked;
     }
-    actor->pending += (uint32_t)asked;
+    w->handles = 0;
     if (out.status == WEFT__OUT_DONE) {
         weft__new_code_free(out.new);
         finish(w, task,
@@ -263,7 +268,9 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         bool forced = is_forced(task);
         enum next next = SLEEP;
         gather(actor, &batch, forced ? 0 : max);
-        actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
+        if (batch.completed) {
+            actor->pending -= batch.completed < actor->pending ? batch.completed : actor->pending;
+        }
         if (batch.fatal || forced) {
             end_forced(w, task, &batch);
             return WEFT__BODY_END;

@@ -7,6 +7,7 @@
 
 #include "actor/fiber.h"
 #include "actor/ledger.h"
+#include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "actor/trace.h"

@@ -5,6 +5,7 @@
 
 #include "actor/fiber.h"
 #include "actor/ledger.h"
+#include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "actor/trace.h"
@@ -140,8 +141,7 @@ static void setup(void)
         actor->self = pid(slot).id;
         actor->kind = &kind;
         actor->host = &host;
-        actor->kept_last = &actor->kept;
-        actor->there = true;
+            actor->there = true;
         atomic_init(&actor->gate, (uint64_t)weft__pid_generation(pid(slot)) << WEFT__GATE_SHIFT);
     }
     x_name(records, sizeof records, "records");

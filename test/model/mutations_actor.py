@@ -55,6 +55,6 @@ _of("actor", "src/actor/end.c",
     "memory_order_acq_rel);",
     "that the gate is shut may be seen after the inboxes were looked at")
 _of("actor", "src/actor/mailbox.c",
-    "bool stray = is_stray(actor, (struct weft__letter *)(void *)items);",
+    "bool stray = weft__letter_is_stray(actor, (struct weft__letter *)(void *)items);",
     "bool stray = false;",
     "an actor reads a letter to the one before it")

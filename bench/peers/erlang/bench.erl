@@ -1,6 +1,6 @@
 %% Erlang/OTP. Usage: erlang WORKLOAD WORKERS
 -module(bench).
--export([main/1, init/1, start_fragile/2]).
+-export([main/1, init/1, start_fragile/2, handle_call/3, handle_cast/2]).
 
 report(Row, Value, Unit) ->
     io:format("erlang ~s ~.3f ~s~n", [Row, float(Value), Unit]).
@@ -17,6 +17,7 @@ run("ring", _) -> ring();
 run("fanin", _) -> fanin();
 run("spawn", _) -> spawn_all();
 run("restart", _) -> restart();
+run("call", _) -> call();
 run("memory", _) -> memory();
 run("wake", _) -> wake().
 
@@ -114,6 +115,7 @@ restart() ->
     [receive all_over -> ok end || _ <- lists:seq(1, 100)],
     report("actor_restart", Restarts * 1.0e9 / (now_ns() - Begun), "restart/s").
 
+init(server) -> {ok, none};
 init({Starts, Restarts, Me}) ->
     Fail = fun() ->
         case atomics:add_get(Starts, 1, 1) > Restarts of
@@ -125,6 +127,23 @@ init({Starts, Restarts, Me}) ->
           [#{id => child, start => {?MODULE, start_fragile, [Fail, []]}, restart => transient}]}}.
 
 start_fragile(Fail, []) -> {ok, spawn_link(Fail)}.
+
+%% One asks, another answers.
+call() ->
+    Calls = 1000000,
+    {ok, Server} = gen_server:start_link(?MODULE, server, []),
+    Begun = now_ns(),
+    call(Server, Calls),
+    report("actor_call", (now_ns() - Begun) / Calls, "ns/call").
+
+call(_, 0) -> ok;
+call(Server, Left) ->
+    ok = gen_server:call(Server, ask, infinity),
+    call(Server, Left - 1).
+
+handle_call(ask, _, State) -> {reply, ok, State}.
+
+handle_cast(_, State) -> {noreply, State}.
 
 %% Idle processes.
 resident_bytes() ->

@@ -295,6 +295,24 @@ func actorPingpong() {
 	report("actor_pingpong"+suffix, 2*balls*1e3/nsSince(start), "Mmsg/s")
 }
 
+// A call: a request with the way back for its answer.
+func actorCall() {
+	const calls = 1000000
+	ask := make(chan chan int, 1)
+	go func() {
+		for back := range ask {
+			back <- 1
+		}
+	}()
+	start := time.Now()
+	for i := 0; i < calls; i++ {
+		back := make(chan int, 1)
+		ask <- back
+		<-back
+	}
+	report("actor_call", nsSince(start)/calls, "ns/call")
+}
+
 func actorRing() {
 	const members, laps = 100000, 20
 	first := make(chan int, 1)
@@ -495,6 +513,8 @@ func main() {
 		sleep()
 	case "actor_pingpong":
 		actorPingpong()
+	case "actor_call":
+		actorCall()
 	case "actor_ring":
 		actorRing()
 	case "actor_fanin":

@@ -344,6 +344,27 @@ fn actor_pingpong(workers: &str) {
     report("tokio", &format!("actor_pingpong{}", workers), 2.0 * BALLS as f64 * 1e3 / ns, "Mmsg/s");
 }
 
+// A call: a request with the way back for its answer.
+fn actor_call(workers: &str) {
+    const CALLS: usize = 1_000_000;
+    let ns = on_worker(workers, async {
+        let (ask, mut asked) = mpsc::unbounded_channel::<tokio::sync::oneshot::Sender<()>>();
+        tokio::spawn(async move {
+            while let Some(back) = asked.recv().await {
+                back.send(()).unwrap();
+            }
+        });
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            let (back, answer) = tokio::sync::oneshot::channel();
+            ask.send(back).unwrap();
+            answer.await.unwrap();
+        }
+        ns_since(start)
+    });
+    report("tokio", "actor_call", ns / CALLS as f64, "ns/call");
+}
+
 fn actor_ring(workers: &str) {
     const MEMBERS: usize = 100_000;
     const LAPS: usize = 20;
@@ -553,6 +574,7 @@ fn main() {
         "sleep" => sleep("sleep100k", workers),
         "frame_sleep" => sleep("frame_sleep100k", workers),
         "actor_pingpong" => actor_pingpong(workers),
+        "actor_call" => actor_call(workers),
         "actor_ring" => actor_ring(workers),
         "actor_fanin" => actor_fanin(workers),
         "actor_spawn" => actor_spawn(workers),
