@@ -141,7 +141,7 @@ static void setup(void)
         actor->self = pid(slot).id;
         actor->kind = &kind;
         actor->host = &host;
-            actor->there = true;
+        actor->there = true;
         atomic_init(&actor->gate, (uint64_t)weft__pid_generation(pid(slot)) << WEFT__GATE_SHIFT);
     }
     x_name(records, sizeof records, "records");
