@@ -153,6 +153,9 @@ static inline void weft__gate_leave(weft_actor *actor, size_t n)
 /* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in the ledger is
  * settled. */
 void weft__gate_settle(weft_pid self, uint64_t gate);
+#ifdef WEFT_EXPLORE
+void weft__gate_reset(void);
+#endif
 /* It has something in the ledger. False: it has ended. */
 bool weft__gate_owe(weft_actor *actor, weft_pid self);
 

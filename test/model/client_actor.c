@@ -1,5 +1,5 @@
-/* Clients of src/actor: an actor that sleeps, ends, and is followed by another in its slot, against those who send, complete and
- * kill. Thread 0 is the worker that runs it, the others are plain threads. */
+/* Clients of src/actor: an actor that sleeps, ends, and is followed by another in its slot, against those who send, complete, kill
+ * and wait for room. Thread 0 is the worker that runs it, the others are plain threads. */
 #define FIBERS 1
 #include <errno.h>
 
@@ -305,6 +305,8 @@ int weft__out_dispatch(weft_out *out, weft_actor *actor)
     return 1;
 }
 
+static struct weft_actor_kind kind;
+
 static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     (void)self;
@@ -317,9 +319,14 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
             continue;
         }
         int who = (int)(events[i].tag / 10);
-        X_ASSERT(events[i].tag % 10 == (uint64_t)order[who]); /* in order from each */
+        bool drops = kind.policy == WEFT_MAILBOX_DROP;
+        X_ASSERT(drops || events[i].tag % 10 == (uint64_t)order[who]); /* in order from each */
         order[who]++;
         messages++;
+    }
+    if (kind.policy == WEFT_MAILBOX_WAIT) {
+        X_ASSERT(weft__gate_count(atomic_load_explicit(&record.gate, memory_order_relaxed)) <=
+                 kind.mailbox);
     }
     if (second && messages > 0) { /* only its own has passed its gate */
         X_ASSERT((uint32_t)atomic_load_explicit(&record.gate, memory_order_relaxed) == 0);
@@ -334,16 +341,17 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-static const struct weft_actor_kind kind = {.name = "model", .step = step};
-
-static void setup_for(int count)
+static void setup_with(int count, enum weft_mailbox_policy policy, unsigned room)
 {
+    kind = (struct weft_actor_kind){
+        .name = "model", .step = step, .policy = policy, .mailbox = room, .batch = room};
     fibers_setup();
     workers[0].current = NULL;
     workers[0].body = &tasks[0];
     memset(&workers[0].small, 0, sizeof workers[0].small);
     atomic_init(&tasks[0].state, WEFT__TASK_FREE);
     atomic_init(&tasks[0].ident, (uint64_t)GENERATION << 32);
+    weft__gate_reset();
     memset(&record, 0, sizeof record);
     memset(&host, 0, sizeof host);
     host.number = 1;
@@ -360,6 +368,11 @@ static void setup_for(int count)
     X_ASSERT(weft_actor_spawn(&host, &pid, &kind, NULL, NULL) == 0);
     x_name(&record, sizeof record, "record");
     x_name(&host, sizeof host, "host");
+}
+
+static void setup_for(int count)
+{
+    setup_with(count, WEFT_MAILBOX_REFUSE, 4);
 }
 
 /* As the worker does, until the actor has ended. */
@@ -548,6 +561,85 @@ static void none_crossed(void)
     X_ASSERT(x_counted(SEEN) + x_counted(BURIED) == 2);
 }
 
+/* --- a mailbox that is full --------------------------------------------------------------------------------- */
+
+static void setup_full(int count, enum weft_mailbox_policy policy)
+{
+    setup_with(count, policy, 1);
+    atomic_init(&taken, 0);
+}
+
+static void setup_waiting(void)
+{
+    setup_full(3, WEFT_MAILBOX_WAIT);
+}
+
+/* Room for one: each waits for the other, and the first for itself. */
+static void three_through_one(int i)
+{
+    if (i == 0) {
+        serve();
+        return;
+    }
+    for (uint64_t k = 0; k < (i == 1 ? 2 : 1); k++) {
+        X_ASSERT(weft_actor_send_until(pid, "x", (uint64_t)(i - 1) * 10 + k, NULL, WEFT_FOREVER) ==
+                 0);
+    }
+}
+
+static void three_came(void)
+{
+    rest(1);
+    X_ASSERT(messages == 3 && x_counted(BURIED) == 0);
+}
+
+static void setup_leaving(void)
+{
+    setup_full(1, WEFT_MAILBOX_WAIT);
+}
+
+/* It ends after the first: who waits is told. */
+static void room_against_end(int i)
+{
+    if (i == 0) {
+        serve();
+        return;
+    }
+    for (uint64_t k = 0; k < 2; k++) {
+        int err = weft_actor_send_until(pid, "x", k, NULL, WEFT_FOREVER);
+        X_ASSERT(err == 0 || err == -ESRCH);
+        atomic_fetch_add_explicit(&taken, err == 0, memory_order_relaxed);
+    }
+}
+
+static void each_seen_or_buried(void)
+{
+    rest(1);
+    X_ASSERT(messages >= 1 && x_counted(SEEN) + x_counted(BURIED) == 2);
+}
+
+static void setup_dropping(void)
+{
+    setup_full(1, WEFT_MAILBOX_DROP);
+}
+
+/* What is dropped is dropped once; it ends by the first that it sees. */
+static void drop_against_step(int i)
+{
+    if (i == 0) {
+        serve();
+    } else {
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) != -ENOBUFS);
+        sends_to(pid, 1);
+    }
+}
+
+static void none_twice(void)
+{
+    rest(1);
+    X_ASSERT(messages >= 1 && x_counted(SEEN) + x_counted(BURIED) == 2);
+}
+
 static const struct x_client clients[] = {
     X_CLIENT("send_against_sleep", 2, setup_one, send_against_sleep, one_came),
     X_CLIENT("send_against_end", 3, setup_ending, send_against_end, none_lost, .preemptions = 2,
@@ -558,6 +650,12 @@ static const struct x_client clients[] = {
     X_CLIENT("complete_against_wait", 3, setup_asking, complete_against_wait, both_came,
              .preemptions = 2, .stale = 2),
     X_CLIENT("two_send", 3, setup_four, two_send, four_came, .preemptions = 2, .stale = 1),
+    X_CLIENT("three_through_one", 3, setup_waiting, three_through_one, three_came, .preemptions = 1,
+             .stale = 1),
+    X_CLIENT("room_against_end", 2, setup_leaving, room_against_end, each_seen_or_buried,
+             .preemptions = 2, .stale = 1),
+    X_CLIENT("drop_against_step", 2, setup_dropping, drop_against_step, none_twice,
+             .preemptions = 3, .stale = 1),
 };
 
 X_MAIN(clients)

@@ -58,3 +58,23 @@ _of("actor", "src/actor/mailbox.c",
     "bool stray = weft__letter_is_stray(actor, (struct weft__letter *)(void *)items);",
     "bool stray = false;",
     "an actor reads a letter to the one before it")
+_of("actor", "src/actor/gate.c",
+    "full ? gate | WEFT__GATE_CROWDED : gate + 1",
+    "full ? gate : gate + 1",
+    "an actor does not know that somebody waits for room")
+_of("actor", "src/actor/gate.c",
+    "while ((sender = first_to(lot, actor->self)) && reserve(actor)) {",
+    "while ((sender = first_to(lot, actor->self)) && false) {",
+    "nobody is given the room there is")
+_of("actor", "src/actor/gate.c",
+    "while ((sender = first_to(lot, actor->self)) && reserve(actor)) {",
+    "while ((sender = first_to(lot, actor->self)) && true) {",
+    "there is a place for everybody who waits")
+_of("actor", "src/actor/gate.c",
+    "    if (gate & WEFT__GATE_CROWDED) {\n        turn_away(self.id);\n    }\n",
+    "",
+    "an end leaves those who wait for room")
+_of("actor", "src/actor/mailbox.c",
+    "    struct weft__letter *oldest = NULL;\n    struct weft__link *strays = NULL;\n    weft__lock(&actor->lock);\n",
+    "    struct weft__letter *oldest = NULL;\n    struct weft__link *strays = NULL;\n",
+    "a sender drops a message without the lock")
