@@ -159,11 +159,12 @@ int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
 {
     weft__lock(&host->names.lock);
     const struct weft__name *name = find(host, text);
-    if (name) {
+    bool there = name && weft__actor_of(name->pid); /* or it is about to lose the name */
+    if (there) {
         *out = name->pid;
     }
     weft__unlock(&host->names.lock);
-    return name ? 0 : -ENOENT;
+    return there ? 0 : -ENOENT;
 }
 
 /* With the actor's lock: takes it from this actor. NULL: it is another's by now. */

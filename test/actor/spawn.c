@@ -43,6 +43,7 @@ TEST(a_linked_one_that_ends_at_once_is_not_missed)
         CHECK_EQ(s.error, -EPERM);
         CHECK(weft_pid_equal(s.from, order.pid));
         puppet_do(&a, finishes, NULL);
+        puppet_await_end(a.pid);
     }
     puppet_host_end(host);
 }
