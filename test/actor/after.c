@@ -76,11 +76,10 @@ TEST(messages_come_at_their_time_and_not_before)
     CHECK_EQ(weft_actor_send_after(pid, "tick", 1, NULL, 0, NULL), 0);
     CHECK(a != b && a != 0 && b != 0);
     await_notes(3);
-    CHECK_EQ(tags[0], 1);
-    CHECK_EQ(tags[1], 2);
-    CHECK_EQ(tags[2], 3);
-    CHECK(times[1] >= now + 10 * MS);
-    CHECK(times[2] >= now + 20 * MS);
+    CHECK_EQ(1 << tags[0] | 1 << tags[1] | 1 << tags[2], 1 << 1 | 1 << 2 | 1 << 3);
+    for (int i = 0; i < 3; i++) { /* on a slow machine those that are due may change places */
+        CHECK(times[i] >= now + (int64_t)(tags[i] - 1) * 10 * MS);
+    }
     CHECK_EQ(weft_actor_send_cancel(a), -ENOENT);
     CHECK_EQ(weft_actor_send_cancel(b), -ENOENT);
     end();
@@ -116,8 +115,11 @@ TEST(a_recurring_one_keeps_its_rate_until_it_is_cancelled)
     CHECK_EQ(weft_actor_send_cancel(ref), -ENOENT);
     int seen = atomic_load(&noted);
     CHECK_EQ(weft_actor_send_after(pid, "tick", 9, NULL, 20 * MS, NULL), 0);
-    while (tags[atomic_load(&noted) - 1] != 9) {
-        weft_sleep(100000);
+    for (int i = seen;; i++) {
+        await_notes(i + 1);
+        if (tags[i] == 9) {
+            break;
+        }
     }
     CHECK(atomic_load(&noted) <= seen + 2); /* one may have been on its way */
     for (int i = 0; i < 5; i++) {
@@ -146,24 +148,51 @@ TEST(timers_end_with_their_actor)
     end(); /* a pool with pending timers could not be destroyed */
 }
 
+static int never_done(const struct weft_command *command, void *arg)
+{
+    (void)command, (void)arg;
+    return 0;
+}
+
+/* Blocks at first: messages stay in the mailbox. */
+static int note_later(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                      weft_out *out)
+{
+    bool *begun = weft_actor_state(self);
+    if (!*begun) {
+        *begun = true;
+        return weft_out_command(out, WEFT_COMMAND_OWN, 0, NULL);
+    }
+    bool completed = n && events[0].kind == WEFT_EVENT_COMPLETE;
+    return note(self, events + completed, n - completed, out);
+}
+
 TEST(a_full_mailbox_makes_a_timed_message_a_dead_letter)
 {
-    static const struct weft_actor_kind small = {.name = "small", .step = note, .mailbox = 1};
+    static const struct weft_actor_kind small = {
+        .name = "small", .state_bytes = sizeof(bool), .step = note_later, .mailbox = 1};
     struct weft_host_stats stats;
+    struct weft_actor_info info;
     weft_pid pid;
     atomic_store(&noted, 0);
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_host_handle(host, WEFT_COMMAND_OWN, never_done, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &small, NULL, NULL), 0);
-    int64_t when = weft_after(2 * MS);
-    for (int i = 0; i < 20; i++) { /* of one tick: the actor cannot run in between */
-        CHECK_EQ(weft_actor_send_at(pid, "tick", 1, weft_buf_copy("x", 1), when, NULL), 0);
+    do {
+        weft_sleep(100000);
+        CHECK_EQ(weft_actor_look(pid, &info), 0);
+    } while (info.state != WEFT_ACTOR_BLOCKED);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_actor_send_after(pid, "tick", 1, weft_buf_copy("x", 1), 2 * MS, NULL), 0);
     }
     do {
-        weft_host_stats(host, &stats);
         weft_sleep(100000);
-    } while (stats.dead_letters + (uint64_t)atomic_load(&noted) < 20);
-    CHECK(stats.dead_letters > 0);
+        weft_host_stats(host, &stats);
+    } while (stats.dead_letters < 19);
+    CHECK_EQ(weft_complete(pid, 0, 0, NULL), 0);
+    await_notes(1);
     end();
+    CHECK_EQ(atomic_load(&noted), 1);
 }
 
 /* Threads set and cancel while the wheel turns: each message came, or was cancelled. */
