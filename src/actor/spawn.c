@@ -128,7 +128,6 @@ static int make(struct birth *birth, weft_host *host, const struct weft_actor_ki
     birth->pid = weft_actor_pid(actor);
     if (weft__task_is_body(birth->task)) {
         weft__body_set_own(birth->task, actor);
-        birth->task->claim.task = NULL;
     }
     err = provide(birth, host, opts);
     if (err) {

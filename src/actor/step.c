@@ -258,7 +258,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
     weft_actor *actor = task->own;
     struct batch batch;
     struct turn turn = {0};
-    bool waited = task->claim.task != NULL;
+    bool waited = atomic_load_explicit(&actor->asleep, memory_order_relaxed) != 0;
     if (waited) {
         weft__body_waited(w, task);
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
@@ -290,7 +290,6 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             break;
         }
     }
-    task->claim.task = NULL;
     return WEFT__BODY_YIELD;
 }
 
