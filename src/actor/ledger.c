@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "sched/cancel.h"
 
 #define BUCKET_BITS 12u
@@ -165,6 +166,20 @@ static void free_running(struct weft__debt *entry)
     weft__debt_free(entry);
 }
 
+static void set_timer(struct weft__debt *entry);
+
+/* In the callback, whose timer has been given up: whoever takes the entry out from now on finds one that is pending. */
+static void set_next(struct weft__debt *entry)
+{
+    int64_t now = weft__clock_ns(), period = entry->period_ns;
+    int64_t passed = now > entry->deadline ? (now - entry->deadline) / period * period : 0;
+    bool never = __builtin_add_overflow(entry->deadline, passed, &entry->deadline) ||
+                 __builtin_add_overflow(entry->deadline, period, &entry->deadline);
+    entry->deadline = never ? WEFT_FOREVER : entry->deadline;
+    weft_timer_deinit(&entry->timer);
+    set_timer(entry);
+}
+
 static void repeat(struct bucket *bucket, struct weft__debt *entry)
 {
     weft_pid to = entry->to;
@@ -178,6 +193,9 @@ static void repeat(struct bucket *bucket, struct weft__debt *entry)
     }
     weft__lock(&bucket->lock);
     bool out = entry->ref == 0;
+    if (!out) {
+        set_next(entry);
+    }
     weft__unlock(&bucket->lock);
     if (out) {
         free_running(entry);
@@ -209,16 +227,12 @@ static void due(weft_timer *timer, void *arg, uint64_t times)
     }
 }
 
-static void set_timer(struct weft__debt *entry, int64_t deadline, int64_t period_ns)
+static void set_timer(struct weft__debt *entry)
 {
     weft_timer_init(&entry->timer, due, entry,
                     &(struct weft_timer_opts){.pool = entry->host->pool});
     entry->timed = true;
-    if (period_ns) {
-        weft_timer_set_every(&entry->timer, deadline, period_ns, WEFT_TIMER_RATE);
-    } else {
-        weft_timer_set(&entry->timer, deadline);
-    }
+    weft_timer_set(&entry->timer, entry->deadline);
 }
 
 /* --- the ledger --------------------------------------------------------------------------------- */
@@ -260,7 +274,9 @@ int weft__ledger_add(struct weft__debt *entry, int64_t deadline, int64_t period_
     weft__lock(&bucket->lock);
     int err = add_locked(bucket, entry, ref);
     if (!err && deadline != WEFT_FOREVER) {
-        set_timer(entry, deadline, period_ns);
+        entry->deadline = deadline > 0 ? deadline : 0;
+        entry->period_ns = period_ns;
+        set_timer(entry);
     }
     weft__unlock(&bucket->lock);
     return err;

@@ -35,7 +35,8 @@ struct weft__debt {
     struct weft__letter *letter;
     struct weft__node *node;
     weft_fiber fiber;
-    weft_timer timer;
+    int64_t deadline, period_ns;
+    weft_timer timer; /* for one call; one that repeats sets it anew */
 };
 
 /* One for an actor, with its letter. NULL: no memory. */
