@@ -103,8 +103,8 @@ TEST(of_those_passed_over_the_oldest_is_dropped)
         CHECK_EQ(got[i], 6 - got_count + i);
     }
     CHECK_EQ(dead() + (uint64_t)got_count, 5);
-    weft_event_deinit(&over);
     end();
+    weft_event_deinit(&over); /* who has set it is gone */
 }
 
 /* --- many who send ---------------------------------------------------------------------------- */

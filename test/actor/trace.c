@@ -198,7 +198,7 @@ TEST(when_off_has_returned_nobody_is_told)
         CHECK_EQ(weft_actor_spawn(host, &pid, &bouncer, NULL, NULL), 0);
         CHECK_EQ(weft_actor_send(pid, "ball", 0, NULL), 0);
     }
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 40; i++) {
         atomic_store(&on, 1);
         CHECK_EQ(weft_actor_trace(only_while_on, NULL), 0);
         sched_yield();
