@@ -8,6 +8,8 @@
  *   WEFT_CHAOS=N    seed of the delays in a build that has them; stress tests set it by themselves
  *   WEFT_STRESS=P   how much check_scale repeats, in percent; else what the build was made for
  *
+ * A program that is no list of tests (test/soak) defines CHECK_OWN_MAIN before.
+ *
  * The head of a test file (its first 30 lines) may hold, each on a line of its own:
  *   labels: valgrind       in a comment: more ctest labels
  *   timeout: 900           in a comment: seconds, instead of 600
@@ -81,7 +83,7 @@ struct check_case {
 
 static struct check_case *check_first, **check_last = &check_first;
 
-static void check_add(struct check_case *one)
+__attribute__((unused)) static void check_add(struct check_case *one)
 {
     *check_last = one;
     check_last = &one->next;
@@ -211,6 +213,8 @@ __attribute__((unused)) static char *check_without_hogs(char *text)
     return text;
 }
 
+#ifndef CHECK_OWN_MAIN
+
 static bool check_wanted(const char *name, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -249,5 +253,7 @@ int main(int argc, char **argv)
     }
     return 0;
 }
+
+#endif /* CHECK_OWN_MAIN */
 
 #endif

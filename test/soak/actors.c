@@ -1,0 +1,84 @@
+/* A large society of actors (test/stress/society.h), for minutes; `make soak` runs it with a million.
+ *
+ * usage: actors [-n ACTORS] [-s SECONDS] [-r ROUNDS]
+ *
+ * Each round is a society of its own, which is dissolved at its end. What the process has allocated must then be what it had
+ * after the first one.
+ */
+#include <malloc.h>
+
+#define CHECK_OWN_MAIN
+#include "stress/society.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+enum { SLACK = 1 << 20 }; /* bytes: of caches that are filled by chance */
+
+/* What is in use; with a sanitizer, which has its own allocator and tells of leaks by itself, nothing. */
+static size_t in_use(void)
+{
+#ifdef SANITIZED
+    return 0;
+#else
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#endif
+}
+
+static long number_of(const char *text)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (n < 1 || *end) {
+        fprintf(stderr, "actors: not a number above 0: %s\n", text);
+        exit(2);
+    }
+    return n;
+}
+
+static size_t run_once(long actors, double seconds)
+{
+    society_run(&(struct society_opts){.population = actors,
+                                       .shown = actors / 2 + 1,
+                                       .keepers = actors / 100 + 1,
+                                       .children = actors / 10 + 1,
+                                       .seconds = seconds});
+    weft_buf_trim_pools();
+    return in_use();
+}
+
+int main(int argc, char **argv)
+{
+    long actors = 100000, seconds = 60, rounds = 2;
+    int option;
+    while ((option = getopt(argc, argv, "n:s:r:")) >= 0) {
+        switch (option) {
+        case 'n':
+            actors = number_of(optarg);
+            break;
+        case 's':
+            seconds = number_of(optarg);
+            break;
+        case 'r':
+            rounds = number_of(optarg);
+            break;
+        default:
+            return 2;
+        }
+    }
+    size_t first = 0;
+    for (long i = 0; i < rounds; i++) {
+        size_t bytes = run_once(actors, (double)seconds / (double)rounds);
+        printf("round %ld of %ld: %zu bytes in use\n", i + 1, rounds, bytes);
+        first = i == 0 ? bytes : first;
+        CHECK(bytes <= first + SLACK);
+    }
+    printf("actors: nothing lost, nothing left\n");
+    return 0;
+}
