@@ -13,7 +13,7 @@ help:
 	@echo 'make test      set up, build, and run the tests'
 	@echo 'make check     every lane: sanitizers, valgrind, clang, aarch64, explorer ... (LANES="asan tsan")'
 	@echo 'make bench     measure against other runtimes (bench/compare)'
-	@echo 'make soak      the long run: 100,000 idle connections, the stress tests (SOAK_MINUTES=60)'
+	@echo 'make soak      the long run: 100,000 idle connections, 1,000,000 actors, the stress tests (SOAK_MINUTES=60)'
 	@echo 'make install   into PREFIX=/usr/local, below DESTDIR= if set'
 	@echo 'make format    lay out the sources with clang-format'
 	@echo 'make clean     remove build/'

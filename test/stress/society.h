@@ -44,7 +44,7 @@ static struct {
     weft_pid *keepers;
     weft_pid crowds[CROWDS]; /* dynamic supervisors */
     atomic_bool unruly;      /* starts of children may fail */
-    atomic_bool over;        /* they do nothing by themselves any more */
+    atomic_bool calm;        /* they do nothing by themselves, yet or any more */
     atomic_long begun, closed;
     atomic_long sent, refused, seen, dead;
     atomic_long told, upgrades, calls;
@@ -404,7 +404,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         woken |= hear(s, &events[i]);
     }
     weft_out_idle(out);
-    return woken && !atomic_load(&society.over) ? act(self, s, out) : 0;
+    return woken && !atomic_load(&society.calm) ? act(self, s, out) : 0;
 }
 
 static int begin(weft_actor *self, const char *method, const weft_buf *input)
@@ -675,7 +675,9 @@ static void meddle(struct weft__rand *rand, uint64_t *tag)
         weft_actor_call(pid, "call", NULL, NULL, weft_after(1000000));
         break;
     case 15:
-        adopts(rand);
+        if (roll(rand, 16) == 0) { /* it may have to wait for long */
+            adopts(rand);
+        }
         break;
     default:
         for (int i = 0; i < 4 && !flooded(); i++) {
@@ -748,6 +750,7 @@ static void society_found(void)
     uint64_t seed = check_seed();
     struct weft__rand rand;
     weft__rand_seed(&rand, seed);
+    atomic_store(&society.calm, true);
     CHECK_EQ(weft_host_create(&society.host, &(struct weft_host_opts){.workers = 2, .mailbox = 50}),
              0);
     CHECK_EQ(
@@ -765,13 +768,14 @@ static void society_found(void)
     while (sparse()) {
         spawn_one(&rand);
     }
-    atomic_store(&society.unruly, true);
 }
 
 static void society_turmoil(double since)
 {
     pthread_t threads[THREADS];
     int numbers[THREADS];
+    atomic_store(&society.calm, false);
+    atomic_store(&society.unruly, true);
     society_end = check_seconds() + society.opts->seconds;
     for (int t = 0; t < THREADS; t++) {
         numbers[t] = t + 1;
@@ -783,12 +787,12 @@ static void society_turmoil(double since)
             society_print(since);
         }
     }
-    atomic_store(&society.over, !society.opts->rounds);
+    atomic_store(&society.calm, !society.opts->rounds);
     for (int t = 0; t < THREADS; t++) {
         pthread_join(threads[t], NULL);
     }
     atomic_store(&society.unruly, false);
-    atomic_store(&society.over, true);
+    atomic_store(&society.calm, true);
 }
 
 static void society_run(const struct society_opts *opts)
