@@ -11,6 +11,7 @@
 
 #include "check.h"
 
+enum { HARM = WEFT_COMMAND_OWN };
 static char *nowhere;
 
 static int do_harm(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -22,6 +23,8 @@ static int do_harm(weft_actor *self, const struct weft_actor_event *events, size
             *(volatile char *)nowhere = 1;
         } else if (strcmp(events[i].topic, "assert") == 0) {
             abort(); /* as assert does */
+        } else if (strcmp(events[i].topic, "handler") == 0) {
+            weft_out_command(out, HARM, 0, NULL);
         } else {
             weft_out_exit(out, 1, NULL); /* a caller's bug */
         }
@@ -42,6 +45,12 @@ static int do_harm_in_a_fiber(weft_actor *self, weft_buf **result)
     return 0;
 }
 
+static int handle(const struct weft_command *command, void *arg)
+{
+    (void)command, (void)arg;
+    abort();
+}
+
 static void run(void *arg)
 {
     static const struct weft_actor_kind in_steps = {.name = "clumsy", .step = do_harm};
@@ -52,6 +61,7 @@ static void run(void *arg)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_host_handle(host, HARM, handle, NULL), 0);
     if (strcmp(topic, "outside") == 0) {
         abort();
     }
@@ -85,6 +95,11 @@ TEST(a_bad_access_in_a_step_names_the_actor)
 TEST(an_abort_in_a_step_names_the_actor)
 {
     expect("assert", SIGABRT, "weft: abort in a step of actor ");
+}
+
+TEST(an_abort_in_a_handler_names_the_actor_it_works_for)
+{
+    expect("handler", SIGABRT, "weft: abort in a step of actor ");
 }
 
 TEST(a_callers_bug_in_a_step_names_the_actor)
