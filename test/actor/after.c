@@ -12,8 +12,9 @@
 
 /* Notes when each message came. */
 static atomic_int noted;
-static uint64_t tags[64];
-static int64_t times[64];
+enum { ROOM = 4096 };
+static uint64_t tags[ROOM];
+static int64_t times[ROOM];
 
 static int note(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
@@ -31,7 +32,7 @@ static int note(weft_actor *self, const struct weft_actor_event *events, size_t 
             CHECK_EQ(events[i].buf->data[0], 'x');
         }
         int at = atomic_load(&noted);
-        if (at < 64) {
+        if (at < ROOM) {
             tags[at] = events[i].tag;
             times[at] = weft_now();
             atomic_store(&noted, at + 1);

@@ -142,6 +142,7 @@ TEST(who_ends_before_it_has_seen_the_call_answers_by_its_end)
 {
     begin(1);
     CHECK_EQ(weft_actor_call(pid, "exit", NULL, NULL, weft_after(20 * MS)), -ETIMEDOUT);
+    weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK_EQ(weft_actor_call(pid, "square", number(1), NULL, WEFT_FOREVER), -ESRCH);
     end();
 }
