@@ -1,5 +1,10 @@
 /* Small blocks that come and go by the million on one thread: lists of free ones by size, in front of the allocator. One
- * per worker, used by its thread alone; a block may be given back on another thread than it was taken on. */
+ * per worker, used by its thread alone; a block may be given back on another thread than it was taken on.
+ *
+ * Where one thread takes and another gives back, the one runs dry and the other overflows, block by block, and the allocator's own
+ * caches do the same behind them. So both go by batches through a depot, which is everybody's: a lock for 64 blocks. Who
+ * finds it locked goes to the allocator instead of waiting, so a child of a fork, where nobody may be left to unlock it, does
+ * too. */
 #ifndef WEFT_BASE_SMALL_H
 #define WEFT_BASE_SMALL_H
 
@@ -13,7 +18,9 @@
 #define WEFT__SMALL_STEP 16u
 #define WEFT__SMALL_LEAST 8u
 #define WEFT__SMALL_CLASSES 32u
-#define WEFT__SMALL_KEPT 1024u /* of each class; more go back to the allocator */
+#define WEFT__SMALL_KEPT 1024u /* of each class; more go to the depot, */
+#define WEFT__SMALL_BATCH 64u  /* so many at once, */
+#define WEFT__SMALL_DEPOT 64u  /* batches of each class; more go back to the allocator */
 
 struct weft__small {
     struct weft__link *free[WEFT__SMALL_CLASSES];
@@ -27,6 +34,12 @@ static inline unsigned weft__small_class(size_t bytes)
     return class < WEFT__SMALL_CLASSES ? (unsigned)class : WEFT__SMALL_CLASSES;
 }
 
+/* Where there is none at hand, and too many (base/small.c). */
+void *weft__small_get_slow(struct weft__small *small, unsigned class, size_t bytes);
+void weft__small_put_slow(struct weft__small *small, unsigned class, void *block);
+/* Gives everything in the depot back to the allocator. */
+void weft__small_depot_flush(void);
+
 /* With whatever was there before. `small` NULL: no worker's thread. NULL: no memory. */
 static inline void *weft__small_get(struct weft__small *small, unsigned class, size_t bytes)
 {
@@ -36,9 +49,7 @@ static inline void *weft__small_get(struct weft__small *small, unsigned class, s
         small->count[class]--;
         return block;
     }
-    return weft__alloc_packed(class < WEFT__SMALL_CLASSES
-                                  ? (size_t) class * WEFT__SMALL_STEP + WEFT__SMALL_LEAST
-                                  : bytes);
+    return weft__small_get_slow(small, class, bytes);
 }
 
 static inline void weft__small_put(struct weft__small *small, unsigned class, void *block)
@@ -50,7 +61,7 @@ static inline void weft__small_put(struct weft__small *small, unsigned class, vo
         small->count[class]++;
         return;
     }
-    weft__free(block);
+    weft__small_put_slow(small, class, block);
 }
 
 static inline void weft__small_flush(struct weft__small *small)

@@ -100,6 +100,7 @@ void weft__worker_deinit(struct weft__worker *w)
     weft__spawner_flush(&w->spawner);
     weft__home_close(w->bufs);
     weft__small_flush(&w->small);
+    weft__small_depot_flush();
     weft__ring_deinit(&w->ring);
     weft__fresh_deinit(&w->fresh);
 }
