@@ -406,11 +406,21 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
     return leave(w, next ? next : pick(w, false), post);
 }
 
+/* A body, and then whom it has woken: as a fiber that blocks, without the way round through the loop. */
+HOT void run_bodies(struct weft__worker *w, struct weft__task *task)
+{
+    do {
+        weft__body_run(w, task);
+        task = pick_woken(w);
+    } while (task && weft__task_is_body(task));
+    w->handoff = task;
+}
+
 void weft__worker_run(struct weft__worker *w, struct weft__task *task)
 {
     struct weft__stack *spare = NULL;
     if (weft__task_is_body(task)) {
-        weft__body_run(w, task);
+        run_bodies(w, task);
         return;
     }
     if (weft__task_is_fresh(task) && !w->stacks.free[task->stack_class]) {
