@@ -135,9 +135,38 @@ static inline uint32_t weft__gate_count(uint64_t gate)
     return (uint32_t)(gate & WEFT__GATE_COUNT);
 }
 
+/* As the gate and letters have it: never 0. */
+static inline uint32_t weft__pid_generation(weft_pid pid)
+{
+    return (uint32_t)(pid.id >> 32) + 1;
+}
+
+static inline bool weft__gate_is_full(uint64_t gate, uint32_t limit)
+{
+    return weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST) || (gate & WEFT__GATE_CROWDED);
+}
+
 /* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one, but the oldest must
  * go. *policy: what it says of that. */
-int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy);
+static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy)
+{
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
+    bool full;
+    do {
+        if (weft__gate_generation(gate) != weft__pid_generation(to)) {
+            return -ESRCH;
+        }
+        /* If this is another's by now, the exchange fails. */
+        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
+        *policy = (enum weft_mailbox_policy)(limit >> WEFT__LIMIT_SHIFT);
+        full = weft__gate_is_full(gate, limit);
+        if (__builtin_expect(full, 0) && *policy != WEFT_MAILBOX_DROP) {
+            return -ENOBUFS;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&actor->gate, &gate, gate + 1,
+                                                    memory_order_acquire, memory_order_relaxed));
+    return full;
+}
 /* The same, and waits for it, in a fiber or a plain thread. -ETIMEDOUT, -ECANCELED, -EINTR. */
 int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
 /* Those who wait get what room there is. */
@@ -158,12 +187,6 @@ void weft__gate_reset(void);
 #endif
 /* It has something in the ledger. False: it has ended. */
 bool weft__gate_owe(weft_actor *actor, weft_pid self);
-
-/* As the gate and letters have it: never 0. */
-static inline uint32_t weft__pid_generation(weft_pid pid)
-{
-    return (uint32_t)(pid.id >> 32) + 1;
-}
 
 #define WEFT__COMMANDS_INLINE 4u
 
@@ -278,7 +301,22 @@ struct weft_host {
 /* The record of a slot, made at first use; NULL: no memory. */
 weft_actor *weft__actor_at(uint32_t slot);
 /* The same if it is there. */
+#ifdef WEFT_EXPLORE /* has one record */
 weft_actor *weft__actor_find(uint32_t slot);
+#else
+#define WEFT__SLAB_RECORDS 16384u
+#define WEFT__RECORD_SLABS 16384u
+extern _Atomic(weft_actor *) weft__records[WEFT__RECORD_SLABS]; /* actor/record.c */
+
+static inline weft_actor *weft__actor_find(uint32_t slot)
+{
+    uint32_t index = slot - 1, slab = index / WEFT__SLAB_RECORDS; /* no slot 0 has a slab so high */
+    weft_actor *first = slab < WEFT__RECORD_SLABS
+                            ? atomic_load_explicit(&weft__records[slab], memory_order_acquire)
+                            : NULL;
+    return first ? first + index % WEFT__SLAB_RECORDS : NULL;
+}
+#endif
 /* Of an actor that has not ended; NULL: it has. */
 weft_actor *weft__actor_of(weft_pid pid);
 
@@ -312,6 +350,17 @@ int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline
 int weft__letter_post_system(weft_pid to, struct weft__letter *letter);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
+/* The same on a worker's thread; `small`: the worker's. */
+static inline void weft__letter_free_local(struct weft__small *small, struct weft__letter *letter)
+{
+    if (letter->buf) {
+        weft_buf_free(letter->buf);
+    }
+    if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
+        weft__will_unref(letter->will);
+    }
+    weft__small_put(small, weft__small_class(sizeof *letter), letter);
+}
 
 /* --- starting and ending -------------------------------------------------------------------------- */
 

@@ -49,30 +49,6 @@ static bool step_to(weft_actor *actor, uint64_t *from, uint64_t to)
                                                  memory_order_relaxed);
 }
 
-static bool is_full(uint64_t gate, uint32_t limit)
-{
-    return weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST) || (gate & WEFT__GATE_CROWDED);
-}
-
-int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy)
-{
-    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
-    bool full;
-    do {
-        if (weft__gate_generation(gate) != weft__pid_generation(to)) {
-            return -ESRCH;
-        }
-        /* If this is another's by now, the exchange fails. */
-        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
-        *policy = (enum weft_mailbox_policy)(limit >> WEFT__LIMIT_SHIFT);
-        full = is_full(gate, limit);
-        if (full && *policy != WEFT_MAILBOX_DROP) {
-            return -ENOBUFS;
-        }
-    } while (!step_to(actor, &gate, gate + 1));
-    return full;
-}
-
 /* Under the lot's lock. 0: it has a place. 1: it must wait. */
 static int queue_locked(weft_actor *actor, struct lot *lot, struct sender *sender)
 {
@@ -82,7 +58,7 @@ static int queue_locked(weft_actor *actor, struct lot *lot, struct sender *sende
         if (weft__gate_generation(gate) != weft__pid_generation(sender->to)) {
             return -ESRCH;
         }
-        full = is_full(gate, atomic_load_explicit(&actor->limit, memory_order_relaxed));
+        full = weft__gate_is_full(gate, atomic_load_explicit(&actor->limit, memory_order_relaxed));
     } while (!step_to(actor, &gate, full ? gate | WEFT__GATE_CROWDED : gate + 1));
     if (full) {
         weft__waitlist_push(&lot->senders, &sender->node);

@@ -26,17 +26,11 @@ struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t 
 
 void weft__letter_free(struct weft__letter *letter)
 {
-    if (letter->buf) {
-        weft_buf_free(letter->buf);
-    }
-    if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
-        weft__will_unref(letter->will);
-    }
-    weft__small_put(small_here(), weft__small_class(sizeof *letter), letter);
+    weft__letter_free_local(small_here(), letter);
 }
 
 /* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets one. */
-static void wake(weft_actor *actor, uint32_t slot, bool system)
+static inline void wake(weft_actor *actor, uint32_t slot, bool system)
 {
     uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: dozes */
     if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {
@@ -85,13 +79,20 @@ void weft__actor_wake(weft_actor *actor, weft_pid to, bool system)
     look_at_gate(actor, to);
 }
 
-void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter)
+/* One piece of code with its callers: most letters are messages that a step sends. */
+static inline __attribute__((always_inline)) void deliver(weft_actor *actor, weft_pid to,
+                                                          struct weft__letter *letter, bool system)
 {
-    bool system = !weft__letter_is_message(letter);
-    if (weft__actor_push(actor, to, letter)) {
+    weft__letter_address(letter, to);
+    if (weft__inbox_push_remote(system ? &actor->system : &actor->user, &letter->link)) {
         wake(actor, (uint32_t)to.id, system);
     }
     look_at_gate(actor, to);
+}
+
+void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter)
+{
+    deliver(actor, to, letter, !weft__letter_is_message(letter));
 }
 
 /* A number that came, from another node maybe, goes on; new ones are made only while messages are traced here. */
@@ -110,16 +111,21 @@ void weft__letter_chain(struct weft__letter *letter)
     join_chain(letter, w, w ? weft__actor_running(w) : NULL);
 }
 
-void weft__letter_sign(struct weft__letter *letter)
+static inline void sign(struct weft__letter *letter, const struct weft__worker *w)
 {
-    const struct weft__worker *w = weft__worker_self();
     const weft_actor *actor = w ? weft__actor_running(w) : NULL;
     if (actor) {
-        letter->from_id = actor->self;
-        letter->from_host = actor->host->number;
-        letter->from_node = weft__node();
+        weft_pid self = weft__actor_pid(actor);
+        letter->from_id = self.id;
+        letter->from_host = self.host;
+        letter->from_node = self.node;
     }
     join_chain(letter, w, actor);
+}
+
+void weft__letter_sign(struct weft__letter *letter)
+{
+    sign(letter, weft__worker_self());
 }
 
 /* May it wait here? In a step, or in a callback of the pool, nobody can. */
@@ -154,8 +160,8 @@ static inline int enter(weft_actor *actor, weft_pid to, int64_t deadline)
 static inline void put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place)
 {
     weft__trace_sent(to, letter);
-    weft__actor_deliver(actor, to, letter);
-    if (place) {
+    deliver(actor, to, letter, false);
+    if (__builtin_expect(place, 0)) {
         weft__mailbox_shed(actor, to);
     }
 }
@@ -170,11 +176,11 @@ void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
     put(weft__actor_find((uint32_t)to.id), to, letter, place);
 }
 
-static inline int send_here(weft_pid to, struct weft__letter *letter, int64_t deadline)
+static inline int submit(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
     int place = enter(actor, to, deadline);
-    if (place < 0) {
+    if (__builtin_expect(place < 0, 0)) {
         return place;
     }
     put(actor, to, letter, place);
@@ -183,9 +189,10 @@ static inline int send_here(weft_pid to, struct weft__letter *letter, int64_t de
 
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    return send_here(to, letter, deadline);
+    return submit(to, letter, deadline);
 }
 
+/* It did not get there. */
 static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *letter, int err)
 {
     if (err == -ESRCH) {
@@ -197,36 +204,45 @@ static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *l
     return err;
 }
 
-int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline)
+static inline int post(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
     if (__builtin_expect(to.node != weft__node(), 0)) {
         return weft__route_letter(to, letter);
     }
-    int err = send_here(to, letter, deadline);
-    return err ? give_up(to, letter, err) : 0;
+    int err = submit(to, letter, deadline);
+    return __builtin_expect(err, 0) ? give_up(to, letter, err) : 0;
 }
 
-static int post(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline)
+int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_MESSAGE, tag, buf);
-    if (!letter) {
+    return post(to, letter, deadline);
+}
+
+static inline int send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
+                               int64_t deadline)
+{
+    struct weft__worker *w = weft__worker_self();
+    struct weft__letter *letter =
+        weft__small_get(w ? &w->small : NULL, weft__small_class(sizeof *letter), sizeof *letter);
+    if (__builtin_expect(!letter, 0)) {
         weft_buf_free(buf);
         return -ENOMEM;
     }
-    letter->topic = topic;
-    weft__letter_sign(letter);
-    return weft__letter_post(to, letter, deadline);
+    *letter =
+        (struct weft__letter){.kind = WEFT_EVENT_MESSAGE, .tag = tag, .topic = topic, .buf = buf};
+    sign(letter, w);
+    return post(to, letter, deadline);
 }
 
 int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)
 {
-    return post(to, topic, tag, buf, WEFT__AT_ONCE);
+    return send_message(to, topic, tag, buf, WEFT__AT_ONCE);
 }
 
 int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                           int64_t deadline)
 {
-    return post(to, topic, tag, buf, deadline > 0 ? deadline : 0);
+    return send_message(to, topic, tag, buf, deadline > 0 ? deadline : 0);
 }
 
 /* --- what is not a message ------------------------------------------------------------------ */

@@ -157,24 +157,49 @@ struct weft__letter *weft__mailbox_next(weft_actor *actor)
     return NULL;
 }
 
-size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max)
+/* Of one whose kept messages senders drop: under the lock. */
+static __attribute__((noinline)) size_t take_shared(weft_actor *actor, struct weft__letter **out,
+                                                    size_t max)
 {
     struct weft__link *strays = NULL;
-    bool shared = weft__mailbox_is_shared(actor);
     size_t n = 0;
-    if (shared) {
-        weft__lock(&actor->lock);
+    weft__lock(&actor->lock);
+    if (!actor->kept) {
+        actor->kept = drain(actor, &strays);
     }
-    struct weft__link *at = actor->kept ? actor->kept : drain(actor, &strays);
-    for (; at && n < max; at = at->next) {
-        out[n++] = (struct weft__letter *)(void *)at;
+    while (actor->kept && n < max) {
+        out[n++] = pop(actor);
     }
-    actor->kept = at;
     if (n) {
         weft__gate_leave(actor, n);
     }
-    if (shared) {
-        weft__unlock(&actor->lock);
+    weft__unlock(&actor->lock);
+    bury(actor, strays);
+    return n;
+}
+
+/* In one pass: what was kept, or the inbox as it comes. So strays may be among the kept ones, until it is their turn. */
+size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max)
+{
+    if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {
+        return take_shared(actor, out, max);
+    }
+    struct weft__link *link = actor->kept ? actor->kept : weft__inbox_drain_local(&actor->user);
+    struct weft__link *strays = NULL;
+    size_t n = 0;
+    while (link && n < max) {
+        struct weft__letter *letter = (struct weft__letter *)(void *)link;
+        link = link->next;
+        if (__builtin_expect(weft__letter_is_stray(actor, letter), 0)) {
+            letter->link.next = strays;
+            strays = &letter->link;
+        } else {
+            out[n++] = letter;
+        }
+    }
+    actor->kept = link;
+    if (n) {
+        weft__gate_leave(actor, n);
     }
     bury(actor, strays);
     return n;

@@ -3,19 +3,8 @@
 #include "base/alloc.h"
 #include "sched/slab.h"
 
-#define SLAB_RECORDS 16384u
-#define MAX_SLABS 16384u
-
 static struct weft__lock lock;
-static _Atomic(weft_actor *) slabs[MAX_SLABS]; /* written under the lock */
-
-weft_actor *weft__actor_find(uint32_t slot)
-{
-    uint32_t slab = (slot - 1) / SLAB_RECORDS;
-    weft_actor *first =
-        slot && slab < MAX_SLABS ? atomic_load_explicit(&slabs[slab], memory_order_acquire) : NULL;
-    return first ? first + (slot - 1) % SLAB_RECORDS : NULL;
-}
+_Atomic(weft_actor *) weft__records[WEFT__RECORD_SLABS]; /* written under the lock */
 
 weft_actor *weft__actor_at(uint32_t slot)
 {
@@ -23,11 +12,11 @@ weft_actor *weft__actor_at(uint32_t slot)
     if (actor) {
         return actor;
     }
-    uint32_t slab = (slot - 1) / SLAB_RECORDS;
+    uint32_t slab = (slot - 1) / WEFT__SLAB_RECORDS;
     weft__lock(&lock);
-    if (!atomic_load_explicit(&slabs[slab], memory_order_relaxed)) {
-        weft_actor *first = weft__map(SLAB_RECORDS * sizeof *first);
-        atomic_store_explicit(&slabs[slab], first, memory_order_release); /* pairs: find */
+    if (!atomic_load_explicit(&weft__records[slab], memory_order_relaxed)) {
+        weft_actor *first = weft__map(WEFT__SLAB_RECORDS * sizeof *first);
+        atomic_store_explicit(&weft__records[slab], first, memory_order_release); /* pairs: find */
     }
     weft__unlock(&lock);
     return weft__actor_find(slot);

@@ -44,11 +44,11 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
     }
 }
 
-static void forget(struct batch *batch)
+static void forget(struct weft__worker *w, struct batch *batch)
 {
     for (size_t i = 0; i < batch->n; i++) {
         batch->letters[i]->buf = batch->events[i].buf;
-        weft__letter_free(batch->letters[i]);
+        weft__letter_free_local(&w->small, batch->letters[i]);
     }
 }
 
@@ -224,7 +224,7 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
     }
     int err = actor->kind->step(actor, batch->events, batch->n, &out);
     weft__count(&actor->steps, 1);
-    forget(batch);
+    forget(w, batch);
     if (err) {
         return end_by(w, task, &out, err);
     }
