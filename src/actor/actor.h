@@ -20,7 +20,7 @@
  *   nothing        ready     its maker   a spawn, when all has agreed to it
  *   ready          running   the worker  its turn
  *   running        ready     the worker  continue, upgrade, a full turn; letters that came before it slept
- *   running        blocked   the worker  a step that waits for completions: dozes, then settle
+ *   running        blocked   the worker  a step that waits for completions: dozes
  *   running        idle      the worker  any other step that does not go on: the same
  *   blocked        ready     any thread  a letter that is not a message: wake
  *   idle           ready     any thread  any letter: wake
@@ -29,12 +29,17 @@
  * A fiber actor is idle in a receive and blocked in any other wait; `asleep` is set only in the first.
  *
  * Sleep.  actor                                        sender
- *         1. arms its wait, asleep = ticket (seq_cst)  1. pushes the letter (seq_cst)
- *         2. looks into its inboxes (seq_cst)          2. looks at asleep (seq_cst)
- *         3. nothing: waits. Something: takes          3. fires the ticket that it found there; of several
- *            asleep back, disarms                         senders one wins
- * Both write before they read, so one sees the other. A sender whose letter is not the first in its inbox leaves 2 and 3 to the one
- * whose it is: the actor does not wait while something is there, so it has yet to be woken for that one, or to see it.
+ *         1. arms its wait, asleep = ticket            1. pushes the letter (seq_cst)
+ *         2. settles: it waits (seq_cst)               2. looks at the state word (seq_cst), then at asleep
+ *         3. looks into its inboxes (seq_cst)          3. fires the ticket that it found there; of several
+ *            Something: fires its own ticket              senders one wins
+ * Both write before they read. If the actor has not seen the letter, the sender sees that it has settled, and so what asleep was
+ * before that. From 2 on the actor is not its own: it may be woken, and run on another worker. What it looks at in 3 is there
+ * whoever has the slot; its ticket is nobody else's, so it takes back only this very wait. One exchange is all that a sleep costs.
+ * A fiber cannot settle while it is on its stack. It writes asleep by seq_cst, looks, and then waits; the sender's look at asleep is
+ * seq_cst for that.
+ * A sender whose letter is not the first in its inbox leaves 2 and 3 to the one whose it is: the actor looks before it leaves
+ * something there, so it has yet to be woken for that one, or to see it.
  * The ticket belongs to one wait of one incarnation: a sender that was overtaken by all of this ends no wait of anybody else
  * (sched/task.h), and at worst wakes the next actor of the slot for nothing.
  */
@@ -166,6 +171,14 @@ static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mai
     } while (!atomic_compare_exchange_weak_explicit(&actor->gate, &gate, gate + 1,
                                                     memory_order_acquire, memory_order_relaxed));
     return full;
+}
+/* Would it say -ENOBUFS, whoever asks? A look, of its own moment. */
+static inline bool weft__gate_refuses(const weft_actor *actor, weft_pid to)
+{
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
+    uint32_t limit = actor ? atomic_load_explicit(&actor->limit, memory_order_relaxed) : 0;
+    return weft__gate_is_full(gate, limit) && weft__gate_generation(gate) == weft__pid_generation(to) &&
+           limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_REFUSE;
 }
 /* The same, and waits for it, in a fiber or a plain thread. -ETIMEDOUT, -ECANCELED, -EINTR. */
 int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);

@@ -32,11 +32,12 @@ void weft__letter_free(struct weft__letter *letter)
 /* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets one. */
 static inline void wake(weft_actor *actor, uint32_t slot, bool system)
 {
-    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: dozes */
+    struct weft__task *task = weft__slab_find(slot);
+    weft__task_state_after(task); /* pairs: dozes */
+    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: doze */
     if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {
         return;
     }
-    struct weft__task *task = weft__slab_find(slot);
     if (weft__task_fire(task, asleep >> WEFT__ASLEEP_SHIFT, WEFT__REASON_DONE) ==
         WEFT__FIRE_ENQUEUE) {
         weft__place(task);
@@ -176,9 +177,9 @@ void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
     put(weft__actor_find((uint32_t)to.id), to, letter, place);
 }
 
-static inline int submit(weft_pid to, struct weft__letter *letter, int64_t deadline)
+static inline int submit(weft_actor *actor, weft_pid to, struct weft__letter *letter,
+                         int64_t deadline)
 {
-    weft_actor *actor = weft__actor_find((uint32_t)to.id);
     int place = enter(actor, to, deadline);
     if (__builtin_expect(place < 0, 0)) {
         return place;
@@ -189,7 +190,7 @@ static inline int submit(weft_pid to, struct weft__letter *letter, int64_t deadl
 
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    return submit(to, letter, deadline);
+    return submit(weft__actor_find((uint32_t)to.id), to, letter, deadline);
 }
 
 /* It did not get there. */
@@ -204,34 +205,42 @@ static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *l
     return err;
 }
 
-static inline int post(weft_pid to, struct weft__letter *letter, int64_t deadline)
+static inline int post(weft_actor *actor, weft_pid to, struct weft__letter *letter,
+                       int64_t deadline)
 {
     if (__builtin_expect(to.node != weft__node(), 0)) {
         return weft__route_letter(to, letter);
     }
-    int err = submit(to, letter, deadline);
+    int err = submit(actor, to, letter, deadline);
     return __builtin_expect(err, 0) ? give_up(to, letter, err) : 0;
 }
 
 int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    return post(to, letter, deadline);
+    return post(weft__actor_find((uint32_t)to.id), to, letter, deadline);
 }
 
 static inline int send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    /* Who is told to try again does so often: before there is a letter. */
+    if (deadline == WEFT__AT_ONCE && to.node == weft__node() &&
+        __builtin_expect(weft__gate_refuses(actor, to), 0)) {
+        weft_buf_free(buf);
+        return -ENOBUFS;
+    }
     struct weft__letter *letter =
         weft__small_get(w ? &w->small : NULL, weft__small_class(sizeof *letter), sizeof *letter);
     if (__builtin_expect(!letter, 0)) {
         weft_buf_free(buf);
         return -ENOMEM;
     }
-    *letter =
-        (struct weft__letter){.kind = WEFT_EVENT_MESSAGE, .tag = tag, .topic = topic, .buf = buf};
+    *letter = (struct weft__letter){
+        .kind = WEFT_EVENT_MESSAGE, .tag = tag, .topic = topic, .buf = buf};
     sign(letter, w);
-    return post(to, letter, deadline);
+    return post(actor, to, letter, deadline);
 }
 
 int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)

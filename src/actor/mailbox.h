@@ -54,6 +54,12 @@ static inline bool weft__mailbox_any(weft_actor *actor, bool blocked)
                                                                : actor->kept != NULL;
 }
 
+/* Has anything come since? After it has settled: of the actor's own nothing may be looked at. */
+static inline bool weft__mailbox_came(const weft_actor *actor, bool blocked)
+{
+    return !weft__inbox_empty(&actor->system) || (!blocked && !weft__inbox_empty(&actor->user));
+}
+
 /* A letter for another incarnation of the slot: nobody will read it. */
 static inline bool weft__letter_is_stray(const weft_actor *actor, const struct weft__letter *letter)
 {

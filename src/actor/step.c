@@ -62,22 +62,34 @@ weft_buf *weft_actor_take(const struct weft_actor_event *event)
 
 /* --- sleeping ----------------------------------------------------------------------------- */
 
-/* The banner of actor/actor.h has the argument. True: it waits. */
-static bool dozes(struct weft__task *task, weft_actor *actor, bool blocked)
+/* It was its own to wake. */
+static void go_on(struct weft__worker *w, struct weft__task *task, weft_actor *actor)
+{
+    weft__task_run(task);
+    weft__body_steps_on(w, task);
+    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
+}
+
+/* The banner of actor/actor.h has the argument. True: it waits, or another has woken it: it is not to be touched. */
+static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *actor, bool blocked)
 {
     if (weft__mailbox_any(actor, blocked)) {
         return false;
     }
     weft__body_arm(task, WEFT__WAIT_OBJECT);
+    uint64_t ticket = task->claim.ticket;
     atomic_store_explicit(&actor->asleep,
-                          task->claim.ticket << WEFT__ASLEEP_SHIFT |
-                              (blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,
-                          memory_order_seq_cst); /* pairs: wake */
-    if (!weft__mailbox_any(actor, blocked)) {
-        return true;
+                          ticket << WEFT__ASLEEP_SHIFT | (blocked ? WEFT__ASLEEP_BLOCKED : 0) |
+                              WEFT__ASLEEP,
+                          memory_order_relaxed); /* settle releases it */
+    weft__body_steps_over(w);
+    if (weft__waiter_settle(task)) { /* pairs: wake */
+        if (!weft__mailbox_came(actor, blocked) ||
+            weft__task_fire(task, ticket, WEFT__REASON_DONE) != WEFT__FIRE_ENQUEUE) {
+            return true;
+        }
     }
-    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-    weft__task_disarm(task); /* whether or not somebody has fired it */
+    go_on(w, task, actor);
     return false;
 }
 
@@ -249,7 +261,10 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
         return AGAIN;
     }
     drop_end(&out);
-    actor->blocked = is_blocked(actor, &out, asked);
+    bool blocked = is_blocked(actor, &out, asked);
+    if (actor->blocked != blocked) {
+        actor->blocked = blocked;
+    }
     return out.status == WEFT__OUT_CONTINUE ? GIVE_WAY : SLEEP;
 }
 
@@ -283,8 +298,8 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         if (next == OVER) {
             return WEFT__BODY_END;
         }
-        if (next == SLEEP && dozes(task, actor, actor->blocked)) {
-            return WEFT__BODY_WAIT;
+        if (next == SLEEP && dozes(w, task, actor, actor->blocked)) {
+            return WEFT__BODY_GONE;
         }
         if (next == GIVE_WAY || is_over(&turn, actor->host, batch.n)) {
             break;

@@ -17,6 +17,7 @@
 enum weft__body_step {
     WEFT__BODY_YIELD, /* it goes on behind the others */
     WEFT__BODY_WAIT,  /* it has armed a wait */
+    WEFT__BODY_GONE,  /* it has settled one itself: it may run elsewhere by now */
     WEFT__BODY_END,   /* it has given itself up: weft__body_end */
 };
 
@@ -97,12 +98,18 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
 /* Runs one step. On the base context. */
 void weft__body_run(struct weft__worker *w, struct weft__task *task);
 
+/* Its step runs here. */
+static inline void weft__body_steps_on(struct weft__worker *w, struct weft__task *task)
+{
+    atomic_store_explicit(&w->body, task, memory_order_relaxed);
+}
+
 /* The same in parts, for whoever runs many: one step after another, and that the last is over. */
 static inline enum weft__body_step weft__body_step(struct weft__worker *w, struct weft__task *task)
 {
     weft__task_run(task);
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
-    atomic_store_explicit(&w->body, task, memory_order_relaxed);
+    weft__body_steps_on(w, task);
     return task->body->step(w, task);
 }
 

@@ -175,6 +175,7 @@ run_body(struct weft__rounds *r, struct weft__worker *w, struct weft__task *task
             weft__rounds_wake(r, task, false);
         }
         break;
+    case WEFT__BODY_GONE:
     case WEFT__BODY_END:
         break;
     }

@@ -217,6 +217,13 @@ static inline enum weft__task_state weft__task_state(const struct weft__task *ta
         atomic_load_explicit(&task->state, memory_order_acquire)); /* pairs: run */
 }
 
+/* The same for one that has published something for which the task looks when it has settled: if it is not seen here that it
+ * waits, it sees that. seq_cst on both sides. pairs: settle */
+static inline enum weft__task_state weft__task_state_after(const struct weft__task *task)
+{
+    return weft__word_state(atomic_load_explicit(&task->state, memory_order_seq_cst));
+}
+
 /* Steps of the one who owns the task at that moment: plain stores, because nobody else may write. */
 static inline void weft__task_own_step(struct weft__task *task, enum weft__task_state from,
                                        enum weft__task_state to)

@@ -387,7 +387,8 @@ static void serve(void)
         }
         if (how == WEFT__BODY_YIELD) {
             weft__task_requeue(task);
-        } else if (weft__waiter_settle(task)) {
+        } else {
+            X_ASSERT(how == WEFT__BODY_GONE);
             while (atomic_load_explicit(&placed[0], memory_order_acquire) == 0) {
                 weft__futex_wait(&placed[0], 0, INT64_MAX);
             }

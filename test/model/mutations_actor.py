@@ -2,22 +2,30 @@
 
 STRUCTURES["actor"] = {
     "client": "client_actor.c",
-    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/mailbox.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c", "src/actor/pid.c"] + WAIT,
-    "files": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/mailbox.c", "src/actor/step.c", "src/actor/end.c"],
+    "sources": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/mailbox.c", "src/actor/step.c", "src/actor/end.c", "src/actor/spawn.c", "src/actor/pid.c", "src/base/small.c"] + WAIT,
+    "files": ["src/actor/letter.c", "src/actor/gate.c", "src/actor/mailbox.c", "src/actor/step.c", "src/actor/end.c", "src/actor/actor.h"],
 }
 
 _of("actor", "src/actor/step.c",
-    "    if (!weft__mailbox_any(actor, blocked)) {\n        return true;\n    }\n    atomic_store",
-    "    return true;\n    atomic_store",
-    "an actor does not look again after it said that it sleeps")
+    "        if (!weft__mailbox_came(actor, blocked) ||\n            weft__task_fire(task, ticket, WEFT__REASON_DONE) != WEFT__FIRE_ENQUEUE) {\n            return true;\n        }\n",
+    "        return true;\n",
+    "an actor does not look again after it has settled")
 _of("actor", "src/actor/step.c",
-    "(blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,\n                          memory_order_seq_cst); /* pairs: wake */",
-    "(blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP,\n                          memory_order_release);",
-    "that it sleeps may be seen after its look")
-_of("actor", "src/actor/letter.c",
-    "uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: dozes */",
-    "uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_acquire);",
+    "weft__task_fire(task, ticket, WEFT__REASON_DONE) != WEFT__FIRE_ENQUEUE",
+    "weft__task_fire(task, ticket, WEFT__REASON_DONE) == WEFT__FIRE_LOST + 9",
+    "an actor goes on though another has woken it")
+_of("actor", "src/actor/step.c",
+    "    if (weft__waiter_settle(task)) { /* pairs: wake */\n        if (!weft__mailbox_came(actor, blocked) ||",
+    "    if (!weft__mailbox_came(actor, blocked)) {\n        if (weft__waiter_settle(task) ||",
+    "an actor looks before it has settled")
+_of("actor", "src/sched/task.h",
+    "atomic_load_explicit(&task->state, memory_order_seq_cst));\n}\n\n/* Steps",
+    "atomic_load_explicit(&task->state, memory_order_relaxed));\n}\n\n/* Steps",
     "a sender may see that it was awake before the letter was there")
+_of("actor", "src/actor/letter.c",
+    "    weft__task_state_after(task); /* pairs: dozes */\n",
+    "",
+    "a sender does not look whether the actor has settled")
 _of("actor", "src/actor/letter.c",
     "if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {",
     "if (!asleep || (asleep & WEFT__ASLEEP_BLOCKED)) {",
@@ -27,10 +35,10 @@ _of("actor", "src/actor/letter.c",
     "weft__task_fire(task, (asleep >> WEFT__ASLEEP_SHIFT) + 1, WEFT__REASON_DONE)",
     "a sender fires a wait that was not shown to it")
 _of("actor", "src/actor/letter.c",
-    "    if (weft__actor_push(actor, to, letter)) {\n        wake",
-    "    if (!weft__actor_push(actor, to, letter)) {\n        wake",
+    "    if (weft__inbox_push_remote(system ? &actor->system : &actor->user, &letter->link)) {\n        wake",
+    "    if (!weft__inbox_push_remote(system ? &actor->system : &actor->user, &letter->link)) {\n        wake",
     "a sender whose letter is the first leaves it to others to wake")
-_of("actor", "src/actor/gate.c",
+_of("actor", "src/actor/actor.h",
     "if (weft__gate_generation(gate) != weft__pid_generation(to)) {\n            return -ESRCH;",
     "if (gate == 0) {\n            return -ESRCH;",
     "a sender passes the gate of the next one")
@@ -55,8 +63,8 @@ _of("actor", "src/actor/end.c",
     "memory_order_acq_rel);",
     "that the gate is shut may be seen after the inboxes were looked at")
 _of("actor", "src/actor/mailbox.c",
-    "bool stray = weft__letter_is_stray(actor, (struct weft__letter *)(void *)items);",
-    "bool stray = false;",
+    "if (__builtin_expect(weft__letter_is_stray(actor, letter), 0)) {",
+    "if (false) {",
     "an actor reads a letter to the one before it")
 _of("actor", "src/actor/gate.c",
     "full ? gate | WEFT__GATE_CROWDED : gate + 1",

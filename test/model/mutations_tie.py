@@ -2,7 +2,7 @@
 
 STRUCTURES["tie"] = {
     "client": "client_tie.c",
-    "sources": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c", "src/actor/letter.c", "src/actor/gate.c"] + WAIT,
+    "sources": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c", "src/actor/letter.c", "src/actor/gate.c", "src/base/small.c"] + WAIT,
     "files": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c"],
 }
 
