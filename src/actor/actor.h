@@ -36,7 +36,8 @@
  * Both write before they read. If the actor has not seen the letter, the sender sees that it has settled, and so what asleep was
  * before that. From 2 on the actor is not its own: it may be woken, and run on another worker. What it looks at in 3 is there
  * whoever has the slot; its ticket is nobody else's, so it takes back only this very wait. One exchange is all that a sleep costs.
- * A fiber cannot settle while it is on its stack. It writes asleep by seq_cst, looks, and then waits; the sender's look at asleep is
+ * A fiber cannot settle while it is on its stack; and with WEFT_MAILBOX_DROP senders move what is in the inbox, and an actor can
+ * look where they do only while it is its own. These write asleep by seq_cst, look, and then settle; the sender's look at asleep is
  * seq_cst for that.
  * A sender whose letter is not the first in its inbox leaves 2 and 3 to the one whose it is: the actor looks before it leaves
  * something there, so it has yet to be woken for that one, or to see it.
@@ -177,7 +178,8 @@ static inline bool weft__gate_refuses(const weft_actor *actor, weft_pid to)
 {
     uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
     uint32_t limit = actor ? atomic_load_explicit(&actor->limit, memory_order_relaxed) : 0;
-    return weft__gate_is_full(gate, limit) && weft__gate_generation(gate) == weft__pid_generation(to) &&
+    return weft__gate_is_full(gate, limit) &&
+           weft__gate_generation(gate) == weft__pid_generation(to) &&
            limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_REFUSE;
 }
 /* The same, and waits for it, in a fiber or a plain thread. -ETIMEDOUT, -ECANCELED, -EINTR. */

@@ -33,7 +33,7 @@ void weft__letter_free(struct weft__letter *letter)
 static inline void wake(weft_actor *actor, uint32_t slot, bool system)
 {
     struct weft__task *task = weft__slab_find(slot);
-    weft__task_state_after(task); /* pairs: dozes */
+    weft__task_state_after(task);                                                 /* pairs: dozes */
     uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: doze */
     if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {
         return;
@@ -237,8 +237,8 @@ static inline int send_message(weft_pid to, const char *topic, uint64_t tag, wef
         weft_buf_free(buf);
         return -ENOMEM;
     }
-    *letter = (struct weft__letter){
-        .kind = WEFT_EVENT_MESSAGE, .tag = tag, .topic = topic, .buf = buf};
+    *letter =
+        (struct weft__letter){.kind = WEFT_EVENT_MESSAGE, .tag = tag, .topic = topic, .buf = buf};
     sign(letter, w);
     return post(actor, to, letter, deadline);
 }

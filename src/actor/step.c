@@ -70,17 +70,43 @@ static void go_on(struct weft__worker *w, struct weft__task *task, weft_actor *a
     atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
 }
 
+static uint64_t sleep_of(uint64_t ticket, bool blocked)
+{
+    return ticket << WEFT__ASLEEP_SHIFT | (blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP;
+}
+
+/* Of one whose messages senders move under its lock: it can look only while it is its own, as a fiber does. */
+static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struct weft__task *task,
+                                                   weft_actor *actor, bool blocked)
+{
+    weft__body_arm(task, WEFT__WAIT_OBJECT);
+    atomic_store_explicit(&actor->asleep, sleep_of(task->claim.ticket, blocked),
+                          memory_order_seq_cst); /* pairs: wake */
+    if (weft__mailbox_any(actor, blocked)) {
+        atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
+        weft__task_disarm(task); /* whether or not somebody has fired it */
+        return false;
+    }
+    weft__body_steps_over(w);
+    if (weft__waiter_settle(task)) {
+        return true;
+    }
+    go_on(w, task, actor);
+    return false;
+}
+
 /* The banner of actor/actor.h has the argument. True: it waits, or another has woken it: it is not to be touched. */
 static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *actor, bool blocked)
 {
     if (weft__mailbox_any(actor, blocked)) {
         return false;
     }
+    if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {
+        return dozes_shared(w, task, actor, blocked);
+    }
     weft__body_arm(task, WEFT__WAIT_OBJECT);
     uint64_t ticket = task->claim.ticket;
-    atomic_store_explicit(&actor->asleep,
-                          ticket << WEFT__ASLEEP_SHIFT | (blocked ? WEFT__ASLEEP_BLOCKED : 0) |
-                              WEFT__ASLEEP,
+    atomic_store_explicit(&actor->asleep, sleep_of(ticket, blocked),
                           memory_order_relaxed); /* settle releases it */
     weft__body_steps_over(w);
     if (weft__waiter_settle(task)) { /* pairs: wake */

@@ -1,6 +1,7 @@
 /* Clients of actor/tie.c and actor/relation.c: ends against ends, and against those who link, unlink, monitor and take it back.
  * Actors are records here, and nobody runs them: a thread ends one, or calls what a step would call. */
 #define FIBERS 1
+#define TASKS 3
 #include <errno.h>
 
 #include "actor/fiber.h"
@@ -142,6 +143,7 @@ static void setup(void)
         actor->kind = &kind;
         actor->host = &host;
         actor->there = true;
+        atomic_init(&tasks[slot - 1].state, WEFT__TASK_RUNNING);
         atomic_init(&actor->gate, (uint64_t)weft__pid_generation(pid(slot)) << WEFT__GATE_SHIFT);
     }
     x_name(records, sizeof records, "records");

@@ -21,12 +21,15 @@
 #ifndef FIBERS
 #define FIBERS 2
 #endif
+#ifndef TASKS /* control blocks; those from FIBERS on are nobody's, and a client sets them up */
+#define TASKS FIBERS
+#endif
 
 #define GENERATION 3
 #define HANDLE(i) ((weft_fiber)GENERATION << 32 | (weft_fiber)((i) + 1))
 #define LATER (TWIN_NOW + ((int64_t)1 << WEFT__WHEEL_TICK_SHIFT))
 
-static struct weft__task tasks[FIBERS];
+static struct weft__task tasks[TASKS];
 static struct weft__worker workers[FIBERS];
 static struct weft__stack stacks[FIBERS];
 static char stack_bytes[FIBERS][1024] __attribute__((aligned(64)));
@@ -46,7 +49,7 @@ weft_fiber weft_self(void)
 
 struct weft__task *weft__slab_find(uint32_t slot)
 {
-    return slot >= 1 && slot <= FIBERS ? &tasks[slot - 1] : NULL;
+    return slot >= 1 && slot <= TASKS ? &tasks[slot - 1] : NULL;
 }
 
 struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
