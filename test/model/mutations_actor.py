@@ -18,6 +18,10 @@ _of("actor", "src/actor/step.c",
     "    if (weft__waiter_settle(task)) { /* pairs: wake */\n        if (!weft__mailbox_came(actor, blocked) ||",
     "    if (!weft__mailbox_came(actor, blocked)) {\n        if (weft__waiter_settle(task) ||",
     "an actor looks before it has settled")
+_of("actor", "src/actor/step.c",
+    "if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {\n        return dozes_shared",
+    "if (false) {\n        return dozes_shared",
+    "an actor looks when it has settled, and senders have moved the message")
 _of("actor", "src/sched/task.h",
     "atomic_load_explicit(&task->state, memory_order_seq_cst));\n}\n\n/* Steps",
     "atomic_load_explicit(&task->state, memory_order_relaxed));\n}\n\n/* Steps",
