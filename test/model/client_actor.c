@@ -641,7 +641,8 @@ static void none_twice(void)
 }
 
 static const struct x_client clients[] = {
-    X_CLIENT("send_against_sleep", 2, setup_one, send_against_sleep, one_came),
+    X_CLIENT("send_against_sleep", 2, setup_one, send_against_sleep, one_came, .preemptions = 3,
+             .stale = 2),
     X_CLIENT("send_against_end", 3, setup_ending, send_against_end, none_lost, .preemptions = 2,
              .stale = 2),
     X_CLIENT("kill_against_end", 2, setup_none, kill_against_end, killed),
@@ -649,7 +650,7 @@ static const struct x_client clients[] = {
              .preemptions = 3, .stale = 1),
     X_CLIENT("complete_against_wait", 3, setup_asking, complete_against_wait, both_came,
              .preemptions = 2, .stale = 2),
-    X_CLIENT("two_send", 3, setup_four, two_send, four_came, .preemptions = 2, .stale = 1),
+    X_CLIENT("two_send", 3, setup_four, two_send, four_came, .preemptions = 1, .stale = 1),
     X_CLIENT("three_through_one", 3, setup_waiting, three_through_one, three_came, .preemptions = 1,
              .stale = 1),
     X_CLIENT("room_against_end", 3, setup_leaving, room_against_end, each_seen_or_buried,
