@@ -69,6 +69,21 @@ static inline void weft__san_probe(void)
 #endif
 }
 
+/* Between the two this thread may name memory to the kernel that is no longer anybody's, and means it. */
+static inline void weft__san_hush(void)
+{
+#if WEFT__VALGRIND
+    VALGRIND_DISABLE_ERROR_REPORTING;
+#endif
+}
+
+static inline void weft__san_unhush(void)
+{
+#if WEFT__VALGRIND
+    VALGRIND_ENABLE_ERROR_REPORTING;
+#endif
+}
+
 /* Memory becomes a stack. */
 static inline void weft__san_register_stack(char *bottom, char *top)
 {

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "fiber/sanitizer.h"
 #include "sched/deadline.h"
 #include "sched/due.h"
 #include "sched/ident.h"
@@ -102,7 +103,9 @@ bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason rea
     bool won = fire_word(&waiter->word, reason);
     if (won) {
         /* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
+        weft__san_hush();
         weft__futex_wake(&waiter->word, 1);
+        weft__san_unhush();
     }
     return won;
 }
