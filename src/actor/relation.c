@@ -170,21 +170,26 @@ static void watch(weft_actor *self, weft_pid other, struct weft__bond *bond)
     }
 }
 
-static int check_watched(const weft_actor *self, weft_pid other)
+/* For a monitor of the other: 0, -EINVAL, -EREMOTE, -ENOMEM. */
+static int new_watch(const weft_actor *self, weft_pid other, struct weft__bond **bond)
 {
     weft_pid me = weft_actor_pid(self);
-    return weft_pid_equal(me, other) ? -EINVAL : other.node != me.node ? -EREMOTE : 0;
+    if (weft_pid_equal(me, other)) {
+        return -EINVAL;
+    }
+    if (other.node != me.node) {
+        return -EREMOTE;
+    }
+    *bond = weft__bond_new(other, me, weft__monitor_ref(other));
+    return *bond ? 0 : -ENOMEM;
 }
 
 int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
 {
-    int err = check_watched(self, other);
+    struct weft__bond *bond;
+    int err = new_watch(self, other, &bond);
     if (err) {
         return err;
-    }
-    struct weft__bond *bond = weft__bond_new(other, weft_actor_pid(self), weft__monitor_ref(other));
-    if (!bond) {
-        return -ENOMEM;
     }
     *ref = bond->ref;
     watch(self, other, bond);
@@ -193,13 +198,10 @@ int weft_actor_monitor(weft_actor *self, weft_pid other, uint64_t *ref)
 
 int weft__monitor_command(weft_actor *self, weft_pid other, uint64_t tag)
 {
-    int err = check_watched(self, other);
+    struct weft__bond *bond;
+    int err = new_watch(self, other, &bond);
     if (err) {
         return err;
-    }
-    struct weft__bond *bond = weft__bond_new(other, weft_actor_pid(self), weft__monitor_ref(other));
-    if (!bond) {
-        return -ENOMEM;
     }
     bond->letters[1]->kind = WEFT_EVENT_COMPLETE;
     bond->letters[1]->tag = tag;

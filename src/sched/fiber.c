@@ -210,6 +210,20 @@ static const struct weft__member *member_here(const struct weft__worker *inside,
     return here;
 }
 
+/* Whole, and admitted: it may run. */
+static inline void launch(weft_pool *pool, struct weft__worker *inside, struct weft__task *task,
+                          weft_fiber fiber)
+{
+    if (inside) {
+        weft__count(&inside->counters.spawned, 1);
+        WEFT__TRACE(inside, WEFT__TRACE_SPAWN, fiber);
+    }
+    weft__place_fresh(inside, task);
+    if (__builtin_expect(born_cancelled(pool), 0)) {
+        cancel_newborn(fiber, pool);
+    }
+}
+
 static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out, weft_fn fn,
                         void *arg, const struct weft_fiber_opts *opts, struct weft__parent *parent,
                         const struct weft__member *member)
@@ -244,14 +258,7 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
     if (out) {
         *out = fiber; /* before it can run and end */
     }
-    if (inside) {
-        weft__count(&w->counters.spawned, 1);
-        WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
-    }
-    weft__place_fresh(inside, task);
-    if (__builtin_expect(born_cancelled(pool), 0)) {
-        cancel_newborn(fiber, pool);
-    }
+    launch(pool, inside, task, fiber);
     return 0;
 }
 
@@ -318,7 +325,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
         if (!task) {
             struct weft__link *link;
             while ((link = weft__chain_pop(&made))) {
-                unmake(spawner, (struct weft__task *)(void *)link);
+                unmake(spawner, weft__task_of(link));
             }
             unadmit(pool, inside, n);
             return -ENOMEM;
@@ -367,14 +374,7 @@ void weft__fiber_start(struct weft__task *task, void *arg)
     struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
     weft_fiber fiber = weft__task_handle(task);
     task->value = arg;
-    if (inside) {
-        weft__count(&w->counters.spawned, 1);
-        WEFT__TRACE(w, WEFT__TRACE_SPAWN, fiber);
-    }
-    weft__place_fresh(inside, task);
-    if (__builtin_expect(born_cancelled(pool), 0)) {
-        cancel_newborn(fiber, pool);
-    }
+    launch(pool, inside, task, fiber);
 }
 
 void weft__fiber_unmake(struct weft__task *task)

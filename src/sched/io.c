@@ -82,7 +82,7 @@ static void place_events(struct weft__worker *w, struct weft__chain *ready)
     memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
     for (; link; link = next) {
-        struct weft__task *task = (struct weft__task *)(void *)link;
+        struct weft__task *task = weft__task_of(link);
         next = link->next;
         if (__builtin_expect(task->home != w->pool || task->pin >= 0, 0)) {
             weft__place(task);

@@ -104,7 +104,7 @@ void weft__place_many(struct weft__chain *tasks)
     struct weft__link *link = tasks->head;
     while (link) {
         struct weft__link *next = link->next;
-        place((struct weft__task *)(void *)link, false);
+        place(weft__task_of(link), false);
         link = next;
     }
     weft__chain_init(tasks);
@@ -122,7 +122,7 @@ void weft__place_many_front(struct weft__chain *tasks)
     struct weft__link *link = tasks->head;
     while (link) {
         struct weft__link *next = link->next;
-        struct weft__task *task = (struct weft__task *)(void *)link;
+        struct weft__task *task = weft__task_of(link);
         if (task->home == w->pool) {
             WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
             weft__chain_push(&ours, link);

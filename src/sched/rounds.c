@@ -4,11 +4,6 @@
 #include "sched/pool.h"
 #include "sched/worker.h"
 
-static struct weft__task *as_task(struct weft__link *link)
-{
-    return (struct weft__task *)(void *)link;
-}
-
 static struct weft__ranks *ranks_of(const struct weft__rounds *r, const struct weft__task *task)
 {
     return r->ranks[task->group];
@@ -66,7 +61,7 @@ void weft__rounds_wake_all(struct weft__rounds *r, struct weft__chain *tasks)
     }
     while (reversed) {
         struct weft__link *next = reversed->next;
-        weft__rounds_wake(r, as_task(reversed), true);
+        weft__rounds_wake(r, weft__task_of(reversed), true);
         reversed = next;
     }
     weft__chain_init(tasks);
@@ -139,17 +134,17 @@ static inline struct weft__task *take(struct weft__rounds *r, struct weft__worke
     }
     atomic_store_explicit(&w->slice_left, left - 1, memory_order_relaxed);
     if (__builtin_expect(r->order != NULL, 0)) {
-        weft__order_runs(r->order, as_task(link));
+        weft__order_runs(r->order, weft__task_of(link));
     }
     ask_for(r->running->ready.head);
-    return as_task(link);
+    return weft__task_of(link);
 }
 
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
     struct weft__link *head = r->running ? r->running->ready.head : NULL;
     struct weft__task *task =
-        head && !weft__task_is_body(as_task(head)) ? take(r, r->worker) : NULL;
+        head && !weft__task_is_body(weft__task_of(head)) ? take(r, r->worker) : NULL;
     if (task) {
         WEFT__TRACE(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
     }
@@ -215,7 +210,7 @@ static void take_in(struct weft__rounds *r, struct weft__link *items)
 {
     while (items) {
         struct weft__link *next = items->next;
-        struct weft__task *task = as_task(items);
+        struct weft__task *task = weft__task_of(items);
         if (weft__task_is_fresh(task)) {
             struct weft__ranks *ranks = ranks_of(r, task);
             weft__rounds_start(r, task);

@@ -39,11 +39,6 @@ HOT void set_current(struct weft__worker *w, struct weft__task *task)
 
 /* --- pick ------------------------------------------------------------------- */
 
-HOT struct weft__task *as_task(struct weft__link *link)
-{
-    return (struct weft__task *)(void *)link; /* the link is its first member */
-}
-
 /* The rare branches are functions, so that the frame of a yield is two cache lines. */
 #define RARE static __attribute__((noinline, cold))
 
@@ -54,7 +49,7 @@ RARE struct weft__task *take_fresh_fifo(struct weft__worker *w)
     do {
         item = weft__fresh_take_oldest(&w->fresh, &lost);
     } while (lost);
-    return as_task(item);
+    return weft__task_of(item);
 }
 
 HOT struct weft__task *take_fresh(struct weft__worker *w)
@@ -62,7 +57,7 @@ HOT struct weft__task *take_fresh(struct weft__worker *w)
     if (__builtin_expect(w->fresh_fifo, 0)) {
         return take_fresh_fifo(w);
     }
-    return as_task(weft__fresh_take_newest_local(&w->fresh));
+    return weft__task_of(weft__fresh_take_newest_local(&w->fresh));
 }
 
 static inline bool others_ready(const struct weft__worker *w)
@@ -84,13 +79,13 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
     w->streak = 0;
     if (w->pinned.head && w->pinned_turn) {
         w->pinned_turn = false;
-        return as_task(weft__chain_pop(&w->pinned));
+        return weft__task_of(weft__chain_pop(&w->pinned));
     }
-    if ((task = as_task(weft__ring_pop_local(&w->ring)))) {
+    if ((task = weft__task_of(weft__ring_pop_local(&w->ring)))) {
         w->pinned_turn = true;
         return task;
     }
-    return as_task(weft__chain_pop(&w->pinned));
+    return weft__task_of(weft__chain_pop(&w->pinned));
 }
 
 /* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked at. */
@@ -115,7 +110,7 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
         task = pick_mixed(w);
     } else {
         w->streak = 0;
-        task = as_task(weft__ring_pop_local(&w->ring));
+        task = weft__task_of(weft__ring_pop_local(&w->ring));
         if (weft__fresh_length(&w->fresh) == 0 &&
             !atomic_load_explicit(&w->tracing, memory_order_relaxed)) {
             weft__turns_set(&w->plain, weft__turns(&w->turns_left));
@@ -151,9 +146,9 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
 {
     int plain = weft__turns(&w->plain);
     if (plain > 0) {
-        struct weft__task *task = as_task(weft__ring_pop_local(&w->ring));
+        struct weft__task *task = weft__task_of(weft__ring_pop_local(&w->ring));
         if (task) {
-            prefetch_frame(as_task(weft__ring_peek_local(&w->ring, 0)), yielded);
+            prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
             __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
             weft__turns_set(&w->plain, plain - 1);
             return task;

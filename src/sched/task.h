@@ -467,6 +467,12 @@ static inline enum weft__reason weft__task_disarm(struct weft__task *task)
     return weft__word_reason(word);
 }
 
+/* The task whose link it is, its first member; NULL of NULL. */
+static inline struct weft__task *weft__task_of(struct weft__link *link)
+{
+    return (struct weft__task *)(void *)link;
+}
+
 /* Fired already? For the moment between arming and parking. */
 static inline bool weft__task_fired(const struct weft__task *task)
 {

@@ -19,7 +19,6 @@
 
 #define GLOBAL_BATCH 16u       /* taken at a tick */
 #define GLOBAL_MOST 256u       /* taken by one that has nothing else */
-#define STEAL_FRESH 32u        /* at most at once */
 #define TIMER_BATCH 256u       /* fired before other work gets a turn, if it does not take longer */
 #define TIMER_SLICE_NS 200000  /* than this */
 #define DENSE_NS 500000        /* timers that come closer than this, */
@@ -156,11 +155,6 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
 
 /* --- sources of work ------------------------------------------------------------- */
 
-static struct weft__task *as_task(struct weft__link *link)
-{
-    return (struct weft__task *)(void *)link;
-}
-
 static void drain_inbox(struct weft__worker *w)
 {
     struct weft__link *item = weft__inbox_drain_local(&w->inbox);
@@ -186,9 +180,9 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
         /* Both lines of it are in another CPU's cache: let them come while others run. */
         __builtin_prefetch(batch[i], 1);
         __builtin_prefetch((const char *)batch[i] + WEFT__CACHE_LINE, 1);
-        weft__place_local(w, as_task(batch[i]), memory_order_release);
+        weft__place_local(w, weft__task_of(batch[i]), memory_order_release);
     }
-    return as_task(batch[0]);
+    return weft__task_of(batch[0]);
 }
 
 /* A worker that is faster than those who submit would take every task by itself out of their hands, and all
@@ -278,7 +272,7 @@ static struct weft__task *take_oldest_fresh(struct weft__worker *w)
     do {
         item = weft__fresh_take_oldest(&w->fresh, &lost);
     } while (lost);
-    return as_task(item);
+    return weft__task_of(item);
 }
 
 /* What events somebody wants to hear of. */
@@ -416,7 +410,7 @@ static struct weft__task *find_here(struct weft__worker *w)
     }
     drain_inbox(w);
     if (w->pinned.head) {
-        return as_task(weft__chain_pop(&w->pinned));
+        return weft__task_of(weft__chain_pop(&w->pinned));
     }
     if (w->took_few) {
         gather();
@@ -432,66 +426,13 @@ static struct weft__task *find_here(struct weft__worker *w)
     return NULL;
 }
 
-/* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others to our own
- * fresh queue. One at a time would make the two workers meet in the idle word at every task. */
-static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim,
-                                      uint64_t *n)
-{
-    uint64_t wanted = weft__fresh_length(&victim->fresh);
-    wanted -= wanted / 2;
-    if (wanted > STEAL_FRESH) {
-        wanted = STEAL_FRESH;
-    }
-    struct weft__task *first = NULL;
-    *n = 0;
-    while (*n < wanted) {
-        bool lost;
-        struct weft__task *task = as_task(weft__fresh_take_oldest(&victim->fresh, &lost));
-        if (!task) {
-            if (lost && !first) {
-                continue;
-            }
-            break;
-        }
-        ++*n;
-        if (!first) {
-            first = task;
-        } else if (weft__fresh_push_local(&w->fresh, &task->link) != 0) {
-            weft__global_push(&w->pool->global, &task->link);
-        }
-    }
-    return first;
-}
-
-static struct weft__task *steal_from(struct weft__worker *w, struct weft__worker *victim, bool last)
-{
-    uint64_t n;
-    struct weft__task *task = as_task(weft__ring_steal(&victim->ring, &w->ring, &n));
-    if (!task) {
-        task = steal_fresh(w, victim, &n);
-    }
-    /* What was just woken is best run where it was woken; only if nothing else is to be had. */
-    if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
-        task = atomic_exchange_explicit(&victim->next, NULL,
-                                        memory_order_acquire); /* pairs: swap_next */
-        n = 1;
-    }
-    if (task) {
-        weft__worker_look_up(w);
-        weft__count(&w->counters.steals, 1);
-        weft__count(&w->counters.stolen, n);
-        WEFT__TRACE(w, WEFT__TRACE_STEAL, (uint64_t)(unsigned)victim->index << 32 | n);
-    }
-    return task;
-}
-
 static struct weft__task *steal(struct weft__worker *w, bool last)
 {
     unsigned count = w->pool->worker_count;
     unsigned first = weft__rand_next(&w->rand) % count;
     for (unsigned i = 0; i < count; i++) {
         struct weft__worker *victim = &w->pool->workers[(first + i) % count];
-        struct weft__task *task = victim == w ? NULL : steal_from(w, victim, last);
+        struct weft__task *task = victim == w ? NULL : weft__worker_steal(w, victim, last);
         if (task) {
             return task;
         }

@@ -285,6 +285,11 @@ static inline void weft__worker_look_up(struct weft__worker *w)
     }
 }
 
+/* Takes from the victim's queues (steal.c): a task to run, others to our own. NULL: nothing. `last`: even what it was about to
+ * run next. */
+struct weft__task *weft__worker_steal(struct weft__worker *w, struct weft__worker *victim,
+                                      bool last);
+
 /* A fiber that did not ask for fp_env has left the floating-point control words as they were; else a
  * caller's bug. Debug builds ask at every switch and at the end. */
 void weft__worker_check_fp(const struct weft__task *task);
@@ -311,7 +316,7 @@ static inline void weft__place_chain(struct weft__chain *tasks)
     struct weft__link *first = tasks->head;
     if (first && !first->next) {
         weft__chain_init(tasks);
-        weft__place_front((struct weft__task *)(void *)first);
+        weft__place_front(weft__task_of(first));
     } else if (first) {
         weft__place_many_front(tasks);
     }

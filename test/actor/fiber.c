@@ -5,6 +5,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/state.h"
 #include "check.h"
 
 static weft_host *make_host(unsigned workers)
@@ -30,20 +31,6 @@ static void joins(weft_pid pid, int how)
 {
     int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(err == how || err == -ESRCH);
-}
-
-static struct weft_actor_info info_of(weft_pid pid)
-{
-    struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
-    return info;
-}
-
-static void until(weft_pid pid, enum weft_actor_state state)
-{
-    while (info_of(pid).state != state) {
-        weft_yield();
-    }
 }
 
 /* --- receiving ------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/state.h"
 #include "check.h"
 
 static weft_host *make_host(const char *name)
@@ -19,20 +20,6 @@ static void end_host(weft_host *host)
 {
     CHECK_EQ(weft_host_stop(host, "enough", WEFT_FOREVER), 0);
     weft_host_destroy(host);
-}
-
-static struct weft_actor_info info_of(weft_pid pid)
-{
-    struct weft_actor_info info;
-    CHECK_EQ(weft_actor_look(pid, &info), 0);
-    return info;
-}
-
-static void until(weft_pid pid, enum weft_actor_state state)
-{
-    while (info_of(pid).state != state) {
-        sched_yield();
-    }
 }
 
 /* --- a family ------------------------------------------------------------------------------- */

@@ -1,0 +1,60 @@
+/* What one worker takes from another. */
+#include "sched/pool.h"
+#include "sched/trace.h"
+#include "sched/worker.h"
+
+#define STEAL_FRESH 32u /* at most at once */
+
+/* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others to our own
+ * fresh queue. One at a time would make the two workers meet in the idle word at every task. */
+static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim,
+                                      uint64_t *n)
+{
+    uint64_t wanted = weft__fresh_length(&victim->fresh);
+    wanted -= wanted / 2;
+    if (wanted > STEAL_FRESH) {
+        wanted = STEAL_FRESH;
+    }
+    struct weft__task *first = NULL;
+    *n = 0;
+    while (*n < wanted) {
+        bool lost;
+        struct weft__task *task = weft__task_of(weft__fresh_take_oldest(&victim->fresh, &lost));
+        if (!task) {
+            if (lost && !first) {
+                continue;
+            }
+            break;
+        }
+        ++*n;
+        if (!first) {
+            first = task;
+        } else if (weft__fresh_push_local(&w->fresh, &task->link) != 0) {
+            weft__global_push(&w->pool->global, &task->link);
+        }
+    }
+    return first;
+}
+
+struct weft__task *weft__worker_steal(struct weft__worker *w, struct weft__worker *victim,
+                                      bool last)
+{
+    uint64_t n;
+    struct weft__task *task = weft__task_of(weft__ring_steal(&victim->ring, &w->ring, &n));
+    if (!task) {
+        task = steal_fresh(w, victim, &n);
+    }
+    /* What was just woken is best run where it was woken; only if nothing else is to be had. */
+    if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
+        task = atomic_exchange_explicit(&victim->next, NULL,
+                                        memory_order_acquire); /* pairs: swap_next */
+        n = 1;
+    }
+    if (task) {
+        weft__worker_look_up(w);
+        weft__count(&w->counters.steals, 1);
+        weft__count(&w->counters.stolen, n);
+        WEFT__TRACE(w, WEFT__TRACE_STEAL, (uint64_t)(unsigned)victim->index << 32 | n);
+    }
+    return task;
+}
