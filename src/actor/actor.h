@@ -389,6 +389,14 @@ void weft__host_cancel(weft_host *host, weft_pid pid);
 /* One of this number that is, or was; NULL: there never was one. */
 weft_host *weft__host_at(uint32_t number);
 
+/* One ends by a cancel of its task. If that was not for want of memory to say it otherwise, its host has lost its patience. */
+static inline void weft__host_count_forced(weft_host *host)
+{
+    if (atomic_load_explicit(&host->stopping, memory_order_relaxed)) {
+        atomic_fetch_add_explicit(&host->forced, 1, memory_order_relaxed);
+    }
+}
+
 /* It does not end by itself: its kind's `abort`. */
 static inline void weft__actor_abort(weft_actor *actor)
 {

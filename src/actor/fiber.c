@@ -107,7 +107,7 @@ static struct weft__end how(weft_actor *actor, struct weft__mail *mail)
         end.will = by_exit ? weft__will_ref(mail->fatal->will) : NULL;
         weft__letter_free(mail->fatal);
     } else if (is_cancelled(here())) {
-        atomic_fetch_add_explicit(&actor->host->forced, 1, memory_order_relaxed);
+        weft__host_count_forced(actor->host);
         end.error = -ECANCELED;
     }
     if (end.error) {

@@ -15,6 +15,7 @@
 #include "actor/fiber.h"
 #include "actor/route.h"
 #include "actor/tie.h"
+#include "actor/trace.h"
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "sched/pool.h"
@@ -28,6 +29,7 @@ struct birth {
     struct weft__name *name;
     struct weft__letter *first; /* message */
     struct weft__join *join;
+    bool beaten; /* another was faster with the name */
 };
 
 static bool has_method(const struct weft_actor_kind *kind, const char *method)
@@ -170,16 +172,17 @@ static void tie_bond(struct weft__bond *bond)
     }
 }
 
-/* -EEXIST: another was faster with the name. */
 static int show(struct birth *birth)
 {
     weft_actor *actor = birth->actor;
     struct weft__letter *first = birth->first;
+    struct weft__letter sent; /* once it is shown, senders may drop the first message */
     uint64_t gate = (uint64_t)weft__pid_generation(birth->pid) << WEFT__GATE_SHIFT;
     if (first) { /* before all that can be sent from now on */
         weft__letter_address(first, birth->pid);
         first->link.next = NULL;
         actor->kept = &first->link;
+        sent = *first;
         gate++;
     }
     weft__lock(&actor->lock);
@@ -191,7 +194,10 @@ static int show(struct birth *birth)
     weft__unlock(&actor->lock);
     if (err) {
         actor->kept = NULL;
+    } else if (first) {
+        weft__trace_sent(birth->pid, &sent);
     }
+    birth->beaten = err == -EEXIST;
     return err;
 }
 
@@ -307,7 +313,7 @@ static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
         }
         *birth = (struct birth){.first = first};
         err = spawn(host, kind, opts, birth);
-        if (err != -EEXIST) { /* or another was faster */
+        if (!birth->beaten) { /* -EEXIST alone may be what init says */
             return err;
         }
     }
@@ -375,7 +381,10 @@ int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const c
     }
     err = weft__join_wait(birth.actor, &join, &waiter, result, deadline);
     if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
-        weft_actor_kill(birth.pid); /* if these were its own words, it is not there any more */
+        /* If these were its own words, it is not there any more. */
+        if (weft_actor_kill(birth.pid) == -ENOMEM) {
+            weft_cancel(birth.pid.id);
+        }
     }
     return err;
 }

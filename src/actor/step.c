@@ -191,7 +191,7 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
     weft_actor *actor = task->own;
     struct weft__end end = {.error = -ECANCELED};
     if (!batch->fatal) {
-        atomic_fetch_add_explicit(&actor->host->forced, 1, memory_order_relaxed);
+        weft__host_count_forced(actor->host);
     } else if (batch->fatal->kind == WEFT_EVENT_EXIT) {
         end.error = batch->fatal->error;
         end.will = weft__will_ref(batch->fatal->will);

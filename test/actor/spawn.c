@@ -115,6 +115,27 @@ TEST(a_named_spawn_is_a_spawn_or_a_signal)
     puppet_host_end(host);
 }
 
+static int inits;
+
+static int says_it_exists(weft_actor *self, const char *method, const weft_buf *input)
+{
+    (void)self, (void)method, (void)input;
+    inits++;
+    return -EEXIST;
+}
+
+TEST(an_init_that_finds_something_is_asked_once)
+{
+    static const struct weft_actor_kind kind = {
+        .name = "second", .init = says_it_exists, .step = ends_at_once};
+    weft_host *host = puppet_host();
+    struct weft_actor_spawn_opts opts = {.name = "one", .topic = "hello"};
+    inits = 0;
+    CHECK_EQ(weft_actor_spawn_with(host, NULL, &kind, &opts), -EEXIST);
+    CHECK_EQ(inits, 1);
+    puppet_host_end(host);
+}
+
 /* Threads that want the one of a name. */
 static weft_host *the_host;
 static struct puppet racers[8][20];
@@ -214,6 +235,34 @@ TEST(exec_kills_one_that_takes_too_long)
     puppet_await_close(&a);
     weft_buf_free(input);
     puppet_host_end(host);
+}
+
+/* From its first step on there is no memory. */
+static int starves(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self, (void)events, (void)n;
+    weft_out_idle(out);
+    weft__alloc_fail_after(1, true);
+    return 0;
+}
+
+TEST(exec_ends_it_also_without_memory)
+{
+    static const struct weft_actor_kind kind = {.name = "starving",
+                                                .state_bytes = sizeof(struct puppet *),
+                                                .init = puppet_begin,
+                                                .step = starves,
+                                                .close = puppet_close};
+    weft_host *host = puppet_host();
+    puppet_init(&a);
+    weft_buf *input = puppet_input(&a);
+    int err = weft_actor_exec(host, &kind, NULL, input, NULL, weft_after(50000000));
+    CHECK_EQ(err, -ETIMEDOUT);
+    puppet_await_close(&a);
+    weft__alloc_fail_after(0, false);
+    weft_buf_free(input);
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0); /* nobody was forced by that */
+    weft_host_destroy(host);
 }
 
 /* --- failing ---------------------------------------------------------------------------------------- */

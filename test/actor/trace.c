@@ -128,6 +128,40 @@ TEST(a_message_is_followed_over_three_actors)
     weft_host_destroy(host);
 }
 
+static int end_by_it(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                     weft_out *out)
+{
+    (void)self, (void)events;
+    weft_out_idle(out);
+    if (n > 0) {
+        weft_out_done(out, NULL);
+    }
+    return 0;
+}
+
+TEST(the_first_message_of_a_spawn_is_sent_and_handled)
+{
+    static const struct weft_actor_kind brief = {.name = "brief", .step = end_by_it};
+    weft_host *host = make_host();
+    weft_pid pid;
+    struct weft_actor_spawn_opts opts = {.name = "brief", .topic = "first", .tag = 7};
+    CHECK_EQ(weft_actor_trace(note, passages), 0);
+    CHECK_EQ(weft_actor_spawn_with(host, &pid, &brief, &opts), 0);
+    weft_actor_join(pid, NULL, WEFT_FOREVER);
+    CHECK_EQ(weft_actor_trace(NULL, NULL), 0);
+    CHECK_EQ(told, 2);
+    CHECK_EQ(passages[0].kind, WEFT_PASSAGE_SENT);
+    CHECK_EQ(passages[1].kind, WEFT_PASSAGE_HANDLED);
+    for (int i = 0; i < 2; i++) {
+        CHECK(weft_pid_equal(passages[i].to, pid));
+        CHECK_EQ(passages[i].trace, passages[0].trace);
+        CHECK_EQ(passages[i].tag, 7);
+        CHECK_STR(passages[i].topic, "first");
+    }
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    weft_host_destroy(host);
+}
+
 /* --- off ---------------------------------------------------------------------------------------------- */
 
 static atomic_int plain;
