@@ -4,10 +4,11 @@
 
 #include "actor/fiber.h"
 
-/* Empties the inbox of messages. Those that are not for it are to be buried, without the lock. */
-static struct weft__link *drain(weft_actor *actor, struct weft__link **strays)
+/* Those that are for it. The others are to be buried, without the lock. */
+static struct weft__link *sift(const weft_actor *actor, struct weft__link *items,
+                               struct weft__link **strays)
 {
-    struct weft__link *items = weft__inbox_drain_local(&actor->user), *mine = NULL;
+    struct weft__link *mine = NULL;
     struct weft__link **last_mine = &mine, **last_stray = strays;
     while (items) {
         struct weft__link *next = items->next;
@@ -19,6 +20,12 @@ static struct weft__link *drain(weft_actor *actor, struct weft__link **strays)
         items = next;
     }
     return mine;
+}
+
+/* Empties the inbox of messages. */
+static struct weft__link *drain(weft_actor *actor, struct weft__link **strays)
+{
+    return sift(actor, weft__inbox_drain_local(&actor->user), strays);
 }
 
 static void bury(const weft_actor *actor, struct weft__link *letters)
@@ -87,7 +94,9 @@ void weft__mailbox_shed(weft_actor *actor, weft_pid self)
     struct weft__link *strays = NULL;
     weft__lock(&actor->lock);
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
-    if (weft__gate_generation(gate) == weft__pid_generation(self)) { /* it has not ended */
+    /* It has not ended, nor become one whose messages are its own. */
+    if (weft__gate_generation(gate) == weft__pid_generation(self) &&
+        weft__mailbox_is_shared(actor)) {
         shed_locked(actor, &strays, &oldest);
     }
     weft__unlock(&actor->lock);
@@ -97,6 +106,13 @@ void weft__mailbox_shed(weft_actor *actor, weft_pid self)
     if (oldest) {
         weft__letter_bury(oldest, (uint32_t)self.id);
     }
+}
+
+void weft__mailbox_sift(weft_actor *actor)
+{
+    struct weft__link *strays = NULL;
+    actor->kept = sift(actor, actor->kept, &strays);
+    bury(actor, strays);
 }
 
 /* --- what there is ----------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ struct weft__letter *weft__mailbox_find(weft_actor *actor, weft__letter_fn wante
                                         struct weft__link ***from);
 /* Of a fiber actor: is there anything that the last search has not seen? */
 bool weft__mailbox_news(weft_actor *actor);
+/* Before senders drop of what it has kept: there is nothing among that which is not counted at the gate. */
+void weft__mailbox_sift(weft_actor *actor);
 /* There are more messages than there may be: the oldest is dropped. Any thread. */
 void weft__mailbox_shed(weft_actor *actor, weft_pid self);
 /* Of an end that it does not trap: it ends, too. */

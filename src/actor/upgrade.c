@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "actor/actor.h"
+#include "actor/mailbox.h"
 #include "base/alloc.h"
 
 struct weft__new_code {
@@ -42,6 +42,9 @@ void weft__new_code_free(struct weft__new_code *code)
 /* Who looks at it from outside does so under the lock. */
 static void become(weft_actor *actor, const struct weft_actor_kind *kind)
 {
+    if (!weft__mailbox_is_shared(actor)) { /* and may be from now on */
+        weft__mailbox_sift(actor);
+    }
     weft__lock(&actor->lock);
     actor->kind = kind;
     atomic_store_explicit(&actor->limit, weft__kind_limit(kind, actor->host), memory_order_relaxed);

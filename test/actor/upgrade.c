@@ -1,6 +1,9 @@
 /* labels: valgrind */
 #include "actor/puppet.h"
 
+#include <stdatomic.h>
+
+#include "actor/mailbox.h"
 #include "base/alloc.h"
 
 static struct puppet a, b;
@@ -200,6 +203,104 @@ TEST(the_mailbox_is_that_of_the_new_kind)
     puppet_do(&a, finishes, NULL);
     puppet_host_end(host);
 }
+
+/* Sends itself the upgrade, and a message behind it. Between them comes one for another of its slot. */
+static int finds_a_stray(weft_actor *self, weft_out *out, void *arg)
+{
+    weft_pid me = weft_actor_pid(self), other = me;
+    struct weft__letter *stray = weft__letter_new(WEFT_EVENT_MESSAGE, 17, NULL);
+    (void)out;
+    other.id += (uint64_t)1 << 32;
+    CHECK_EQ(weft_actor_send(me, "job", 0, weft_buf_copy(arg, sizeof(struct puppet_job))), 0);
+    weft__actor_push(self, other, stray);
+    return weft_actor_send(me, "own", 5, NULL);
+}
+
+TEST(who_drops_from_now_on_reads_no_letter_of_another)
+{
+    struct weft_actor_kind drops = old_kind, slow = old_kind;
+    struct weft_host_stats stats;
+    struct weft_actor_info info;
+    int result;
+    struct puppet_job job = {.fn = upgrades_to, .arg = &drops, .result = &result};
+    slow.batch = 1; /* so that it keeps what it has not yet seen */
+    drops.policy = WEFT_MAILBOX_DROP;
+    weft_host *host = puppet_host();
+    start_old(host, &a);
+    CHECK_EQ(puppet_do(&a, upgrades_to, &slow), 0);
+    puppet_await(&a, 1);
+    CHECK_EQ(puppet_do(&a, finds_a_stray, &job), 0);
+    struct seen s = puppet_await(&a, 3);
+    CHECK_EQ(s.kind, WEFT_EVENT_MESSAGE);
+    CHECK_EQ(s.tag, 5);
+    weft_host_stats(host, &stats);
+    CHECK_EQ(stats.dead_letters, 1);
+    CHECK_EQ(weft_actor_look(a.pid, &info), 0);
+    CHECK_EQ(info.mailbox, 0);
+    puppet_do(&a, finishes, NULL);
+    puppet_host_end(host);
+}
+
+/* --- while others send --------------------------------------------------------------------------- */
+
+static const struct weft_actor_kind sieve, tub;
+static atomic_int taken_in, seen_by_it;
+
+/* Becomes the other kind with every message. */
+static int alternate(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                     weft_out *out)
+{
+    int *turns = weft_actor_state(self);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_MESSAGE) {
+            atomic_fetch_add(&seen_by_it, 1);
+            CHECK_EQ(weft_out_upgrade(out, (*turns)++ % 2 ? &tub : &sieve, NULL), 0);
+        } else if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+        }
+    }
+    return 0;
+}
+static const struct weft_actor_kind tub = {
+    .name = "tub", .state_bytes = sizeof(int), .step = alternate, .mailbox = 2, .batch = 1};
+static const struct weft_actor_kind sieve = {.name = "sieve",
+                                             .state_bytes = sizeof(int),
+                                             .step = alternate,
+                                             .mailbox = 2,
+                                             .batch = 1,
+                                             .policy = WEFT_MAILBOX_DROP};
+
+static void *pours(void *arg)
+{
+    for (int i = 0; i < 5000; i++) {
+        int err = weft_actor_send(*(weft_pid *)arg, "n", 0, NULL);
+        CHECK(err == 0 || err == -ENOBUFS);
+        atomic_fetch_add(&taken_in, err == 0);
+    }
+    return NULL;
+}
+
+TEST(what_senders_drop_is_theirs_to_drop)
+{
+    weft_host *host = puppet_host();
+    weft_pid pid;
+    pthread_t threads[3];
+    struct weft_host_stats stats;
+    CHECK_EQ(weft_actor_spawn(host, &pid, &tub, NULL, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_create(&threads[i], NULL, pours, &pid);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    weft_host_stats(host, &stats);
+    CHECK_EQ(atomic_load(&taken_in), atomic_load(&seen_by_it) + (int)stats.dead_letters);
+    weft_host_destroy(host);
+}
+
+/* --- without memory ------------------------------------------------------------------------------- */
 
 static int upgrades_in_want(weft_actor *self, weft_out *out, void *arg)
 {
