@@ -108,8 +108,9 @@ struct weft_actor {
     weft_host *host;
     void *state;
     weft_fiber self;
-    uint32_t pending : 31; /* commands that are not complete */
+    uint32_t pending : 30; /* commands that are not complete */
     uint32_t blocked : 1;  /* the next step has no messages */
+    uint32_t due : 1;      /* a step, whether or not anything has come */
     uint16_t parent_host;
     bool there;         /* under the lock: from before its init until its inboxes were emptied */
     _Atomic(bool) trap; /* its own, but for a look: weft__actor_break */

@@ -70,6 +70,7 @@ static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_ki
     actor->urgent = NULL;
     actor->pending = 0;
     actor->blocked = false;
+    actor->due = true;
     atomic_store_explicit(&actor->trap, kind->trap, memory_order_relaxed);
     atomic_store_explicit(&actor->steps, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);

@@ -276,7 +276,6 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
     }
     w->handles = 0;
     if (out.status == WEFT__OUT_DONE) {
-        weft__new_code_free(out.new);
         finish(w, task,
                &(struct weft__end){.error = out.error, .result = out.result, .will = out.will});
         return OVER;
@@ -287,6 +286,9 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
         return AGAIN;
     }
     drop_end(&out);
+    if (out.status == WEFT__OUT_CONTINUE) {
+        actor->due = true;
+    }
     bool blocked = is_blocked(actor, &out, asked);
     if (actor->blocked != blocked) {
         actor->blocked = blocked;
@@ -299,8 +301,11 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
     weft_actor *actor = task->own;
     struct batch batch;
     struct turn turn = {0};
-    bool waited = atomic_load_explicit(&actor->asleep, memory_order_relaxed) != 0;
-    if (waited) {
+    bool due = actor->due;
+    if (due) {
+        actor->due = false;
+    }
+    if (atomic_load_explicit(&actor->asleep, memory_order_relaxed)) {
         weft__body_waited(w, task);
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
     }
@@ -316,8 +321,8 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
-        if (batch.n || !waited) { /* else it was woken for nothing that concerns it */
-            waited = false;
+        if (batch.n || due) { /* else nothing has come that concerns it */
+            due = false;
             take_note(task, &batch);
             next = take_step(w, task, &batch);
         }

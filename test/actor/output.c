@@ -472,6 +472,48 @@ static int ask_twins(weft_actor *self, const struct weft_actor_event *events, si
     return 0;
 }
 
+/* --- steps for nothing --------------------------------------------------------------------------- */
+
+static atomic_int empty_steps, messages;
+
+/* Each message has a normal exit follow, which it does not trap: there is nothing to step for. */
+static int provoke(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    atomic_fetch_add(&empty_steps, n == 0);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+        } else if (events[i].kind == WEFT_EVENT_MESSAGE) {
+            CHECK_EQ(weft_actor_exit(weft_actor_pid(self), 0, NULL), 0);
+            if (events[i].tag) {
+                CHECK_EQ(weft_out_command(out, AT_ONCE, 0, NULL), 0);
+                weft_out_wait(out);
+            }
+            atomic_fetch_add(&messages, 1);
+        }
+    }
+    return 0;
+}
+
+TEST(what_is_not_for_a_step_causes_none)
+{
+    static const struct weft_actor_kind kind = {.name = "provoker", .step = provoke};
+    char text[8];
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_host_handle(host, AT_ONCE, at_once, NULL), 0);
+    CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_actor_send(pid, "m", (uint64_t)i % 2, NULL), 0);
+        while (atomic_load(&messages) <= i) {
+            CHECK_EQ(weft_actor_stats(pid, text, sizeof text, WEFT_FOREVER), -ENOTSUP);
+        }
+    }
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    CHECK(atomic_load(&empty_steps) <= 1); /* the first of all */
+    weft_host_destroy(host);
+}
+
 TEST(commands_with_the_same_tag_have_a_completion_each)
 {
     static const struct weft_actor_kind twin = {
