@@ -18,7 +18,7 @@ WEFT_API int weft_actor_register(weft_host *host, const char *name, weft_pid pid
 WEFT_API int weft_actor_unregister(weft_host *host, const char *name);
 /* -ENOENT. Whoever it is may have ended by the time that the caller sends something. */
 WEFT_API int weft_actor_whereis(weft_host *host, const char *name, weft_pid *out);
-/* One of its names, the last it got, as snprintf. -ENOENT: it has none. -ESRCH. */
+/* One of its names, the last it got, as snprintf. -ENOENT: it has none. -ESRCH, also of one of another node. */
 WEFT_API int weft_actor_name(weft_pid pid, char *buf, size_t size);
 
 /* Joining is counted: one that has joined twice is in the group until it has left twice, or ended. -ESRCH, -EINVAL, -ENOMEM. */

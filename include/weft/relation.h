@@ -10,7 +10,7 @@
  *   monitor    one, for itself      an event, WEFT_EVENT_DOWN, with the monitor's reference       it is gone
  *
  * Such events come before messages that wait, also before those that the other sent while it lived. The calls that
- * take `self` are made by that actor: in its init, its step or its close.
+ * take `self` are made by that actor: in its init, its step or its run, or its close.
  */
 #ifndef WEFT_RELATION_H
 #define WEFT_RELATION_H
@@ -26,10 +26,11 @@ WEFT_API int weft_out_exit(weft_out *out, int reason, weft_buf *text);
 
 /* Tells an actor to end by this reason, as if it were linked to one that did: with 0, nothing happens unless it traps; with
  * an errno it ends, or has an event WEFT_EVENT_EXIT if it traps. `text` is taken, also on an error. Any thread.
- * -EINVAL: the reason is positive. -ESRCH, -ENOMEM. (What cannot be trapped is weft_actor_kill.) */
+ * -EINVAL: the reason is positive. -ESRCH, -ENOMEM. -EREMOTE: it is of another node. (What cannot be trapped is weft_actor_kill.) */
 WEFT_API int weft_actor_exit(weft_pid pid, int reason, weft_buf *text);
 
-/* Whether ends of those it is linked to are events; also `trap` of the kind. Holds for what is not yet in a step. */
+/* Whether ends of those it is linked to are events; also `trap` of the kind. Holds for what is not yet in a step; for a fiber actor, which is
+ * cancelled at once by what it does not trap, for what comes from now on. */
 WEFT_API void weft_actor_trap(weft_actor *self, bool trap);
 
 /* --- links ---------------------------------------------------------------------------------- */
@@ -37,7 +38,8 @@ WEFT_API void weft_actor_trap(weft_actor *self, bool trap);
 /* There is at most one between two actors: linking twice is linking once. -ESRCH: the other has ended, and nothing
  * happens. -EINVAL: itself. -EREMOTE: it is of another node. -ENOMEM. */
 WEFT_API int weft_actor_link(weft_actor *self, weft_pid other);
-/* From now on the link has no effect on the caller, unless this very step was given its event. 0 if there was none, too. */
+/* From now on the link has no effect on the caller, unless this very step was given its event, or the caller is a fiber
+ * actor that does not trap, and the other's end came first. 0 if there was none, too. */
 WEFT_API int weft_actor_unlink(weft_actor *self, weft_pid other);
 
 /* --- monitors --------------------------------------------------------------------------------- */

@@ -3,10 +3,10 @@
  * A node has a number, which is part of its PIDs. What is sent to the PID of another node is handed to the receiver that is
  * registered for it: a transport, or a router that knows where to send it on. What a transport gets from its peer it hands to
  * weft_parcel_deliver, and the actor there has it as if it had been sent here, with the sender's PID, which it can answer. Weft has
- * no transport of its own; test/actor/route.c has one over a Unix socket, in some hundred lines.
+ * no transport of its own; test/actor/node.c has one over a Unix socket, in some hundred lines.
  *
- * Messages, cancels and completions go to other nodes. Calls, messages for later and ends do not: who calls, kills, joins, links
- * to, monitors or looks at an actor of another node gets -EREMOTE.
+ * Messages, cancels and completions go to other nodes. Calls, messages for later and ends do not: who calls, kills, exits,
+ * joins, links to, monitors or looks at an actor of another node gets -EREMOTE.
  */
 #ifndef WEFT_ROUTE_H
 #define WEFT_ROUTE_H

@@ -76,14 +76,16 @@ static bool matches(const struct weft__letter *letter, const void *arg)
     return true;
 }
 
-/* Of what is not a message, the first that is wanted; NULL: none. What ends it is kept apart, the others stay. */
+/* Of what is not a message, the first that is wanted; NULL: none. What ends it is kept apart, the others stay. `trapped`: exits are
+ * what its `trap` says; else they end it. */
 static struct weft__letter *find_system(weft_actor *actor, struct weft__mail *mail,
-                                        const struct filter *filter)
+                                        const struct filter *filter, bool trapped)
 {
     struct weft__link *others = NULL, **last = &others;
     struct weft__letter *letter;
     while ((letter = weft__mailbox_next(actor))) {
-        if (weft__letter_is_fatal(actor, letter)) {
+        bool exits = letter->kind == WEFT_EVENT_EXIT && letter->error;
+        if (weft__letter_is_fatal(actor, letter) || (exits && !trapped)) {
             be_killed(actor, mail, letter);
         } else if (filter && matches(letter, filter)) {
             break;
@@ -95,6 +97,15 @@ static struct weft__letter *find_system(weft_actor *actor, struct weft__mail *ma
     *last = actor->urgent;
     actor->urgent = others;
     return letter;
+}
+
+/* Who brings a letter looks at `trap` after that, this looks for letters after it was written: if that one did not see it, and
+ * cancels, this finds the letter. */
+void weft__fiber_settle(weft_actor *actor)
+{
+    if (actor->urgent || !weft__inbox_empty(&actor->system)) {
+        find_system(actor, weft__mail_of(actor), NULL, false);
+    }
 }
 
 /* How it ends: by what was said of it, or as it returned. Takes what the mail has. */
@@ -123,7 +134,7 @@ static void end(void *arg)
 {
     weft_actor *actor = arg;
     struct weft__mail *mail = weft__mail_of(actor);
-    find_system(actor, mail, NULL);
+    find_system(actor, mail, NULL, true);
     if (mail->fatal || is_cancelled(here())) {
         weft__actor_abort(actor);
     }
@@ -137,7 +148,7 @@ static void *run(void *arg)
     weft_actor *actor = arg;
     struct weft__mail *mail = weft__mail_of(actor);
     weft_cleanup_push(&mail->at_end, end, actor);
-    find_system(actor, mail, NULL);
+    find_system(actor, mail, NULL, true);
     if (!mail->fatal && !is_cancelled(here())) {
         mail->status = actor->kind->run(actor, &mail->result);
         mail->returned = true;
@@ -206,7 +217,9 @@ void weft__actor_break(weft_pid pid, bool always)
         return;
     }
     weft_actor *actor = weft__task_is_body(task) ? NULL : weft__actor_find(task->slot);
-    bool ends = actor && (always || !atomic_load_explicit(&actor->trap, memory_order_relaxed));
+    bool ends =
+        actor && (always || !atomic_load_explicit(
+                                &actor->trap, memory_order_seq_cst)); /* pairs: weft_actor_trap */
     weft__ident_unlock(task, ident);
     if (ends) {
         weft_cancel(pid.id);
@@ -269,7 +282,7 @@ static int receive(const struct weft_actor_event **out, const struct filter *fil
     }
     int err = 0;
     for (;;) {
-        letter = find_system(actor, mail, filter);
+        letter = find_system(actor, mail, filter, true);
         if (mail->fatal || (is_cancelled(task) && task->shields == 0)) {
             err = -ECANCELED;
             break;

@@ -54,6 +54,8 @@ void weft__actor_task_unmake(struct weft__task *task);
 /* Zeroed; false: no memory. */
 bool weft__actor_state_make(weft_actor *actor, const struct weft_actor_kind *kind);
 void weft__actor_state_free(weft_actor *actor, const struct weft_actor_kind *kind);
+/* It begins to trap. What has come until now ends it all the same: its fiber is cancelled for it, or about to be. */
+void weft__fiber_settle(weft_actor *actor);
 /* It has been sent what ends it, always or unless it traps: if it is a fiber, that takes more than a letter. */
 void weft__actor_break(weft_pid pid, bool always);
 

@@ -5,6 +5,7 @@
 
 #include <weft/names.h>
 
+#include "actor/route.h"
 #include "actor/tie.h"
 #include "base/alloc.h"
 
@@ -129,7 +130,7 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
     if (weft__actor_of(pid) != actor) {
         return -ESRCH;
     }
-    if (actor->host != host || pid.node != weft_actor_pid(actor).node) {
+    if (actor->host != host) {
         return -EINVAL;
     }
     weft__lock(&host->groups.lock);
@@ -145,7 +146,7 @@ int weft_actor_group_join(weft_host *host, const char *text, weft_pid pid)
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct brought brought = {.member = NULL};
     size_t bytes = strlen(text);
-    if (bytes == 0 || bytes > MOST_BYTES) {
+    if (bytes == 0 || bytes > MOST_BYTES || pid.node != weft__node()) {
         return -EINVAL;
     }
     int err = bring(&brought, host, text, pid) ? -ESRCH : -ENOMEM;
@@ -164,7 +165,7 @@ int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct member *member = NULL;
     bool gone = false;
-    if (!actor) {
+    if (!actor || pid.node != weft__node()) {
         return -ENOENT;
     }
     weft__lock(&actor->lock);

@@ -7,6 +7,7 @@
 
 #include <weft/names.h>
 
+#include "actor/route.h"
 #include "actor/tie.h"
 #include "base/alloc.h"
 
@@ -121,7 +122,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
     if (weft__actor_of(name->pid) != actor) {
         return -ESRCH;
     }
-    if (actor->host != name->host || name->pid.node != weft_actor_pid(actor).node) {
+    if (actor->host != name->host) {
         return -EINVAL;
     }
     weft__lock(&name->host->names.lock);
@@ -137,9 +138,10 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
 
 int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 {
-    int err;
+    int err = -EINVAL;
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
-    struct weft__name *name = weft__name_new(host, text, pid, &err);
+    struct weft__name *name =
+        pid.node == weft__node() ? weft__name_new(host, text, pid, &err) : NULL;
     if (!name) {
         return err;
     }
@@ -159,12 +161,11 @@ int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
 {
     weft__lock(&host->names.lock);
     const struct weft__name *name = find(host, text);
-    bool there = name && weft__actor_of(name->pid); /* or it is about to lose the name */
-    if (there) {
+    if (name) {
         *out = name->pid;
     }
     weft__unlock(&host->names.lock);
-    return there ? 0 : -ENOENT;
+    return name ? 0 : -ENOENT;
 }
 
 /* With the actor's lock: takes it from this actor. NULL: it is another's by now. */
@@ -200,7 +201,7 @@ int weft_actor_name(weft_pid pid, char *buf, size_t size)
 {
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     int n = -ESRCH;
-    if (!actor) {
+    if (!actor || pid.node != weft__node()) {
         return n;
     }
     weft__lock(&actor->lock);

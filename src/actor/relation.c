@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "actor/fiber.h"
+#include "actor/route.h"
 #include "actor/tie.h"
 
 /* --- what is on its way -------------------------------------------------------------------- */
@@ -42,26 +43,27 @@ static bool is_down(const struct weft__letter *letter, uint64_t ref)
 
 /* --- finding a bond ----------------------------------------------------------------------------- */
 
-static bool is_it(struct weft__tie *tie, weft_pid other, uint64_t ref)
+/* `watcher` is for a monitor, `other` for a link. */
+static bool is_it(struct weft__tie *tie, weft_pid watcher, weft_pid other, uint64_t ref)
 {
     if (ref) {
         return (tie->kind == WEFT__TIE_WATCHES || tie->kind == WEFT__TIE_WATCHED) &&
-               weft__tie_bond(tie)->ref == ref;
+               weft__tie_bond(tie)->ref == ref && weft__tie_bond(tie)->pids[1].id == watcher.id;
     }
     return tie->kind == WEFT__TIE_LINK && weft_pid_equal(weft__tie_other(tie), other);
 }
 
-/* The monitor with this reference, or the link of these two (ref 0). It is in both lists, if anywhere; so it is looked for in both at
+/* a's monitor of b with this reference, or the link of these two (ref 0). It is in both lists, if anywhere; so it is looked for in both at
  * once, and the shorter one says when to stop. Under both locks. */
 static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
 {
     struct weft__tie *of_a = weft__actor_find((uint32_t)a.id)->ties;
     struct weft__tie *of_b = weft__actor_find((uint32_t)b.id)->ties;
     for (; of_a && of_b; of_a = of_a->next, of_b = of_b->next) {
-        if (is_it(of_a, b, ref)) {
+        if (is_it(of_a, a, b, ref)) {
             return weft__tie_bond(of_a);
         }
-        if (is_it(of_b, a, ref)) {
+        if (is_it(of_b, a, a, ref)) {
             return weft__tie_bond(of_b);
         }
     }
@@ -129,15 +131,19 @@ int weft_actor_unlink(weft_actor *self, weft_pid other)
     struct weft__bond *bond = take(me, other, 0);
     if (bond) {
         weft__bond_free(bond);
-    } else {
+    } else if (!self->kind->run || atomic_load_explicit(&self->trap, memory_order_relaxed)) {
         take_back(self, is_exit_of, other.id);
-    }
+    } /* else its fiber is cancelled for it, and the letter says why */
     return 0;
 }
 
 void weft_actor_trap(weft_actor *self, bool trap)
 {
-    atomic_store_explicit(&self->trap, trap, memory_order_relaxed);
+    bool before =
+        atomic_exchange_explicit(&self->trap, trap, memory_order_seq_cst); /* pairs: break */
+    if (trap && !before && self->kind->run) {
+        weft__fiber_settle(self);
+    }
 }
 
 /* --- monitors ---------------------------------------------------------------------------------------- */
@@ -228,9 +234,10 @@ int weft_actor_demonitor(weft_actor *self, uint64_t ref)
 int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
 {
     weft_actor *actor = weft__actor_of(pid);
-    if (reason > 0 || !actor) {
+    int err = reason > 0 ? -EINVAL : pid.node != weft__node() ? -EREMOTE : actor ? 0 : -ESRCH;
+    if (err) {
         weft_buf_free(text);
-        return reason > 0 ? -EINVAL : -ESRCH;
+        return err;
     }
     struct weft__will *will = text ? weft__will_new(text) : NULL;
     struct weft__letter *letter = !text || will ? weft__letter_new(WEFT_EVENT_EXIT, 0, NULL) : NULL;

@@ -546,16 +546,38 @@ TEST(relations_are_the_same_for_fiber_actors)
 }
 
 /* An end that is not trapped ends one that is linked, also out of a wait for something else. */
-static int link_and_block(weft_actor *self, weft_buf **result)
+static weft_pid block_until_it_fails(weft_actor *self)
 {
     static const struct weft_actor_kind failing = {.name = "failing", .run = wait_and_fail};
     weft_pid pid;
-    (void)result;
     CHECK_EQ(weft_actor_spawn_with(
                  weft_actor_host(self), &pid, &failing,
                  &(struct weft_actor_spawn_opts){.self = self, .link = true, .topic = "fail"}),
              0);
     CHECK_EQ(weft_event_wait(&never, WEFT_FOREVER), -ECANCELED);
+    return pid;
+}
+
+static int link_and_block(weft_actor *self, weft_buf **result)
+{
+    (void)result;
+    block_until_it_fails(self);
+    return 0;
+}
+
+static int link_and_unlink(weft_actor *self, weft_buf **result)
+{
+    (void)result;
+    return weft_actor_unlink(self, block_until_it_fails(self)); /* too late */
+}
+
+static int link_and_trap(weft_actor *self, weft_buf **result)
+{
+    const struct weft_actor_event *event;
+    (void)result;
+    block_until_it_fails(self);
+    weft_actor_trap(self, true); /* too late */
+    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), -ECANCELED);
     return 0;
 }
 
@@ -567,6 +589,52 @@ TEST(the_end_of_a_linked_one_ends_a_fiber_actor_by_its_reason)
     weft_event_init(&never, NULL);
     CHECK_EQ(weft_actor_exec(host, &linked, NULL, NULL, NULL, WEFT_FOREVER), -EDOM);
     CHECK_EQ(atomic_exchange(&closed, 0), 1);
+    end_host(host);
+}
+
+TEST(what_has_ended_a_fiber_actor_is_not_taken_back)
+{
+    static const struct weft_actor_kind unlinks = {.name = "unlinks", .run = link_and_unlink};
+    static const struct weft_actor_kind traps = {.name = "traps", .run = link_and_trap};
+    weft_host *host = make_host(2);
+    weft_event_init(&never, NULL);
+    CHECK_EQ(weft_actor_exec(host, &unlinks, NULL, NULL, NULL, WEFT_FOREVER), -EDOM);
+    CHECK_EQ(weft_actor_exec(host, &traps, NULL, NULL, NULL, WEFT_FOREVER), -EDOM);
+    end_host(host);
+}
+
+/* Begins to trap again and again, until an end comes: it is an event, or ends it by its reason. */
+static atomic_int said;
+
+static int trap_and_not(weft_actor *self, weft_buf **result)
+{
+    const struct weft_actor_event *event;
+    int err;
+    (void)result;
+    do {
+        weft_actor_trap(self, false);
+        atomic_store(&said, 1);
+        weft_actor_trap(self, true);
+        err = weft_receive(&event, 0);
+    } while (err == -ETIMEDOUT);
+    CHECK(err == -ECANCELED || (event->kind == WEFT_EVENT_EXIT && event->error == -EIO));
+    return err ? 0 : -EXDEV;
+}
+
+TEST(an_exit_that_comes_with_the_trap_is_an_event_or_the_reason)
+{
+    static const struct weft_actor_kind kind = {.name = "late", .run = trap_and_not};
+    weft_host *host = make_host(2);
+    for (int i = 0; i < 200; i++) {
+        weft_pid pid;
+        atomic_store(&said, 0);
+        CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
+        while (!atomic_load(&said)) {
+        }
+        CHECK_EQ(weft_actor_exit(pid, -EIO, NULL), 0);
+        int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
+        CHECK(err == -EIO || err == -EXDEV || err == -ESRCH);
+    }
     end_host(host);
 }
 

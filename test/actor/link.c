@@ -130,6 +130,17 @@ TEST(the_dead_and_oneself_cannot_be_linked)
     puppet_host_end(host);
 }
 
+TEST(who_is_of_another_node_is_not_told_to_exit_here)
+{
+    weft_host *host = pair();
+    weft_pid far = a.pid;
+    far.node = 9;
+    CHECK_EQ(weft_actor_exit(far, -EIO, weft_buf_copy("x", 1)), -EREMOTE);
+    CHECK_EQ(weft_actor_exit(far, 1, weft_buf_copy("x", 1)), -EINVAL);
+    puppet_settle(&a); /* it lives */
+    puppet_host_end(host);
+}
+
 /* --- a chain, a star -------------------------------------------------------------------------- */
 
 enum { MANY = 200 };

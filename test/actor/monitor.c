@@ -91,6 +91,22 @@ TEST(a_monitor_that_is_taken_back_does_not_tell)
     puppet_host_end(host);
 }
 
+TEST(a_monitor_is_taken_back_by_nobody_else)
+{
+    weft_host *host = puppet_host();
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    puppet_start(host, &c);
+    struct watch of_c = {.pid = b.pid}, of_a = of_c;
+    puppet_do(&c, monitors, &of_c);
+    puppet_do(&a, monitors, &of_a);
+    CHECK_EQ(puppet_do(&c, demonitors, &of_a), -ENOENT);
+    puppet_do(&b, finishes, NULL);
+    CHECK_EQ(puppet_await(&a, 1).tag, of_a.ref);
+    CHECK_EQ(puppet_await(&c, 1).tag, of_c.ref);
+    puppet_host_end(host);
+}
+
 static int takes_back_late(weft_actor *self, weft_out *out, void *arg)
 {
     (void)out;

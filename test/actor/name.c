@@ -23,6 +23,25 @@ TEST(a_name_finds_one_actor)
     puppet_host_end(host);
 }
 
+TEST(an_actor_of_another_node_has_no_name_here)
+{
+    weft_host *host = puppet_host();
+    char text[16];
+    puppet_start(host, &a);
+    CHECK_EQ(weft_actor_register(host, "db", a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "g", a.pid), 0);
+    weft_pid far = a.pid, nobody = {.node = 9, .host = 1, .id = 0x0fffffff};
+    far.node = 9;
+    CHECK_EQ(weft_actor_name(far, text, sizeof text), -ESRCH);
+    CHECK_EQ(weft_actor_register(host, "cache", far), -EINVAL);
+    CHECK_EQ(weft_actor_register(host, "cache", nobody), -EINVAL);
+    CHECK_EQ(weft_actor_group_join(host, "g", far), -EINVAL);
+    CHECK_EQ(weft_actor_group_join(host, "g", nobody), -EINVAL);
+    CHECK_EQ(weft_actor_group_leave(host, "g", far), -ENOENT);
+    CHECK_EQ(weft_actor_group_members(host, "g", NULL, 0), 1);
+    puppet_host_end(host);
+}
+
 TEST(a_name_is_of_one_until_it_is_released)
 {
     weft_host *host = puppet_host();

@@ -70,6 +70,10 @@ void weft__actor_break(weft_pid who, bool always)
 {
     (void)who, (void)always;
 }
+void weft__fiber_settle(weft_actor *actor)
+{
+    (void)actor;
+}
 int weft__route_letter(weft_pid to, struct weft__letter *letter)
 {
     (void)to, (void)letter;

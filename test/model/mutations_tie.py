@@ -27,8 +27,8 @@ _of("tie", "src/actor/relation.c",
     "    bool there = weft__actor_of(other) != NULL;\n    weft__pair_lock(me, other);\n    bool tied",
     "a link looks for the other before it has its lock")
 _of("tie", "src/actor/relation.c",
-    "    } else {\n        take_back(self, is_exit_of, other.id);\n    }\n",
-    "    }\n",
+    "        take_back(self, is_exit_of, other.id);\n",
+    "",
     "an unlink leaves what is on its way")
 _of("tie", "src/actor/relation.c",
     "    if (!there) {\n        tell_at_once(self, bond);\n    }\n",
