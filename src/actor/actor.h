@@ -364,6 +364,8 @@ int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline
 /* Sends a message that is signed, to an actor of any node; what is not a message. Taken, also on an error: as weft_actor_send. */
 int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline);
 int weft__letter_post_system(weft_pid to, struct weft__letter *letter);
+/* As weft_complete, by a letter that was made before there was anything to tell. Takes both, and needs no memory. */
+int weft__letter_complete(weft_pid actor, struct weft__letter *letter, int error, weft_buf *buf);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
 /* The same on a worker's thread; `small`: the worker's. */

@@ -69,12 +69,17 @@ int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic, u
 static int handle_send(const struct weft_command *command, void *arg)
 {
     struct message *message = weft__request_of(command);
-    weft_buf *buf = message->buf;
+    struct weft__letter *news = weft__letter_new(WEFT_EVENT_COMPLETE, command->tag, NULL);
+    int err = -ENOMEM;
     (void)arg;
-    message->buf = NULL;
-    int err = weft_actor_send(message->to, message->topic, message->tag, buf);
+    if (news) {
+        weft_buf *buf = message->buf;
+        message->buf = NULL;
+        err = weft_actor_send(message->to, message->topic, message->tag, buf);
+        err = weft__letter_complete(command->actor, news, err, NULL);
+    }
     weft_buf_free(command->arg);
-    return err ? err : weft_complete(command->actor, command->tag, 0, NULL);
+    return err;
 }
 
 /* --- spawn --------------------------------------------------------------------------------------- */
@@ -105,16 +110,22 @@ static int handle_spawn(const struct weft_command *command, void *arg)
     const struct birth *birth = weft__request_of(command);
     weft_pid pid = {0};
     (void)arg;
-    weft_buf *told = weft_buf_alloc(sizeof pid, 0); /* before there is anybody to tell of */
-    int err = told ? weft_actor_spawn(birth->host, &pid, birth->kind, birth->method, birth->input)
+    /* Before there is anybody to tell of. */
+    weft_buf *told = weft_buf_alloc(sizeof pid, 0);
+    struct weft__letter *news =
+        told ? weft__letter_new(WEFT_EVENT_COMPLETE, command->tag, NULL) : NULL;
+    int err = news ? weft_actor_spawn(birth->host, &pid, birth->kind, birth->method, birth->input)
                    : -ENOMEM;
     weft_buf_free(command->arg);
     if (err) {
         weft_buf_free(told);
+        if (news) {
+            weft__letter_free(news);
+        }
         return err;
     }
     *(weft_pid *)(void *)weft_buf_put(told, sizeof pid) = pid;
-    return weft_complete(command->actor, command->tag, 0, told);
+    return weft__letter_complete(command->actor, news, 0, told);
 }
 
 /* --- monitor ------------------------------------------------------------------------------------- */

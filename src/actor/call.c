@@ -91,7 +91,7 @@ int weft__call(weft_pid to, struct weft__letter *letter, weft_buf **reply, int64
         weft__letter_free(letter);
         return err;
     }
-    err = ask_and_wait(&call, to, letter, deadline);
+    err = ask_and_wait(&call, to, letter, deadline > 0 ? deadline : 0);
     if (reply && !err) {
         *reply = call.node.value;
     } else {

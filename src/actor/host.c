@@ -31,18 +31,21 @@ weft_host *weft__host_at(uint32_t number)
     return number <= MOST_HOSTS ? atomic_load_explicit(&known[number], memory_order_acquire) : NULL;
 }
 
-static weft_host *take(void)
+static int take(weft_host **out)
 {
     weft__lock(&lock);
     weft_host *host = spare;
+    int err = host ? 0 : hosts == MOST_HOSTS ? -EMFILE : -ENOMEM;
     if (host) {
         spare = host->next;
-    } else if (hosts < MOST_HOSTS && (host = weft__alloc(sizeof *host))) {
+    } else if (err == -ENOMEM && (host = weft__alloc(sizeof *host))) {
+        err = 0;
         host->number = ++hosts;
         atomic_store_explicit(&known[hosts], host, memory_order_release); /* pairs: host_at */
     }
     weft__unlock(&lock);
-    return host;
+    *out = host;
+    return err;
 }
 
 static void give(weft_host *host)
@@ -57,20 +60,21 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
 {
     static const struct weft_host_opts defaults;
     const struct weft_host_opts *opts = options ? options : &defaults;
-    if (opts->batch > DEFAULT_BATCH || opts->turn_ns < 0) {
+    if (opts->batch > WEFT__BATCH_MOST || opts->turn_ns < 0) {
         return -EINVAL;
     }
     weft__fault_install_abort();
     weft__node_fix();
     weft__look_register();
-    weft_host *host = take();
-    if (!host) {
-        return -ENOMEM;
+    weft_host *host;
+    int err = take(&host);
+    if (err) {
+        return err;
     }
-    int err = weft_pool_create(&host->pool,
-                               &(struct weft_pool_opts){.name = opts->name ? opts->name : "actors",
-                                                        .workers = opts->workers,
-                                                        .driver = opts->driver});
+    err = weft_pool_create(&host->pool,
+                           &(struct weft_pool_opts){.name = opts->name ? opts->name : "actors",
+                                                    .workers = opts->workers,
+                                                    .driver = opts->driver});
     if (err) {
         give(host);
         return err;
@@ -127,7 +131,8 @@ void weft__host_cancel(weft_host *host, weft_pid pid)
 {
     const char *reason =
         host->stop_reason ? (const char *)host->stop_reason->data : "the host stops";
-    if (weft_actor_cancel(pid, reason) == -ENOMEM) {
+    /* Not of a fiber that does an errand, or of one that is not yet there. */
+    if (weft__actor_of(pid) && weft_actor_cancel(pid, reason) == -ENOMEM) {
         weft_cancel(pid.id); /* it ends, as if this were the deadline */
     }
 }

@@ -272,16 +272,22 @@ int weft__letter_post_system(weft_pid to, struct weft__letter *letter)
     return 0;
 }
 
+int weft__letter_complete(weft_pid actor, struct weft__letter *letter, int error, weft_buf *buf)
+{
+    letter->error = error;
+    letter->buf = buf;
+    weft__letter_chain(letter);
+    return weft__letter_post_system(actor, letter);
+}
+
 int weft_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf)
 {
-    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_COMPLETE, tag, buf);
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_COMPLETE, tag, NULL);
     if (!letter) {
         weft_buf_free(buf);
         return -ENOMEM;
     }
-    letter->error = error;
-    weft__letter_chain(letter);
-    return weft__letter_post_system(actor, letter);
+    return weft__letter_complete(actor, letter, error, buf);
 }
 
 static int tell(weft_pid to, unsigned kind, weft_buf *buf)

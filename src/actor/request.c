@@ -62,7 +62,7 @@ static void *run(void *arg)
     struct weft__debt entry = {
         .kind = WEFT__DEBT_FIBER, .to = errand->command.actor, .fiber = weft_self()};
     weft_buf *result = NULL;
-    uint64_t ref;
+    uint64_t ref = 0;
     int err = weft__ledger_add(&entry, WEFT_FOREVER, 0, &ref);
     if (err != -ESRCH) {
         err = err ? err : errand->fn(weft__request_of(&errand->command), &result);

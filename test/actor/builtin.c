@@ -5,6 +5,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/actor.h"
 #include "base/alloc.h"
 #include "check.h"
 
@@ -435,5 +436,99 @@ TEST(what_cannot_be_asked_for_is_not_leaked)
     CHECK_EQ(weft_actor_spawn(host, &pid, &kind, NULL, NULL), 0);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
     CHECK(atomic_load(&failures) > 0);
+    end();
+}
+
+/* What it asks for, with memory for so many requests more: letters that the worker keeps are out of reach. */
+static struct {
+    bool spawn;
+    long requests;
+} want;
+static struct weft__letter *hoard[4096];
+static int completed_by;
+
+static void take_letters(void)
+{
+    size_t n = 0;
+    weft__alloc_fail_after(1, true);
+    while ((hoard[n] = weft__letter_new(WEFT_EVENT_MESSAGE, 0, NULL))) {
+        n++;
+        CHECK(n < sizeof hoard / sizeof *hoard);
+    }
+    weft__alloc_fail_after(want.requests, true);
+}
+
+static void give_letters_back(void)
+{
+    weft__alloc_fail_after(0, false);
+    for (size_t n = 0; hoard[n]; n++) {
+        weft__letter_free(hoard[n]);
+    }
+    hoard[0] = NULL;
+}
+
+static int want_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                     weft_out *out)
+{
+    (void)self;
+    if (n) {
+        completed_by = events[0].error;
+        weft_out_done(out, NULL);
+        return 0;
+    }
+    CHECK_EQ(want.spawn ? weft_out_spawn(out, 1, host, &child, "work", weft_buf_copy("i", 1))
+                        : weft_out_send(out, 1, partner, "hello", 1, NULL),
+             0);
+    take_letters();
+    return 0;
+}
+
+static void want_close(weft_actor *self)
+{
+    (void)self;
+    give_letters_back();
+}
+
+/* Takes no message but the last. */
+static int keep_all(weft_actor *self, weft_buf **result)
+{
+    const struct weft_actor_event *event;
+    (void)self, (void)result;
+    return weft_receive_topic(&event, "end", WEFT_FOREVER);
+}
+
+static uint64_t done_so_far(void)
+{
+    struct weft_host_stats stats;
+    struct weft_actor_info info;
+    weft_host_stats(host, &stats);
+    CHECK_EQ(weft_actor_look(partner, &info), 0);
+    return want.spawn ? stats.spawned : info.mailbox;
+}
+
+static void ask_in_want(bool spawn, long requests)
+{
+    static const struct weft_actor_kind kind = {
+        .name = "wanting", .step = want_step, .close = want_close};
+    want.spawn = spawn;
+    want.requests = requests;
+    completed_by = -ENOMEM; /* if it cannot be told, it ends by this */
+    uint64_t before = done_so_far() + spawn;
+    int err = weft_actor_exec(host, &kind, NULL, NULL, NULL, WEFT_FOREVER);
+    CHECK(err == 0 || err == -ENOMEM);
+    CHECK_EQ(done_so_far() - before, completed_by == 0);
+}
+
+TEST(what_is_done_is_told_however_short_memory_is)
+{
+    static const struct weft_actor_kind keeper = {.name = "keeper", .run = keep_all};
+    begin(1);
+    CHECK_EQ(weft_actor_spawn(host, &partner, &keeper, NULL, NULL), 0);
+    for (long requests = 1; requests <= 12; requests++) {
+        ask_in_want(false, requests);
+        ask_in_want(true, requests);
+    }
+    CHECK_EQ(completed_by, 0); /* there was enough in the end */
+    CHECK_EQ(weft_actor_send(partner, "end", 0, NULL), 0);
     end();
 }

@@ -233,6 +233,7 @@ TEST(a_plain_thread_is_told_or_waits_until_its_deadline)
     }
     CHECK_EQ(weft_actor_send(pid, "n", 4, NULL), -ENOBUFS);
     CHECK_EQ(weft_actor_send_until(pid, "n", 4, weft_buf_copy("x", 1), 0), -ETIMEDOUT);
+    CHECK_EQ(weft_actor_call(pid, "n", NULL, NULL, INT64_MIN), -ETIMEDOUT); /* as any past one */
     CHECK_EQ(weft_actor_send_until(pid, "n", 4, NULL, weft_after(2000000)), -ETIMEDOUT);
     let_go(pid);
     CHECK_EQ(weft_actor_send_until(pid, "n", 4, NULL, WEFT_FOREVER), 0);
