@@ -197,7 +197,8 @@ WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag,
                                    int64_t deadline);
 
 /* Waits for its end, in a fiber or a plain thread: 0 and its result, which is taken from the first who asks (the others get
- * none), or the error it ended by. -ESRCH: it has ended before. -ETIMEDOUT, -ECANCELED, -EINTR. -EREMOTE. */
+ * none), or the error it ended by. -ESRCH: it has ended before. Either way its names and timers are gone, and who is
+ * to hear of its end has been told. -ETIMEDOUT, -ECANCELED, -EINTR. -EREMOTE. */
 WEFT_API int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline);
 
 /* Ends it before its next step, by -ECANCELED, whatever it traps; asks it to end, by an event. -ESRCH, -ENOMEM. -EREMOTE: to

@@ -112,11 +112,14 @@ struct weft_actor {
     uint32_t blocked : 1;  /* the next step has no messages */
     uint32_t due : 1;      /* a step, whether or not anything has come */
     uint16_t parent_host;
-    bool there;         /* under the lock: from before its init until its inboxes were emptied */
+    uint8_t
+        there; /* under the lock: from before its init until its inboxes were emptied; WEFT__ENDING */
     _Atomic(bool) trap; /* its own, but for a look: weft__actor_break */
 };
 
 _Static_assert(sizeof(weft_actor) <= 120, "with its control block, less than 256 bytes");
+
+#define WEFT__ENDING 2u /* its gate is shut */
 
 #define WEFT__BATCH_MOST 64u /* events of one step */
 
@@ -411,8 +414,8 @@ static inline void weft__actor_abort(weft_actor *actor)
 void weft__actor_end(weft_actor *actor, struct weft__end *end);
 /* The same of one that never was: ties and letters go, nobody is told. */
 void weft__actor_undo(weft_actor *actor);
-/* Everything in its inboxes, and it is not there any more. */
-void weft__actor_leave(weft_actor *actor);
+/* Everything in its inboxes, and it is not there any more. False: it has ties again, of those who wait for its end. */
+bool weft__actor_leave(weft_actor *actor);
 
 void weft__hooks_free(weft_host *host);
 /* How many agree; if not all of them do, *err. */

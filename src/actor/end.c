@@ -11,6 +11,7 @@ static void shut_gate(weft_actor *actor)
     weft__lock(&actor->lock);
     uint64_t gate = atomic_exchange_explicit(&actor->gate, 0,
                                              memory_order_seq_cst); /* pairs: weft__actor_wake */
+    actor->there = WEFT__ENDING;
     weft__unlock(&actor->lock);
     weft__gate_settle(weft_actor_pid(actor), gate);
 }
@@ -21,10 +22,14 @@ static struct weft__link *empty(struct weft__inbox *inbox)
     return weft__inbox_empty(inbox) ? NULL : weft__inbox_drain_local(inbox);
 }
 
-void weft__actor_leave(weft_actor *actor)
+bool weft__actor_leave(weft_actor *actor)
 {
     uint32_t slot = (uint32_t)actor->self;
     weft__lock(&actor->lock);
+    if (actor->ties) {
+        weft__unlock(&actor->lock);
+        return false;
+    }
     actor->there = false;
     struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);
     weft__unlock(&actor->lock);
@@ -33,6 +38,7 @@ void weft__actor_leave(weft_actor *actor)
     weft__letters_bury(system, slot);
     weft__letters_bury(user, slot);
     actor->urgent = actor->kept = NULL;
+    return true;
 }
 
 void weft__actor_end(weft_actor *actor, struct weft__end *end)
@@ -45,8 +51,9 @@ void weft__actor_end(weft_actor *actor, struct weft__end *end)
     shut_gate(actor);
     weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */
     atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */
-    weft__ties_cut(actor, end);
-    weft__actor_leave(actor);
+    do {
+        weft__ties_cut(actor, end);
+    } while (!weft__actor_leave(actor));
     weft_buf_free(end->result);
     weft__will_unref(end->will);
     atomic_fetch_add_explicit(&host->ended, 1, memory_order_relaxed);
@@ -83,6 +90,12 @@ int weft__join_wait(weft_actor *actor, struct weft__join *join, struct weft__wai
     return weft__reason_errno(reason);
 }
 
+/* Its gate is shut, and the rest of its end is under way: who waits for it waits for that, too. */
+static bool is_ending(const weft_actor *actor, weft_pid pid)
+{
+    return actor->there == WEFT__ENDING && actor->self == pid.id;
+}
+
 int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
 {
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
@@ -95,7 +108,7 @@ int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
         return -ESRCH;
     }
     weft__lock(&actor->lock);
-    if (weft__actor_of(pid) != actor) {
+    if (weft__actor_of(pid) != actor && !is_ending(actor, pid)) {
         weft__unlock(&actor->lock);
         return -ESRCH;
     }

@@ -150,6 +150,51 @@ TEST(a_kill_and_a_forced_stop_are_told)
     puppet_host_end(host);
 }
 
+/* Watches b so many times, and says how often it was told before it was asked. */
+enum { WATCHES = 2000 };
+
+static int count_downs(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                       weft_out *out)
+{
+    int *told = weft_actor_state(self);
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t ref;
+        if (events[i].kind == WEFT_EVENT_DOWN) {
+            ++*told;
+        } else if (events[i].kind == WEFT_EVENT_CALL) {
+            for (int k = 0; k < WATCHES && *told == 0; k++) {
+                CHECK_EQ(weft_actor_monitor(self, b.pid, &ref), 0);
+            }
+            CHECK_EQ(weft_actor_reply(events[i].tag, -*told, NULL), 0);
+        } else {
+            weft_out_done(out, NULL);
+        }
+    }
+    return 0;
+}
+
+TEST(who_joins_late_waits_until_all_are_told)
+{
+    static const struct weft_actor_kind counter = {
+        .name = "counter", .state_bytes = sizeof(int), .step = count_downs};
+    weft_host *host = puppet_host();
+    struct weft_actor_info info;
+    for (int i = 0; i < 10; i++) {
+        weft_pid pid;
+        puppet_start(host, &b);
+        CHECK_EQ(weft_actor_spawn(host, &pid, &counter, NULL, NULL), 0);
+        CHECK_EQ(weft_actor_call(pid, "watch", NULL, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_actor_kill(b.pid), 0);
+        while (weft_actor_look(b.pid, &info) == 0) {
+        }
+        int err = weft_actor_join(b.pid, NULL, WEFT_FOREVER); /* it is ending, or has */
+        CHECK(err == -ECANCELED || err == -ESRCH);
+        CHECK_EQ(weft_actor_call(pid, "how many", NULL, NULL, WEFT_FOREVER), -WATCHES);
+    }
+    puppet_host_end(host);
+}
+
 /* Every request for memory fails from now on, and b ends. */
 static int ends_in_want(weft_actor *self, weft_out *out, void *arg)
 {

@@ -1,4 +1,5 @@
-/* Clients of actor/tie.c and actor/relation.c: ends against ends, and against those who link, unlink, monitor and take it back.
+/* Clients of actor/tie.c and actor/relation.c: ends against ends, and against those who link, unlink, monitor, take it back and
+ * join.
  * Actors are records here, and nobody runs them: a thread ends one, or calls what a step would call. */
 #define FIBERS 1
 #define TASKS 3
@@ -295,6 +296,24 @@ static void end_against_demonitor(int i)
     }
 }
 
+/* A thread waits for the end of one that is linked: whatever it is told, the other has been told before. */
+static void end_against_join(int i)
+{
+    if (i == 0) {
+        ends(1);
+    } else {
+        result = weft_actor_join(pid(1), NULL, WEFT_FOREVER);
+        X_ASSERT(result == -EIO || result == -ESRCH);
+        X_ASSERT(result != -ESRCH || told(2, WEFT_EVENT_EXIT, -EIO) == 1);
+    }
+}
+
+static void joined(void)
+{
+    rest(2);
+    X_ASSERT(told(2, WEFT_EVENT_EXIT, -EIO) == (result == -EIO));
+}
+
 /* One that ends has a tie to a lower slot, which goes and comes back, to another. */
 static void setup_upper(void)
 {
@@ -332,6 +351,8 @@ static const struct x_client clients[] = {
     X_CLIENT("end_against_demonitor", 2, setup_monitored, end_against_demonitor, not_told,
              .preemptions = 3, .stale = 2),
     X_CLIENT("end_against_relink", 2, setup_upper, end_against_relink, relinked, .preemptions = 3,
+             .stale = 2),
+    X_CLIENT("end_against_join", 2, setup_linked, end_against_join, joined, .preemptions = 3,
              .stale = 2),
     X_CLIENT("two_end", 2, setup_two, two_end, two_ended, .preemptions = 2, .stale = 1),
     X_CLIENT("ring_of_three", 3, setup_ring, two_end, ring_ended, .preemptions = 1, .stale = 1),

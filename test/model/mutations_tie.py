@@ -35,9 +35,17 @@ _of("tie", "src/actor/relation.c",
     "    if (!there) {\n        weft__bond_free(bond);\n    }\n",
     "of one that ended just now nothing is told")
 _of("tie", "src/actor/end.c",
-    "    shut_gate(actor);\n    weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */\n    weft__ties_cut(actor, end);",
-    "    weft__ties_cut(actor, end);\n    shut_gate(actor);",
+    "    shut_gate(actor);\n    weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */\n    do {\n        weft__ties_cut(actor, end);\n    } while (!weft__actor_leave(actor));",
+    "    weft__ties_cut(actor, end);\n    shut_gate(actor);\n    weft__actor_leave(actor);",
     "an end can be linked after its ties are gone")
+_of("tie", "src/actor/end.c",
+    "    if (actor->ties) {\n        weft__unlock(&actor->lock);\n        return false;\n    }\n",
+    "",
+    "who joins one that ends is not told")
+_of("tie", "src/actor/end.c",
+    "return actor->there == WEFT__ENDING && actor->self == pid.id;",
+    "return false && actor->self == pid.id;",
+    "one whose gate is shut counts as ended")
 _of("tie", "src/base/lock.h",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
