@@ -86,7 +86,7 @@ struct weft_host_opts {
 
 /* Creates it and starts its pool. -EINVAL, -EAGAIN, -ENOMEM. -EMFILE: there are 65,535. */
 WEFT_API int weft_host_create(weft_host **out, const struct weft_host_opts *opts);
-/* Refuses new actors, sends every one a cancel event, and waits until all have ended. Until then everything
+/* Refuses new actors, sends every one at least one cancel event, and waits until all have ended. Until then everything
  * else works as ever, so that an actor may clean up by commands; at the deadline those that are left are ended, before their
  * next step. 0, or how many these were. -EINPROGRESS: called by one of its actors; call it again from outside. -ECANCELED,
  * -EINTR. */

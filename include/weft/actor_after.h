@@ -12,7 +12,7 @@ WEFT_BEGIN_DECLS
  * node. */
 WEFT_API int weft_actor_send_at(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                 int64_t deadline, uint64_t *ref);
-/* After so many ns; a delay that is not positive: at once, but not before this returns. */
+/* After so many ns; a delay that is not positive: at once, by a timer as well. */
 WEFT_API int weft_actor_send_after(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                    int64_t delay_ns, uint64_t *ref);
 /* At first, first + period, first + 2 period ...: no drift. Periods that were missed are one message. Each has a view

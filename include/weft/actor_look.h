@@ -18,7 +18,7 @@ WEFT_API void weft_each_actor(weft_host *host,
                               void *arg);
 
 /* Writes every host with its counters, and its actors: each below the one that has spawned it, if that is still there. At most `max`
- * actors, 0: all. NULL: all hosts. -ENOMEM; -EINVAL; -EIO or another error of the stream. */
+ * actors, 0: all. NULL: all hosts. -ENOMEM; -EINVAL; -EIO: the stream has an error. */
 WEFT_API int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max);
 
 /* What the actor says of itself (`stats` of its kind), as text: asked of the actor, which answers between two steps, a fiber actor in a
@@ -30,8 +30,9 @@ WEFT_API int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t dead
 
 /* While a trace is on, a message has a number, event.trace: a message that is sent while another is handled has the number of
  * that one, and one that is sent for no such reason has a new one. So what has the same number came, over any number of
- * actors, from the same message. A completion has the number of the step that asked, if the handler completes it at once; else 0. A
- * step is given one event at a time meanwhile, so that there is one message that it handles. A fiber actor handles what it has
+ * actors, from the same message. A completion has the number of what the one who completes it handles:
+ * if that is the handler itself, at once, of the step that asked; of a call, of the step that answered; if nothing is handled there, as by a
+ * timer, 0. A step is given one event at a time meanwhile, so that there is one message that it handles. A fiber actor handles what it has
  * received last. Numbers go with messages to other nodes. After 2^32 - 1 they begin again. */
 enum weft_passage_kind {
     WEFT_PASSAGE_SENT,

@@ -403,6 +403,12 @@ static inline void weft__host_count_forced(weft_host *host)
     }
 }
 
+static inline void weft__actor_close(weft_actor *actor)
+{
+    if (actor->kind->close) {
+        actor->kind->close(actor);
+    }
+}
 /* It does not end by itself: its kind's `abort`. */
 static inline void weft__actor_abort(weft_actor *actor)
 {

@@ -44,9 +44,7 @@ bool weft__actor_leave(weft_actor *actor)
 void weft__actor_end(weft_actor *actor, struct weft__end *end)
 {
     weft_host *host = actor->host;
-    if (actor->kind->close) {
-        actor->kind->close(actor);
-    }
+    weft__actor_close(actor);
     weft__hooks_end(actor, host->hook_count, end->error);
     shut_gate(actor);
     weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */

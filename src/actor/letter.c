@@ -8,16 +8,10 @@
 #include "actor/trace.h"
 #include "sched/slab.h"
 
-static struct weft__small *small_here(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? &w->small : NULL;
-}
-
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf)
 {
     struct weft__letter *letter =
-        weft__small_get(small_here(), weft__small_class(sizeof *letter), sizeof *letter);
+        weft__small_get(weft__small_here(), weft__small_class(sizeof *letter), sizeof *letter);
     if (letter) {
         *letter = (struct weft__letter){.kind = (uint8_t)kind, .tag = tag, .buf = buf};
     }
@@ -26,7 +20,7 @@ struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t 
 
 void weft__letter_free(struct weft__letter *letter)
 {
-    weft__letter_free_local(small_here(), letter);
+    weft__letter_free_local(weft__small_here(), letter);
 }
 
 /* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets one. */

@@ -14,7 +14,7 @@ static inline uint32_t weft__node(void)
     return atomic_load_explicit(&weft__this_node, memory_order_relaxed);
 }
 
-/* As weft_actor_pid. */
+/* weft_actor_pid, inline. */
 static inline weft_pid weft__actor_pid(const weft_actor *actor)
 {
     return (weft_pid){.node = weft__node(), .host = actor->host->number, .id = actor->self};

@@ -141,13 +141,6 @@ static int make(struct birth *birth, weft_host *host, const struct weft_actor_ki
 
 /* --- asking the user's code ------------------------------------------------------------------- */
 
-static void close_it(weft_actor *actor)
-{
-    if (actor->kind->close) {
-        actor->kind->close(actor);
-    }
-}
-
 static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
 {
     int err = actor->kind->init ? actor->kind->init(actor, opts->method, opts->input) : 0;
@@ -156,7 +149,7 @@ static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
     }
     size_t agreed = weft__hooks_start(actor, &err);
     if (err) {
-        close_it(actor);
+        weft__actor_close(actor);
         weft__hooks_end(actor, agreed, err);
     }
     return err;
@@ -242,7 +235,7 @@ static int spawn_counted(weft_host *host, const struct weft_actor_kind *kind,
     birth->link = birth->monitor = NULL; /* the lists' */
     err = show(birth);
     if (err) {
-        close_it(birth->actor);
+        weft__actor_close(birth->actor);
         weft__hooks_end(birth->actor, host->hook_count, err);
         unmake(birth);
         return err;
@@ -399,7 +392,7 @@ void *weft_actor_state(weft_actor *self)
 
 weft_pid weft_actor_pid(const weft_actor *self)
 {
-    return (weft_pid){.node = weft__node(), .host = self->host->number, .id = self->self};
+    return weft__actor_pid(self);
 }
 
 weft_host *weft_actor_host(const weft_actor *self)

@@ -6,18 +6,12 @@
 
 #define SLOT_SHIFT 35u /* 2^29 slots; 2^35 monitors of one slot before a reference comes again */
 
-static struct weft__small *small_here(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? &w->small : NULL;
-}
-
 /* --- wills ----------------------------------------------------------------------------- */
 
 struct weft__will *weft__will_new(weft_buf *text)
 {
     struct weft__will *will =
-        weft__small_get(small_here(), weft__small_class(sizeof *will), sizeof *will);
+        weft__small_get(weft__small_here(), weft__small_class(sizeof *will), sizeof *will);
     if (!will) {
         weft_buf_free(text);
         return NULL;
@@ -39,7 +33,7 @@ void weft__will_unref(struct weft__will *will)
 {
     if (will && atomic_fetch_sub_explicit(&will->refs, 1, memory_order_acq_rel) == 1) {
         weft_buf_free(will->text);
-        weft__small_put(small_here(), weft__small_class(sizeof *will), will);
+        weft__small_put(weft__small_here(), weft__small_class(sizeof *will), will);
     }
 }
 
@@ -93,7 +87,7 @@ static struct weft__letter *letter_about(weft_pid who, unsigned kind, uint64_t r
 struct weft__bond *weft__bond_new(weft_pid a, weft_pid b, uint64_t ref)
 {
     struct weft__bond *bond =
-        weft__small_get(small_here(), weft__small_class(sizeof *bond), sizeof *bond);
+        weft__small_get(weft__small_here(), weft__small_class(sizeof *bond), sizeof *bond);
     if (!bond) {
         return NULL;
     }
@@ -120,7 +114,7 @@ void weft__bond_free(struct weft__bond *bond)
         }
     }
     if (bond) {
-        weft__small_put(small_here(), weft__small_class(sizeof *bond), bond);
+        weft__small_put(weft__small_here(), weft__small_class(sizeof *bond), bond);
     }
 }
 

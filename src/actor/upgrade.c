@@ -84,9 +84,7 @@ static int replace(weft_actor *actor, const struct weft__new_code *code)
     if (err) {
         return err;
     }
-    if (actor->kind->close) {
-        actor->kind->close(actor);
-    }
+    weft__actor_close(actor);
     weft__free(actor->state);
     actor->state = state;
     become(actor, code->kind);

@@ -3,62 +3,39 @@
 
 #include <weft/route.h>
 
+#include "actor/actor.h"
 #include "base/alloc.h"
-#include "base/lock.h"
 
-#define BUCKETS 4096u
 #define MOST_TOPICS 65536u
 
 struct topic {
-    struct topic *next;
-    uint32_t hash;
+    struct weft__entry entry; /* first */
     char text[];
 };
 
-static struct weft__lock lock;
-/* under it */
-static struct topic *buckets[BUCKETS];
-static size_t topics;
+static struct weft__table topics;
 
-static uint32_t hash_of(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++) {
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    }
-    return hash;
-}
-
-static const char *find_locked(const char *text, uint32_t hash)
-{
-    const struct topic *topic = buckets[hash % BUCKETS];
-    while (topic && (topic->hash != hash || strcmp(topic->text, text) != 0)) {
-        topic = topic->next;
-    }
-    return topic ? topic->text : NULL;
-}
-
-static const char *add_locked(const char *text, uint32_t hash)
+static const struct weft__entry *add_locked(const char *text)
 {
     size_t size = strlen(text) + 1;
-    struct topic *topic = topics < MOST_TOPICS ? weft__alloc(sizeof *topic + size) : NULL;
+    if (topics.count == MOST_TOPICS || !weft__table_grow(&topics)) {
+        return NULL;
+    }
+    struct topic *topic = weft__alloc(sizeof *topic + size);
     if (!topic) {
         return NULL;
     }
-    topic->hash = hash;
     memcpy(topic->text, text, size);
-    topic->next = buckets[hash % BUCKETS];
-    buckets[hash % BUCKETS] = topic;
-    topics++;
-    return topic->text;
+    topic->entry.key = topic->text;
+    weft__table_add(&topics, &topic->entry);
+    return &topic->entry;
 }
 
 const char *weft_topic(const char *text)
 {
-    uint32_t hash = hash_of(text);
-    weft__lock(&lock);
-    const char *known = find_locked(text, hash);
-    known = known ? known : add_locked(text, hash);
-    weft__unlock(&lock);
-    return known;
+    weft__lock(&topics.lock);
+    const struct weft__entry *known = weft__table_find(&topics, text);
+    known = known ? known : add_locked(text);
+    weft__unlock(&topics.lock);
+    return known ? known->key : NULL;
 }

@@ -3,12 +3,6 @@
 
 #include "frame/frame.h"
 
-static struct weft__small *small_here(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? &w->small : NULL;
-}
-
 void weft_frame_init(weft_frame *frame, const struct weft_frame_kind *kind)
 {
     WEFT__REQUIRE(kind && kind->start, "a frame's kind has no start");
@@ -19,7 +13,7 @@ weft_frame *weft_frame_new(const struct weft_frame_kind *kind, size_t bytes)
 {
     WEFT__REQUIRE(bytes >= sizeof(weft_frame), "a frame of %zu bytes", bytes);
     unsigned class = weft__small_class(bytes);
-    weft_frame *frame = weft__small_get(small_here(), class, bytes);
+    weft_frame *frame = weft__small_get(weft__small_here(), class, bytes);
     if (frame) {
         if (bytes > sizeof *frame) {
             memset(frame + 1, 0, bytes - sizeof *frame);
@@ -42,7 +36,7 @@ void weft__frame_release(weft_frame *frame)
 {
     frame->fiber = 0;
     if (frame->pooled) {
-        weft__small_put(small_here(), frame->size, frame);
+        weft__small_put(weft__small_here(), frame->size, frame);
     }
 }
 

@@ -33,15 +33,9 @@ static struct ready *ready_of(const struct weft__await *wait)
     return wait->object;
 }
 
-static struct weft__small *small_here(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? &w->small : NULL;
-}
-
 static void give(struct ready *r)
 {
-    weft__small_put(small_here(), weft__small_class(sizeof *r), r);
+    weft__small_put(weft__small_here(), weft__small_class(sizeof *r), r);
 }
 
 /* Now: 0, -ETIMEDOUT, -EBADF. */

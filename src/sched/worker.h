@@ -241,6 +241,12 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
  * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
 struct weft__worker *weft__worker_self(void);
 void weft__worker_set_self(struct weft__worker *worker);
+/* Its small blocks; NULL: this is no worker's thread. */
+static inline struct weft__small *weft__small_here(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? &w->small : NULL;
+}
 
 /* The same, as a part of its caller: for the entrance of a call, a function that is not inlined, that asks but once, and
  * that suspends only in what it calls. */
