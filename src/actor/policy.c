@@ -155,13 +155,13 @@ static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
     return most ? pause - (int64_t)(number % most) : pause;
 }
 
-/* The others that are started again together with this one. */
+/* The others that are started again together with this one. Who has `halt` already keeps its `again`: it may be removed. */
 static void take_along(struct weft__policy *policy, uint32_t child, int64_t at)
 {
     uint32_t first = policy->strategy == WEFT_ONE_FOR_ALL ? 0 : child + 1;
     for (uint32_t i = first; i < policy->count; i++) {
         struct weft__policy_child *c = &policy->children[i];
-        if (c->state == WEFT_CHILD_RUNNING && i != child) {
+        if (c->state == WEFT_CHILD_RUNNING && !c->halt && i != child) {
             halt(policy, c, c->restart != WEFT_CHILD_TEMPORARY);
         }
         if (c->start_at < at) {

@@ -113,6 +113,25 @@ TEST(a_temporary_child_of_a_group_is_stopped_and_stays_so)
     weft__policy_deinit(&p);
 }
 
+TEST(who_was_removed_is_not_started_again_with_its_group)
+{
+    struct weft__policy p =
+        make(&(struct weft_supervisor_opts){.strategy = WEFT_ONE_FOR_ALL}, 3, WEFT_CHILD_PERMANENT);
+    start_all(&p, 0);
+    weft__policy_remove(&p, 0); /* its turn comes after the next one's */
+    weft__policy_remove(&p, 1);
+    expect(&p, 1, WEFT__POLICY_STOP, 1);
+    weft__policy_ended(&p, 2, -EIO, 2);
+    weft__policy_ended(&p, 1, 0, 3);
+    stop_one(&p, 4, 0);
+    expect(&p, 5, WEFT__POLICY_START, 2);
+    weft__policy_started(&p, 2, 5);
+    expect_sleep(&p, 5, INT64_MAX);
+    CHECK_EQ(p.children[0].state, WEFT_CHILD_STOPPED);
+    CHECK_EQ(p.children[1].state, WEFT_CHILD_STOPPED);
+    weft__policy_deinit(&p);
+}
+
 TEST(which_ends_are_followed_by_a_start)
 {
     static const struct {
