@@ -121,6 +121,7 @@ void weft__policy_started(struct weft__policy *policy, uint32_t child, int64_t n
     c->state = WEFT_CHILD_RUNNING;
     c->since = now;
     c->killed = c->again = false;
+    c->push_at = now;
     policy->waiting--;
     policy->up++;
 }
@@ -245,19 +246,30 @@ static struct weft__policy_action kill_it(struct weft__policy_child *c, uint32_t
 static struct weft__policy_action push(struct weft__policy *policy, uint32_t child, int64_t now)
 {
     struct weft__policy_child *c = &policy->children[child];
-    if (c->state == WEFT_CHILD_RUNNING) {
-        c->state = WEFT_CHILD_STOPPING;
-        if (c->stop_ns < 0) {
-            return kill_it(c, child);
-        }
-        c->kill_at = later(now, c->stop_ns);
-        return (struct weft__policy_action){.what = WEFT__POLICY_STOP, .child = child};
+    if (c->killed || c->push_at > now) {
+        return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP,
+                                            .at = c->killed ? INT64_MAX : c->push_at};
     }
-    if (!c->killed && c->kill_at <= now) {
+    bool asked = c->state == WEFT_CHILD_STOPPING;
+    c->state = WEFT_CHILD_STOPPING;
+    if (asked || c->stop_ns < 0) {
         return kill_it(c, child);
     }
-    return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP,
-                                        .at = c->killed ? INT64_MAX : c->kill_at};
+    c->push_at = later(now, c->stop_ns);
+    return (struct weft__policy_action){.what = WEFT__POLICY_STOP, .child = child};
+}
+
+void weft__policy_put_off(struct weft__policy *policy, struct weft__policy_action action,
+                          int64_t at)
+{
+    struct weft__policy_child *c = &policy->children[action.child];
+    c->push_at = at;
+    if (action.what == WEFT__POLICY_KILL) {
+        c->killed = false;
+    } else {
+        c->state = WEFT_CHILD_RUNNING;
+    }
+    policy->quiet_until = at < policy->quiet_until ? at : policy->quiet_until;
 }
 
 /* The last of them, and nobody else before it is down. */
@@ -284,7 +296,7 @@ static struct weft__policy_action stop_all(struct weft__policy *policy, int64_t 
         if (policy->children[i].halt) {
             struct weft__policy_action action = push(policy, i, now);
             int64_t at = action.what == WEFT__POLICY_SLEEP  ? action.at
-                         : action.what == WEFT__POLICY_STOP ? policy->children[i].kill_at
+                         : action.what == WEFT__POLICY_STOP ? policy->children[i].push_at
                                                             : INT64_MAX;
             policy->quiet_until = at < policy->quiet_until ? at : policy->quiet_until;
             if (action.what != WEFT__POLICY_SLEEP) {

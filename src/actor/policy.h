@@ -26,7 +26,7 @@ struct weft__policy_child {
     uint32_t failures; /* in a row */
     int64_t since;     /* it runs */
     int64_t start_at;  /* not before */
-    int64_t kill_at;
+    int64_t push_at;   /* of one with `halt`: it is asked to end, and then killed, not before */
     int64_t stop_ns;
     const uint32_t *requires; /* others, ended by UINT32_MAX; NULL: none */
 };
@@ -82,6 +82,10 @@ void weft__policy_ended(struct weft__policy *policy, uint32_t child, int error, 
 void weft__policy_remove(struct weft__policy *policy, uint32_t child);
 /* All are to end; the first error counts. */
 void weft__policy_end(struct weft__policy *policy, int error);
+
+/* It was not possible to stop or kill it, as was said last: that is said again when `at` has come. */
+void weft__policy_put_off(struct weft__policy *policy, struct weft__policy_action action,
+                          int64_t at);
 
 /* What is to be done. What it says of START is told by started or ended before it is asked again. */
 struct weft__policy_action weft__policy_next(struct weft__policy *policy, int64_t now);

@@ -69,14 +69,16 @@ static void start_child(struct weft__supervisor *s, uint32_t child)
 }
 
 /* Without memory it is done a little later; to one that has just ended it need not be done. */
-static void stop_child(struct weft__supervisor *s, uint32_t child, bool kill)
+static void stop_child(struct weft__supervisor *s, struct weft__policy_action action)
 {
-    weft_pid pid = s->children[child].pid;
-    int err = kill ? weft_actor_kill(pid) : weft_actor_cancel(pid, "stopped by its supervisor");
+    weft_pid pid = s->children[action.child].pid;
+    int err = action.what == WEFT__POLICY_KILL
+                  ? weft_actor_kill(pid)
+                  : weft_actor_cancel(pid, "stopped by its supervisor");
     if (err == -ENOMEM) {
-        struct weft__policy_child *c = &s->policy.children[child];
-        c->killed = false;
-        c->kill_at = weft__clock_ns() + RETRY_NS;
+        weft__lock(&s->lock);
+        weft__policy_put_off(&s->policy, action, weft__clock_ns() + RETRY_NS);
+        weft__unlock(&s->lock);
     }
 }
 
@@ -93,7 +95,7 @@ static void act(struct weft__supervisor *s, weft_out *out)
             break;
         case WEFT__POLICY_STOP:
         case WEFT__POLICY_KILL:
-            stop_child(s, action.child, action.what == WEFT__POLICY_KILL);
+            stop_child(s, action);
             break;
         case WEFT__POLICY_SLEEP:
             if (action.at != INT64_MAX) {

@@ -287,6 +287,31 @@ TEST(children_of_a_dynamic_one_are_stopped_all_at_once)
     weft__policy_deinit(&p);
 }
 
+TEST(what_cannot_be_done_is_said_again_later_and_a_stop_stays_one)
+{
+    static const enum weft_supervisor_strategy strategies[] = {WEFT_ONE_FOR_ONE, WEFT_DYNAMIC};
+    for (int i = 0; i < 2; i++) {
+        struct weft__policy p = make(&(struct weft_supervisor_opts){.strategy = strategies[i]}, 1,
+                                     WEFT_CHILD_PERMANENT);
+        start_all(&p, 0);
+        weft__policy_end(&p, 0);
+        expect(&p, 10, WEFT__POLICY_STOP, 0);
+        weft__policy_put_off(&p, (struct weft__policy_action){.what = WEFT__POLICY_STOP}, 15);
+        expect_sleep(&p, 10, 15);
+        expect(&p, 15, WEFT__POLICY_STOP, 0);
+        expect_sleep(&p, 15, 15 + SECOND); /* the whole time, from now */
+        expect(&p, 15 + SECOND, WEFT__POLICY_KILL, 0);
+        weft__policy_put_off(&p, (struct weft__policy_action){.what = WEFT__POLICY_KILL},
+                             20 + SECOND);
+        expect_sleep(&p, 16 + SECOND, 20 + SECOND);
+        expect(&p, 20 + SECOND, WEFT__POLICY_KILL, 0);
+        expect_sleep(&p, 20 + SECOND, INT64_MAX);
+        weft__policy_ended(&p, 0, -ECANCELED, 21 + SECOND);
+        expect(&p, 21 + SECOND, WEFT__POLICY_OVER, 0);
+        weft__policy_deinit(&p);
+    }
+}
+
 TEST(bad_options_are_refused)
 {
     static const struct weft_supervisor_opts bad[] = {
