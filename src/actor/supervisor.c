@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "actor/tie.h"
 #include "base/clock.h"
 #include "sched/pool.h"
 
@@ -144,21 +145,27 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-/* A start that fails takes the others with it. */
+/* It is not to be: those that are there go too. No end is told then, so that their links would not take them along. */
+static void kill_all(struct weft__supervisor *s)
+{
+    for (uint32_t i = s->policy.count; i-- > 0;) {
+        if (!weft_pid_is_none(s->children[i].pid)) {
+            weft__link_kill(s->self, s->children[i].pid);
+        }
+    }
+}
+
 static int start_all(struct weft__supervisor *s)
 {
-    uint32_t i = 0;
     int err = 0;
-    for (; i < s->policy.count && !err; i++) {
+    for (uint32_t i = 0; i < s->policy.count && !err; i++) {
         err = weft__child_start(s, i);
         if (!err) {
             weft__policy_started(&s->policy, i, weft__clock_ns());
         }
     }
-    while (err && i-- > 0) {
-        if (!weft_pid_is_none(s->children[i].pid)) {
-            weft_actor_kill(s->children[i].pid);
-        }
+    if (err) {
+        kill_all(s);
     }
     return err;
 }
@@ -191,6 +198,9 @@ static void close(weft_actor *self)
     struct weft__supervisor *s = weft_actor_state(self);
     weft__tree_remove(s);
     stop_timer(s);
+    if (!weft__actor_of(s->pid)) { /* a hook has refused it, or another has its name */
+        kill_all(s);
+    }
     weft__children_free(s);
 }
 

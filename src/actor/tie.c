@@ -239,3 +239,37 @@ void weft__ties_cut(weft_actor *actor, struct weft__end *end)
         }
     }
 }
+
+/* --- killing --------------------------------------------------------------------------------- */
+
+/* The end of their link that is in the other's list: that of one child is short. Under both locks. */
+static struct weft__tie *find_link(weft_pid me, weft_pid other)
+{
+    struct weft__tie *tie = record_of(other)->ties;
+    while (tie && !(tie->kind == WEFT__TIE_LINK && weft_pid_equal(weft__tie_other(tie), me) &&
+                    weft_pid_equal(weft__tie_bond(tie)->pids[tie->side], other))) {
+        tie = tie->next;
+    }
+    return tie;
+}
+
+void weft__link_kill(weft_actor *actor, weft_pid other)
+{
+    weft_pid me = weft_actor_pid(actor);
+    weft__pair_lock(me, other);
+    struct weft__tie *tie = find_link(me, other);
+    struct weft__bond *bond = tie ? weft__tie_bond(tie) : NULL;
+    if (bond) {
+        struct weft__letter *letter = bond->letters[tie->side];
+        bond->letters[tie->side] = NULL;
+        letter->kind = WEFT__LETTER_KILL;
+        weft__bond_untie(bond);
+        weft__actor_push(record_of(other), other, letter);
+    }
+    weft__pair_unlock(me, other);
+    if (bond) { /* else it has ended */
+        weft__actor_wake(record_of(other), other, true);
+        weft__actor_break(other, true);
+        weft__bond_free(bond);
+    }
+}

@@ -103,6 +103,9 @@ int weft__monitor_command(weft_actor *self, weft_pid other, uint64_t tag);
 /* The end of an actor whose gate is shut: all ties go, who is to hear of it hears. Takes the result; NULL: nobody hears. */
 void weft__ties_cut(weft_actor *actor, struct weft__end *end);
 
+/* Kills one that the actor is linked to, as weft_actor_kill does, with the link's letter: it needs no memory. The link is gone then. */
+void weft__link_kill(weft_actor *actor, weft_pid other);
+
 struct weft__name;
 /* NULL: *err, -EINVAL or -ENOMEM. */
 struct weft__name *weft__name_new(weft_host *host, const char *text, weft_pid pid, int *err);

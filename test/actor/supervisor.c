@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include "base/alloc.h"
 #include "check.h"
 
 #define MS ((int64_t)1000000)
@@ -351,7 +352,113 @@ TEST(a_first_start_that_fails_leaves_nobody_behind)
     CHECK_EQ(strlen(said), strlen("+a +b -b -a"));
 }
 
+static void await_nobody(weft_host *host)
+{
+    struct weft_host_stats stats;
+    int64_t deadline = weft_after(20000 * MS);
+    do {
+        sched_yield();
+        CHECK(weft_now() < deadline);
+        weft_host_stats(host, &stats);
+    } while (stats.live > 0);
+}
+
+TEST(a_first_start_without_memory_leaves_nobody_behind)
+{
+    static const struct weft_supervisor_opts opts = {.children = abc, .count = 3};
+    weft_host *host = make_host();
+    weft_pid pid;
+    int err, tries = 0;
+    do {
+        forget();
+        weft__alloc_fail_after(++tries, true);
+        err = weft_supervisor_start(host, &pid, &opts);
+        weft__alloc_fail_after(0, false);
+        if (err) {
+            CHECK_EQ(err, -ENOMEM);
+            await_nobody(host);
+        }
+    } while (err);
+    CHECK(tries > 10); /* some of them after a child was there */
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
+static int refuse_supervisors(weft_host *host, weft_pid pid, const struct weft_actor_kind *who,
+                              void *arg)
+{
+    (void)host, (void)pid, (void)arg;
+    return strcmp(who->name, "supervisor") == 0 ? -EPERM : 0;
+}
+
+TEST(a_supervisor_that_is_refused_takes_its_children_with_it)
+{
+    weft_host *host = make_host();
+    weft_pid pid;
+    CHECK_EQ(weft_host_add_hook(host, &(struct weft_host_hook){.name = "no supervisors",
+                                                               .on_start = refuse_supervisors}),
+             0);
+    CHECK_EQ(weft_supervisor_start(host, &pid,
+                                   &(struct weft_supervisor_opts){.children = abc, .count = 3}),
+             -EPERM);
+    await_nobody(host);
+    CHECK_EQ(strlen(said), strlen("+a +b +c -a -b -c"));
+    end_host(host);
+}
+
 /* --- stopping -------------------------------------------------------------------------------------- */
+
+static atomic_int aborted;
+
+static void note_abort(weft_actor *self)
+{
+    (void)self;
+    atomic_fetch_add(&aborted, 1);
+}
+
+/* From the n-th request on there is no memory, until the stop must have been tried again. */
+static void stop_in_want(weft_pid pid, long n)
+{
+    atomic_store(&aborted, 0);
+    weft__alloc_fail_after(n, true);
+    while (weft_actor_cancel(pid, NULL) == -ENOMEM) {
+        weft__alloc_fail_after(++n, true);
+    }
+    while (weft_supervisor_children(pid, NULL, 0) >= 0 && weft__alloc_requests() < n + 20) {
+        sched_yield();
+    }
+    weft__alloc_fail_after(0, false);
+    int err = weft_actor_join(pid, NULL, WEFT_FOREVER);
+    CHECK(err == 0 || err == -ESRCH);
+    CHECK_EQ(atomic_load(&aborted), 0);
+}
+
+TEST(without_memory_a_stop_is_put_off_and_is_no_kill)
+{
+    static const struct weft_actor_kind gentle = {.name = "gentle",
+                                                  .state_bytes = sizeof(struct child),
+                                                  .init = begin,
+                                                  .step = step,
+                                                  .abort = note_abort};
+    static const struct weft_child_spec children[] = {
+        {.name = "a", .kind = &gentle, .method = "a", .stop_ns = 3600000 * MS},
+        {.name = "b", .kind = &gentle, .method = "b", .stop_ns = 3600000 * MS}};
+    weft_host *host = make_host();
+    for (long n = 1; n < 8; n++) {
+        weft_pid none;
+        forget();
+        stop_in_want(start(host, &(struct weft_supervisor_opts){.children = children, .count = 2}),
+                     n);
+        weft_pid dynamic =
+            start(host, &(struct weft_supervisor_opts){
+                            .strategy = WEFT_DYNAMIC, .children = children, .count = 1});
+        for (int i = 0; i < 4; i++) {
+            CHECK_EQ(weft_supervisor_add(dynamic, NULL, &none, WEFT_FOREVER), 0);
+        }
+        stop_in_want(dynamic, n);
+    }
+    end_host(host);
+}
 
 TEST(one_that_does_not_end_is_killed_at_its_deadline)
 {
