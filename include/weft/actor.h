@@ -129,7 +129,7 @@ enum weft_actor_event_kind {
     WEFT_EVENT_COMPLETE, /* of the command with this `tag`: `error`, or `buf` */
     WEFT_EVENT_CALL, /* a message whose sender waits for weft_actor_reply(tag, ...): <weft/actor_call.h> */
     WEFT_EVENT_CANCEL, /* it is asked to end; `buf`, if any, says why */
-    WEFT_EVENT_EXIT, /* one it is linked to, `from`, has ended, or wants it to end: by `error`, `reason` */
+    WEFT_EVENT_EXIT, /* by `error`, `reason`: one it is linked to, `from`, has ended (`tag` 1), or somebody wants it to end (0) */
     WEFT_EVENT_DOWN, /* one it monitors, `from`, has ended by `error`, `reason`; `tag` is the reference */
     WEFT_EVENT_UPGRADE, /* its new code is there, or by `error` is not: weft_out_upgrade */
 };

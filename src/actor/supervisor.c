@@ -121,8 +121,8 @@ static void end(struct weft__supervisor *s, int error)
 
 static void somebody_ended(struct weft__supervisor *s, const struct weft_actor_event *event)
 {
-    uint32_t child = weft__child_find(s, event->from);
-    if (child != UINT32_MAX && !weft__actor_of(event->from)) {
+    uint32_t child = event->tag ? weft__child_find(s, event->from) : UINT32_MAX;
+    if (child != UINT32_MAX) {
         child_ended(s, child, event->error);
     } else if (event->error) { /* its own supervisor, or one who wants it to end */
         end(s, event->error);

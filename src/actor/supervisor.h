@@ -1,7 +1,7 @@
 /* A supervisor from inside: an actor that traps, whose decisions are a policy's (actor/policy.h).
  *
- * It is linked to its children, so that they end with it, however it ends; and of a child's end it hears by the link's event. That a
- * child has really ended, and did not just tell its supervisor to, is seen by its PID, which nobody has any more then.
+ * It is linked to its children, so that they end with it, however it ends; and of a child's end it hears by the link's event. A child
+ * that tells its supervisor to end is another event, also if it has ended itself before that is read.
  *
  * Its children are in a table of its own, changed by its own steps under its lock, under which others look. All supervisors are in
  * one list, under a lock of its own; one is taken out before it is freed, so who has that lock may look at any of them.

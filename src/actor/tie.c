@@ -80,6 +80,7 @@ static struct weft__letter *letter_about(weft_pid who, unsigned kind, uint64_t r
         letter->from_host = who.host;
         letter->from_node = who.node;
         letter->by_link = !ref;
+        letter->tag = ref ? ref : 1;
     }
     return letter;
 }

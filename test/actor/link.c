@@ -42,6 +42,7 @@ TEST(one_that_traps_has_an_event_with_the_reason)
     struct seen s = puppet_await(&a, 1);
     CHECK_EQ(s.kind, WEFT_EVENT_EXIT);
     CHECK_EQ(s.error, -EIO);
+    CHECK_EQ(s.tag, 1); /* it has ended */
     CHECK(weft_pid_equal(s.from, gone));
     CHECK_STR(s.text, "disk on fire");
     puppet_settle(&a);
@@ -223,6 +224,7 @@ TEST(an_exit_from_outside_ends_by_its_reason_or_is_trapped)
     CHECK_EQ(weft_actor_exit(b.pid, -EPERM, weft_buf_copy("no", 2)), 0);
     struct seen s = puppet_await(&b, 2);
     CHECK_EQ(s.error, -EPERM);
+    CHECK_EQ(s.tag, 0);
     CHECK_STR(s.text, "no");
     CHECK(weft_pid_is_none(s.from));
     CHECK_EQ(weft_actor_exit(a.pid, 7, weft_buf_copy("no", 2)), -EINVAL);

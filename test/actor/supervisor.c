@@ -517,6 +517,50 @@ TEST(a_child_that_tells_its_supervisor_to_end_is_not_taken_for_dead)
     end_host(host);
 }
 
+static weft_pid above; /* of those that speak up */
+
+static int speak_up(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                    weft_out *out)
+{
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+        } else {
+            CHECK_EQ(weft_actor_exit(above, events[i].tag ? -EPERM : 0, NULL), 0);
+            return -EDOM;
+        }
+    }
+    (void)self;
+    return 0;
+}
+
+/* One worker: what the child said is read when it has ended. */
+TEST(what_a_child_said_before_it_ended_is_not_its_end)
+{
+    static const struct weft_actor_kind loud = {.name = "loud",
+                                                .state_bytes = sizeof(struct child),
+                                                .init = begin,
+                                                .step = speak_up,
+                                                .close = end};
+    static const struct weft_child_spec children[] = {
+        {.name = "l", .kind = &loud, .method = "l", .restart = WEFT_CHILD_TRANSIENT}};
+    weft_host *host;
+    forget();
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    above = start(host, &(struct weft_supervisor_opts){.children = children, .count = 1});
+    CHECK_EQ(weft_actor_send(look(above, "l").pid, "exit", 0, NULL), 0);
+    await("+l -l +l");
+    struct weft_child_info info = await_state(above, "l", WEFT_CHILD_RUNNING);
+    CHECK_EQ(info.error, -EDOM);
+    CHECK_EQ(info.restarts, 1);
+    CHECK_EQ(weft_actor_send(info.pid, "exit", 1, NULL), 0);
+    int err = weft_actor_join(above, NULL, WEFT_FOREVER);
+    CHECK(err == -EPERM || err == -ESRCH);
+    await("+l -l +l -l"); /* it was told to end: nobody is started again */
+    end_host(host);
+}
+
 /* --- services --------------------------------------------------------------------------------------- */
 
 #define REQUIRES(...)                                                                              \
