@@ -114,7 +114,7 @@ struct weft_dead_letter {
     weft_pid to, from;
     const char *topic;
     uint64_t tag;
-    const weft_buf *buf; /* borrowed */
+    const weft_buf *buf; /* borrowed, or NULL */
 };
 typedef void (*weft_dead_letter_fn)(weft_host *host, const struct weft_dead_letter *letter,
                                     void *arg);

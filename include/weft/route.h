@@ -49,7 +49,7 @@ WEFT_API int weft_unroute(uint32_t node);
 WEFT_API int weft_parcel_deliver(const struct weft_parcel *parcel);
 
 /* An actor here in whose place a receiver stands: what is sent to its PID is handed to the receiver, in order, one at a time, on
- * a worker of the host. What the receiver answers with an error is a dead letter. Of a call, `tag` is the reference for weft_actor_reply; one
+ * a worker of the host. What the receiver answers with an error is a dead letter, without its buffer. Of a call, `tag` is the reference for weft_actor_reply; one
  * that the receiver answers with an error is answered by it. A cancel is not handed to it but ends it, as does a kill. The receiver is borrowed until then. As
  * weft_actor_spawn. */
 WEFT_API int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_receiver *receiver);

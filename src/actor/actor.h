@@ -354,6 +354,8 @@ void weft__letter_chain(struct weft__letter *letter);
 /* Nobody will read it, in this slot: counted, told, freed. */
 void weft__letter_bury(struct weft__letter *letter, uint32_t slot);
 void weft__letters_bury(struct weft__link *letters, uint32_t slot);
+/* The same of one that is no letter any more: counted and told. */
+void weft__dead_letter_tell(weft_host *host, const struct weft_dead_letter *letter);
 /* Nobody is told any more. */
 void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);

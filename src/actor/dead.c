@@ -43,24 +43,30 @@ static void tell(weft_host *host, const struct weft_dead_letter *letter)
     atomic_fetch_sub_explicit(&host->on_dead_calls, 1, memory_order_seq_cst);
 }
 
+void weft__dead_letter_tell(weft_host *host, const struct weft_dead_letter *letter)
+{
+    atomic_fetch_add_explicit(&host->dead, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&host->on_dead, memory_order_relaxed)) {
+        tell(host, letter);
+    }
+}
+
 void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
 {
     weft_host *host = weft__letter_is_message(letter) ? weft__host_at(letter->to_host) : NULL;
     if (host) {
-        atomic_fetch_add_explicit(&host->dead, 1, memory_order_relaxed);
-        if (atomic_load_explicit(&host->on_dead, memory_order_relaxed)) {
-            tell(host, &(struct weft_dead_letter){
-                           .to = {.node = weft__node(),
-                                  .host = letter->to_host,
-                                  .id = (uint64_t)(letter->generation - 1) << 32 | slot},
-                           .from = {.node = letter->from_node,
-                                    .host = letter->from_host,
-                                    .id = letter->from_id},
-                           .topic = letter->topic,
-                           .tag = letter->tag,
-                           .buf = letter->buf,
-                       });
-        }
+        weft__dead_letter_tell(host,
+                               &(struct weft_dead_letter){
+                                   .to = {.node = weft__node(),
+                                          .host = letter->to_host,
+                                          .id = (uint64_t)(letter->generation - 1) << 32 | slot},
+                                   .from = {.node = letter->from_node,
+                                            .host = letter->from_host,
+                                            .id = letter->from_id},
+                                   .topic = letter->topic,
+                                   .tag = letter->tag,
+                                   .buf = letter->buf,
+                               });
     }
     if (weft__letter_is_call(letter)) { /* there will be no answer */
         weft_actor_reply(letter->tag, letter->error ? letter->error : -ESRCH, NULL);

@@ -220,35 +220,41 @@ static int init_stand_in(weft_actor *self, const char *method, const weft_buf *i
     return 0;
 }
 
+/* Of a message that it refuses the buffer is gone. */
+static void pass_on(weft_actor *self, const struct weft_actor_event *event)
+{
+    struct weft_receiver *receiver = *(struct weft_receiver **)weft_actor_state(self);
+    struct weft_parcel parcel = {
+        .kind = event->kind,
+        .error = event->error,
+        .trace = event->trace,
+        .from = event->from,
+        .to = weft_actor_pid(self),
+        .tag = event->tag,
+        .topic = event->topic,
+        .buf = weft_actor_take(event),
+    };
+    int err = receiver->deliver(receiver, &parcel);
+    if (err) {
+        weft__dead_letter_tell(self->host, &(struct weft_dead_letter){.to = parcel.to,
+                                                                      .from = event->from,
+                                                                      .topic = event->topic,
+                                                                      .tag = event->tag});
+    }
+    if (err && event->kind == WEFT_EVENT_CALL) { /* nobody else will answer */
+        weft_actor_reply(event->tag, err, NULL);
+    }
+}
+
 static int step_stand_in(weft_actor *self, const struct weft_actor_event *events, size_t n,
                          weft_out *out)
 {
-    struct weft_receiver *receiver = *(struct weft_receiver **)weft_actor_state(self);
     weft_out_idle(out);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) { /* what came with a cancel is the receiver's, too */
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
-            return 0;
-        }
-        if (!travels(events[i].kind) && events[i].kind != WEFT_EVENT_CALL) {
-            continue;
-        }
-        struct weft_parcel parcel = {
-            .kind = events[i].kind,
-            .error = events[i].error,
-            .trace = events[i].trace,
-            .from = events[i].from,
-            .to = weft_actor_pid(self),
-            .tag = events[i].tag,
-            .topic = events[i].topic,
-            .buf = weft_actor_take(&events[i]),
-        };
-        int err = receiver->deliver(receiver, &parcel);
-        if (err) {
-            count(&self->host->dead);
-        }
-        if (err && events[i].kind == WEFT_EVENT_CALL) { /* nobody else will answer */
-            weft_actor_reply(events[i].tag, err, NULL);
+        } else if (travels(events[i].kind) || events[i].kind == WEFT_EVENT_CALL) {
+            pass_on(self, &events[i]);
         }
     }
     return 0;

@@ -314,6 +314,56 @@ TEST(a_receiver_that_stands_in_is_called)
     end_host(host);
 }
 
+static void *ask_it(void *arg)
+{
+    static int answered;
+    answered = weft_actor_call(*(weft_pid *)arg, "ask", NULL, NULL, weft_after(20000000000));
+    return &answered;
+}
+
+static void await_mailbox(weft_pid pid, unsigned n)
+{
+    struct weft_actor_info info;
+    do {
+        sched_yield();
+        CHECK_EQ(weft_actor_look(pid, &info), 0);
+    } while (info.mailbox < n);
+}
+
+static void note_dead(weft_host *host, const struct weft_dead_letter *letter, void *arg)
+{
+    (void)host;
+    CHECK(!letter->buf); /* it was the receiver's */
+    strcat(arg, letter->topic);
+}
+
+TEST(what_comes_with_a_cancel_is_handed_over_and_who_calls_is_answered)
+{
+    struct double_ d = {.receiver.deliver = note, .answer = -EHOSTDOWN};
+    weft_host *host = make_host("stand-in", 0);
+    char dead[64] = "";
+    weft_pid pid;
+    pthread_t caller;
+    void *answered;
+    CHECK_EQ(weft_host_on_dead_letter(host, note_dead, dead), 0);
+    atomic_store(&d.held, true);
+    CHECK_EQ(weft_receiver_spawn(host, &pid, &d.receiver), 0);
+    CHECK_EQ(weft_actor_send(pid, "first ", 0, text("x")), 0);
+    while (!atomic_load(&d.inside)) {
+        sched_yield();
+    }
+    CHECK_EQ(pthread_create(&caller, NULL, ask_it, &pid), 0);
+    await_mailbox(pid, 1);
+    CHECK_EQ(weft_actor_send(pid, " last", 0, text("x")), 0);
+    CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
+    atomic_store(&d.held, false);
+    pthread_join(caller, &answered);
+    CHECK_EQ(*(int *)answered, -EHOSTDOWN);
+    end_host(host);
+    CHECK_STR(d.topics, "first ask last");
+    CHECK_STR(dead, "first ask last");
+}
+
 /* --- several hosts ------------------------------------------------------------------------------------ */
 
 struct place {
