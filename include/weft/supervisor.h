@@ -84,7 +84,7 @@ WEFT_API int weft_supervisor_start(weft_host *host, weft_pid *out,
                                    const struct weft_supervisor_opts *opts);
 
 /* One more child of a dynamic supervisor, started with `input` (taken, also on an error), in a fiber or a plain thread.
- * What its start answered; one whose first start fails is no child. -ENOTSUP: it is not a dynamic one. -ESRCH: it has ended.
+ * What its start answered; one whose first start fails is no child. -ENOTSUP: it is not a dynamic one, or no supervisor. -ESRCH: it has ended.
  * -ETIMEDOUT, -ECANCELED, -EINTR: there will be one all the same, if it can be. What weft_actor_call answers. */
 WEFT_API int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child,
                                  int64_t deadline);

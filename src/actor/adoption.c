@@ -55,10 +55,16 @@ static int add(struct weft__supervisor *s, weft_buf *input, weft_pid *child)
 
 static void serve_add(struct weft__supervisor *s, const struct weft_actor_event *event)
 {
-    weft_pid child;
-    int err = add(s, weft_actor_take(event), &child);
-    weft_buf *answer = err ? NULL : weft_buf_copy(&child, sizeof child);
-    weft_actor_reply(event->tag, err || answer ? err : -ENOMEM, answer);
+    weft_pid child = {0};
+    weft_buf *answer = weft_buf_copy(&child, sizeof child); /* before there is one nobody knows */
+    int err = answer ? add(s, weft_actor_take(event), &child) : -ENOMEM;
+    if (err) {
+        weft_buf_free(answer);
+        answer = NULL;
+    } else {
+        memcpy(answer->data, &child, sizeof child);
+    }
+    weft_actor_reply(event->tag, err, answer);
 }
 
 /* 0: it is answered when the child has ended. */
@@ -105,16 +111,16 @@ void weft__supervisor_serve(struct weft__supervisor *s, const struct weft_actor_
 
 int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child, int64_t deadline)
 {
-    weft_buf *answer;
+    weft_buf *answer = NULL;
     int err = weft_actor_call(supervisor, add_topic, input, &answer, deadline);
-    if (err) {
-        return err;
+    if (!err && (!answer || answer->len != sizeof *child)) {
+        err = -ENOTSUP; /* so answers no supervisor */
     }
-    if (child) {
+    if (!err && child) {
         memcpy(child, answer->data, sizeof *child);
     }
     weft_buf_free(answer);
-    return 0;
+    return err;
 }
 
 int weft_supervisor_remove(weft_pid supervisor, weft_pid child, int64_t deadline)

@@ -672,6 +672,55 @@ TEST(children_of_a_dynamic_supervisor_come_and_go)
     end_host(host);
 }
 
+static int say_yes(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
+{
+    (void)self;
+    weft_out_idle(out);
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == WEFT_EVENT_CANCEL) {
+            weft_out_done(out, NULL);
+        } else {
+            weft_buf *answer = events[i].buf ? weft_buf_copy("yes", 3) : NULL;
+            CHECK_EQ(weft_actor_reply(events[i].tag, 0, answer), 0);
+        }
+    }
+    return 0;
+}
+
+TEST(who_is_no_supervisor_has_no_children)
+{
+    static const struct weft_actor_kind yes = {.name = "yes", .step = say_yes};
+    weft_host *host = make_host();
+    weft_pid pid, child;
+    CHECK_EQ(weft_actor_spawn(host, &pid, &yes, NULL, NULL), 0);
+    CHECK_EQ(weft_supervisor_add(pid, NULL, &child, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_supervisor_add(pid, named(1), &child, WEFT_FOREVER), -ENOTSUP);
+    CHECK_EQ(weft_supervisor_children(pid, NULL, 0), -ESRCH);
+    end_host(host);
+}
+
+TEST(a_child_that_nobody_could_be_told_of_is_not_started)
+{
+    static const struct weft_child_spec pattern = {.kind = &kind, .restart = WEFT_CHILD_TRANSIENT};
+    weft_host *host = make_host();
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){
+                                   .strategy = WEFT_DYNAMIC, .children = &pattern, .count = 1});
+    int there = 0;
+    for (long n = 1; n < 60; n++) {
+        weft_pid child;
+        weft_buf *input = named((int)n);
+        weft__alloc_fail_after(n, true);
+        int err = weft_supervisor_add(pid, input, &child, WEFT_FOREVER);
+        weft__alloc_fail_after(0, false);
+        CHECK(err == 0 || err == -ENOMEM);
+        there += err == 0;
+        CHECK_EQ(weft_supervisor_children(pid, NULL, 0), there);
+    }
+    CHECK(there > 0);
+    CHECK_EQ(stop(pid), 0);
+    end_host(host);
+}
+
 TEST(a_request_that_nobody_answers_ends)
 {
     weft_host *host = make_host();
