@@ -52,7 +52,7 @@ struct weft_funcpool {
     _Atomic(bool) stopping;
     struct weft__lock lock;
     /* under it */
-    unsigned workers, idle, most, target, waiting;
+    unsigned workers, starting, idle, most, target, waiting; /* starting: workers that never ran */
     uint64_t done, refused, left;
     struct weft__probe probe;
 };
@@ -156,6 +156,9 @@ static void *work(void *arg)
                        : pool->opts.kind == WEFT_FUNCPOOL_ADAPTIVE ? pool->opts.probe_ns
                                                                    : 0;
     struct job *job;
+    weft__lock(&pool->lock);
+    pool->starting--;
+    weft__unlock(&pool->lock);
     while (next_job(pool, &job, patience)) {
         run_job(pool, job);
         if (is_surplus(pool)) {
@@ -166,28 +169,28 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Under the lock: may there be one more? It counts from now on. */
-static bool hire_locked(weft_funcpool *pool)
+/* Under the lock, so that whom others count on is really there. 1: there is one more; 0: there may not be; or an error. */
+static int hire_locked(weft_funcpool *pool)
 {
     if (pool->workers >= pool->target) {
-        return false;
+        return 0;
     }
-    pool->workers++;
-    pool->most = pool->workers > pool->most ? pool->workers : pool->most;
-    return true;
-}
-
-static int start_worker(weft_funcpool *pool)
-{
     weft_waitgroup_add(&pool->inside, 1);
     int err = weft_pool_submit(pool->opts.pool, work, pool);
     if (err) {
-        weft__lock(&pool->lock);
-        pool->workers--;
-        weft__unlock(&pool->lock);
         weft_waitgroup_done(&pool->inside);
+        return err;
     }
-    return err;
+    pool->workers++;
+    pool->starting++;
+    pool->most = pool->workers > pool->most ? pool->workers : pool->most;
+    return 1;
+}
+
+/* Under the lock: more calls wait than there are workers that will come for them. */
+static bool is_short_locked(const weft_funcpool *pool)
+{
+    return pool->waiting > pool->idle + pool->starting;
 }
 
 static void probe(weft_timer *timer, void *arg, uint64_t times)
@@ -197,13 +200,9 @@ static void probe(weft_timer *timer, void *arg, uint64_t times)
     weft__lock(&pool->lock);
     pool->target = weft__probe_look(&pool->probe, pool->done, pool->waiting > 0, pool->target,
                                     pool->opts.workers);
-    bool more = pool->waiting > pool->idle && hire_locked(pool);
-    weft__unlock(&pool->lock);
-    while (more && start_worker(pool) == 0) {
-        weft__lock(&pool->lock);
-        more = pool->waiting > pool->idle && hire_locked(pool);
-        weft__unlock(&pool->lock);
+    while (is_short_locked(pool) && hire_locked(pool) > 0) {
     }
+    weft__unlock(&pool->lock);
 }
 
 /* --- life ---------------------------------------------------------------------------------------- */
@@ -238,9 +237,9 @@ static int start(weft_funcpool *pool)
     for (unsigned i = 0; pool->opts.kind == WEFT_FUNCPOOL_STATIC && i < pool->opts.workers && !err;
          i++) {
         weft__lock(&pool->lock);
-        hire_locked(pool);
+        int hired = hire_locked(pool);
         weft__unlock(&pool->lock);
-        err = start_worker(pool);
+        err = hired < 0 ? hired : 0;
     }
     return err;
 }
@@ -269,7 +268,9 @@ int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
         err = err ? err : start(pool);
     }
     if (err) {
-        weft_funcpool_stop(pool, WEFT_FOREVER);
+        while (weft_funcpool_stop(pool, WEFT_FOREVER) != 0) {
+            weft_yield(); /* to a fiber that is cancelled too: workers without a job end soon */
+        }
         weft_funcpool_destroy(pool);
         return err;
     }
@@ -334,19 +335,11 @@ static int call_worker(weft_funcpool *pool)
 {
     weft__lock(&pool->lock);
     pool->waiting++;
-    bool more = pool->waiting > pool->idle && hire_locked(pool);
+    int hired = is_short_locked(pool) ? hire_locked(pool) : 0;
+    bool alone = hired < 0 && pool->workers == 0; /* else those that are there will do */
+    pool->waiting -= alone;
     weft__unlock(&pool->lock);
-    int err = more ? start_worker(pool) : 0;
-    if (err) {
-        weft__lock(&pool->lock);
-        if (pool->workers > 0) { /* those that are there will do */
-            err = 0;
-        } else {
-            pool->waiting--;
-        }
-        weft__unlock(&pool->lock);
-    }
-    return err;
+    return alone ? hired : 0;
 }
 
 static int queue(weft_funcpool *pool, struct job *job)

@@ -1,6 +1,7 @@
 /* labels: valgrind */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include <weft/weft.h>
@@ -278,6 +279,71 @@ TEST(a_lazy_pool_grows_with_its_calls_and_shrinks_when_idle)
     end(functions);
 }
 
+static weft_funcpool *nested;
+static atomic_bool hogs;
+static weft_fiber hog_fiber;
+
+/* 0 waits; 1 calls 2. */
+static int nest(const weft_buf *input, weft_buf **output, void *arg)
+{
+    int n = read_number(input);
+    (void)output, (void)arg;
+    enter();
+    if (n == 0) {
+        weft_event_wait(&go, WEFT_FOREVER);
+    }
+    return n == 1 ? weft_funcpool_call(nested, number(2), NULL, WEFT_FOREVER) : 0;
+}
+
+static void *call_number(void *arg)
+{
+    CHECK_EQ(weft_funcpool_call(nested, number(*(int *)arg), NULL, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void *hog(void *arg)
+{
+    (void)arg;
+    atomic_store(&hogs, true);
+    while (atomic_load(&hogs)) {
+        sched_yield();
+    }
+    weft_event_set(&go); /* who waits for it has the worker next */
+    return NULL;
+}
+
+TEST(a_worker_that_has_yet_to_start_counts)
+{
+    weft_pool *one;
+    pthread_t threads[2];
+    int numbers[] = {0, 1};
+    begin();
+    CHECK_EQ(weft_pool_create(&one, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_pool_start(one), 0);
+    CHECK_EQ(weft_funcpool_create(&nested, nest, NULL,
+                                  &(struct weft_funcpool_opts){
+                                      .kind = WEFT_FUNCPOOL_LAZY, .pool = one, .workers = 4}),
+             0);
+    CHECK_EQ(pthread_create(&threads[0], NULL, call_number, &numbers[0]), 0);
+    await_inside(1);
+    CHECK_EQ(weft_pool_spawn(one, &hog_fiber, hog, NULL, NULL), 0);
+    while (!atomic_load(&hogs)) {
+        weft_sleep(50000);
+    }
+    CHECK_EQ(pthread_create(&threads[1], NULL, call_number, &numbers[1]), 0);
+    await_waiting(nested, 1);
+    CHECK_EQ(stats_of(nested).workers, 2); /* the second for this call, which the first will take */
+    atomic_store(&hogs, false);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    CHECK_EQ(stats_of(nested).most, 2);
+    CHECK_EQ(weft_join(hog_fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_funcpool_stop(nested, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(one, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(one);
+    end(nested);
+}
+
 TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
 {
     weft_funcpool *functions;
@@ -466,4 +532,29 @@ TEST(without_memory_a_call_says_so)
     weft__alloc_fail_after(0, false);
     CHECK_EQ(err, -ENOMEM);
     end(functions);
+}
+
+static void *create_in_want(void *arg)
+{
+    weft_funcpool *functions;
+    (void)arg;
+    CHECK_EQ(weft_cancel(weft_self()), 0);
+    weft__alloc_fail_after(20, true);
+    int err = weft_funcpool_create(
+        &functions, square, NULL,
+        &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 60000});
+    weft__alloc_fail_after(0, false);
+    CHECK_EQ(err, -ENOMEM);
+    return NULL;
+}
+
+TEST(a_cancelled_fiber_that_cannot_have_all_workers_waits_for_those_it_has)
+{
+    weft_fiber fiber;
+    begin();
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, create_in_want, NULL, NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+    weft_event_deinit(&go);
 }
