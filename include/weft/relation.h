@@ -56,7 +56,8 @@ WEFT_API int weft_actor_demonitor(weft_actor *self, uint64_t ref);
 struct weft_actor_spawn_opts {
     const char *method;
     const weft_buf *input; /* borrowed */
-    /* Who spawns, for these two; the relation is there before the new actor's first step. */
+    /* Who spawns, its parent; NULL: the actor that runs here. These two need one; the relation is there before the new
+     * actor's first step. */
     weft_actor *self;
     bool link;
     uint64_t *monitor; /* where its reference goes */

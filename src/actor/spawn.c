@@ -55,9 +55,8 @@ uint32_t weft__kind_limit(const struct weft_actor_kind *kind, const weft_host *h
 }
 
 static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_kind *kind,
-                  const struct weft__task *task)
+                  const struct weft__task *task, const weft_actor *maker)
 {
-    const weft_actor *maker = weft_actor_self();
     weft__lock(&actor->lock);
     actor->there = true; /* from now on who sweeps lets its letters alone */
     weft__unlock(&actor->lock);
@@ -126,7 +125,8 @@ static int make(struct birth *birth, weft_host *host, const struct weft_actor_ki
         weft__actor_task_unmake(birth->task);
         return -ENOMEM;
     }
-    reset(actor, host, kind, birth->task);
+    /* In its init `self` is not the one that runs here. */
+    reset(actor, host, kind, birth->task, opts->self ? opts->self : weft_actor_self());
     birth->actor = actor;
     birth->pid = weft_actor_pid(actor);
     if (weft__task_is_body(birth->task)) {

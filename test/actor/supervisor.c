@@ -169,6 +169,9 @@ TEST(children_start_in_order_and_stop_in_reverse)
     weft_host *host = make_host();
     weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 3});
     CHECK_STR(said, "+a +b +c"); /* all of them run when it returns */
+    struct weft_actor_info info;
+    CHECK_EQ(weft_actor_look(look(pid, "b").pid, &info), 0);
+    CHECK(weft_pid_equal(info.parent, pid)); /* though a plain thread has run its init */
     CHECK_EQ(stop(pid), 0);
     await("+a +b +c -c -b -a");
     end_host(host);
