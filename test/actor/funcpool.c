@@ -338,10 +338,9 @@ TEST(a_worker_that_has_yet_to_start_counts)
     pthread_join(threads[1], NULL);
     CHECK_EQ(stats_of(nested).most, 2);
     CHECK_EQ(weft_join(hog_fiber, NULL, WEFT_FOREVER), 0);
-    CHECK_EQ(weft_funcpool_stop(nested, WEFT_FOREVER), 0);
+    end(nested);
     CHECK_EQ(weft_pool_stop(one, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     weft_pool_destroy(one);
-    end(nested);
 }
 
 TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
@@ -542,7 +541,8 @@ static void *create_in_want(void *arg)
     weft__alloc_fail_after(20, true);
     int err = weft_funcpool_create(
         &functions, square, NULL,
-        &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 60000});
+        &(struct weft_funcpool_opts){
+            .kind = WEFT_FUNCPOOL_STATIC, .pool = pool, .workers = 60000, .admit = 10});
     weft__alloc_fail_after(0, false);
     CHECK_EQ(err, -ENOMEM);
     return NULL;
