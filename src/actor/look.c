@@ -5,9 +5,9 @@
 
 #include "actor/fiber.h"
 #include "actor/route.h"
+#include "actor/supervisor.h"
 #include "actor/tie.h"
 #include "base/clock.h"
-#include "sched/face.h"
 #include "sched/pool.h"
 #include "sched/slab.h"
 
@@ -115,35 +115,35 @@ void weft_each_actor(weft_host *host, bool (*visit)(const struct weft_actor_info
 
 /* --- among fibers -------------------------------------------------------------------------- */
 
-#define TRIES 100
+static void show_locked(const weft_actor *actor, const struct weft_actor_info *info,
+                        struct weft__face *out)
+{
+    *out = (struct weft__face){
+        .node = info->pid.node,
+        .host = info->pid.host,
+        .kind = info->kind,
+        .state = weft_actor_state_name(info->state),
+        .topic = info->topic,
+        .mailbox = info->mailbox,
+        .steps = info->steps,
+    };
+    weft__tree_glance(actor, &out->team, &out->seat);
+}
 
 /* A dump waits for nobody for long. */
 static bool show(weft_fiber fiber, struct weft__face *out)
 {
     weft_actor *actor = weft__actor_find((uint32_t)fiber);
     struct weft_actor_info info;
-    if (!actor || !atomic_load_explicit(&actor->gate, memory_order_relaxed)) {
+    if (!actor || !atomic_load_explicit(&actor->gate, memory_order_relaxed) ||
+        !weft__lock_soon(&actor->lock)) {
         return false;
     }
-    for (int i = 0; !weft__lock_try(&actor->lock); i++) {
-        if (i == TRIES) {
-            return false;
-        }
-        weft__cpu_pause();
-    }
     bool found = look_held(actor, (uint32_t)(fiber >> 32) + 1, NULL, &info);
-    weft__unlock(&actor->lock);
     if (found) {
-        *out = (struct weft__face){
-            .node = info.pid.node,
-            .host = info.pid.host,
-            .kind = info.kind,
-            .state = weft_actor_state_name(info.state),
-            .topic = info.topic,
-            .mailbox = info.mailbox,
-            .steps = info.steps,
-        };
+        show_locked(actor, &info, out);
     }
+    weft__unlock(&actor->lock);
     return found;
 }
 

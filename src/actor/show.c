@@ -1,82 +1,12 @@
-/* All actors on one page, for people and for programs: hosts, and below each its actors as a tree of who has spawned whom. */
+/* All actors on one page, for people and for programs: hosts, and below each its actors as a tree of who has spawned whom.
+ * Supervisors and their children say so, and children that are not there are in it, too. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "actor/look.h"
-#include "base/alloc.h"
+#include <weft/stats.h>
 
-#define NOBODY SIZE_MAX
-
-struct leaf {
-    struct weft_actor_info info;
-    size_t parent, child, next; /* places in `leaves`; child: the first, next: of the same parent */
-    unsigned depth;
-};
-
-struct page {
-    FILE *out;
-    bool json;
-    size_t max;
-    struct leaf *leaves; /* by PID */
-    size_t count, room, cut;
-    int err;
-    bool any; /* a host was written */
-};
-
-static bool collect(const struct weft_actor_info *info, void *arg)
-{
-    struct page *page = arg;
-    if (page->max && page->count == page->max) {
-        page->cut++;
-        return true;
-    }
-    if (page->count == page->room) {
-        size_t room = page->room ? 2 * page->room : 64;
-        struct leaf *more = weft__alloc_dirty(room * sizeof *more);
-        if (!more) {
-            page->err = -ENOMEM;
-            return false;
-        }
-        if (page->count) {
-            memcpy(more, page->leaves, page->count * sizeof *more);
-        }
-        weft__free(page->leaves);
-        page->leaves = more;
-        page->room = room;
-    }
-    page->leaves[page->count++] =
-        (struct leaf){.info = *info, .parent = NOBODY, .child = NOBODY, .next = NOBODY};
-    return true;
-}
-
-static int by_id(const void *a, const void *b)
-{
-    uint64_t left = ((const struct leaf *)a)->info.pid.id;
-    uint64_t right = ((const struct leaf *)b)->info.pid.id;
-    return left < right ? -1 : left > right;
-}
-
-/* Who is whose. Last to first, so that children are in order. One cannot be spawned by one that comes after it, so there is
- * no circle. */
-static void plant(struct page *page)
-{
-    if (page->count) {
-        qsort(page->leaves, page->count, sizeof *page->leaves, by_id);
-    }
-    for (size_t i = page->count; i-- > 0;) {
-        struct leaf *leaf = &page->leaves[i], key = {.info.pid = leaf->info.parent};
-        struct leaf *parent = leaf->info.parent.id ? bsearch(&key, page->leaves, page->count,
-                                                             sizeof *page->leaves, by_id)
-                                                   : NULL;
-        if (parent) {
-            leaf->parent = (size_t)(parent - page->leaves);
-            leaf->next = parent->child;
-            parent->child = i;
-        }
-    }
-}
+#include "actor/actor.h"
+#include "actor/page.h"
 
 /* --- one actor ------------------------------------------------------------------------------- */
 
@@ -100,16 +30,47 @@ static void write_json_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
-static void write_pid(struct page *page, const char *key, weft_pid pid)
+static void write_pid(struct weft__page *page, const char *key, weft_pid pid)
 {
     char text[64];
     weft_pid_text(pid, text, sizeof text);
     fprintf(page->out, weft_pid_is_none(pid) ? "\"%s\":null" : "\"%s\":\"%s\"", key, text);
 }
 
-static void write_json_actor(struct page *page, const struct weft_actor_info *info)
+static const char *name_or(const char *name, const char *other)
+{
+    return name[0] ? name : other;
+}
+
+static void write_json_seat(FILE *out, const struct weft__seat *seat)
+{
+    fputs("\"name\":", out);
+    write_json_string(out, name_or(seat->name, NULL));
+    fprintf(out, ",\"state\":\"%s\",\"restarts\":%" PRIu64, seat->state, seat->restarts);
+}
+
+static void write_json_branch(struct weft__page *page, const struct weft__branch *branch)
 {
     FILE *out = page->out;
+    const struct weft__team *is = &branch->is;
+    fputs(",\"supervisor\":{\"name\":", out);
+    write_json_string(out, name_or(is->name, NULL));
+    fprintf(out,
+            ",\"strategy\":\"%s\",\"children\":%" PRIu32 ",\"down\":%" PRIu32
+            ",\"restarts\":%" PRIu64 ",\"absent\":[",
+            is->strategy, is->children, is->down, is->restarts);
+    for (size_t i = branch->absent; i != WEFT__NOBODY; i = weft__absent_at(page, i)->next) {
+        fputs(i == branch->absent ? "{" : ",{", out);
+        write_json_seat(out, &weft__absent_at(page, i)->seat);
+        fprintf(out, ",\"error\":%d}", weft__absent_at(page, i)->error);
+    }
+    fputs("]}", out);
+}
+
+static void write_json_actor(struct weft__page *page, const struct weft__leaf *leaf)
+{
+    FILE *out = page->out;
+    const struct weft_actor_info *info = &leaf->info;
     fputs("{", out);
     write_pid(page, "pid", info->pid);
     fputs(",", out);
@@ -122,67 +83,135 @@ static void write_json_actor(struct page *page, const struct weft_actor_info *in
             weft_actor_state_name(info->state), info->fiber ? "true" : "false", info->mailbox,
             info->steps);
     write_json_string(out, info->topic);
-    fprintf(out, ",\"age_ns\":%" PRId64 "}", info->age_ns);
+    fprintf(out, ",\"age_ns\":%" PRId64, info->age_ns);
+    if (leaf->branch != WEFT__NOBODY) {
+        write_json_branch(page, weft__branch_at(page, leaf->branch));
+    }
+    if (leaf->seat.of) {
+        fputs(",\"child\":{", out);
+        write_json_seat(out, &leaf->seat);
+        fputs("}", out);
+    }
+    fputs("}", out);
 }
 
-static void write_text_actor(struct page *page, const struct leaf *leaf)
+static int indent(unsigned depth)
+{
+    return (int)(2 * (depth < 32 ? depth : 32));
+}
+
+static void write_text_branch(struct weft__page *page, const struct weft__branch *branch)
+{
+    const struct weft__team *is = &branch->is;
+    fprintf(page->out,
+            " supervisor=%s strategy=%s children=%" PRIu32 " down=%" PRIu32 " restarts=%" PRIu64,
+            name_or(is->name, "-"), is->strategy, is->children, is->down, is->restarts);
+}
+
+static void write_absents(struct weft__page *page, const struct weft__branch *branch,
+                          unsigned depth)
+{
+    for (size_t i = branch->absent; i != WEFT__NOBODY; i = weft__absent_at(page, i)->next) {
+        const struct weft__absent *absent = weft__absent_at(page, i);
+        fprintf(page->out, "  %*s- child=%s %s restarts=%" PRIu64 " error=%d\n", indent(depth), "",
+                name_or(absent->seat.name, "-"), absent->seat.state, absent->seat.restarts,
+                absent->error);
+    }
+}
+
+static void write_text_actor(struct weft__page *page, const struct weft__leaf *leaf)
 {
     const struct weft_actor_info *info = &leaf->info;
+    const struct weft__branch *branch =
+        leaf->branch != WEFT__NOBODY ? weft__branch_at(page, leaf->branch) : NULL;
     char pid[64];
     weft_pid_text(info->pid, pid, sizeof pid);
     fprintf(page->out, "  %*s%s %s%s %s mailbox=%u steps=%" PRIu64 " age=%.3fs",
-            (int)(2 * (leaf->depth < 32 ? leaf->depth : 32)), "", pid,
-            info->kind ? info->kind : "-", info->fiber ? " (fiber)" : "",
-            weft_actor_state_name(info->state), info->mailbox, info->steps,
-            (double)info->age_ns / 1e9);
+            indent(leaf->depth), "", pid, info->kind ? info->kind : "-",
+            info->fiber ? " (fiber)" : "", weft_actor_state_name(info->state), info->mailbox,
+            info->steps, (double)info->age_ns / 1e9);
     if (info->name[0]) {
         fprintf(page->out, " name=%s", info->name);
     }
     if (info->topic) {
         fprintf(page->out, " last=%s", info->topic);
     }
+    if (branch) {
+        write_text_branch(page, branch);
+    }
+    if (leaf->seat.of) {
+        fprintf(page->out, " child=%s %s restarts=%" PRIu64, name_or(leaf->seat.name, "-"),
+                leaf->seat.state, leaf->seat.restarts);
+    }
     fputs("\n", page->out);
+    if (branch) {
+        write_absents(page, branch, leaf->depth + 1);
+    }
 }
 
 /* --- the page ------------------------------------------------------------------------------------ */
 
-static void write_actor(struct page *page, const struct leaf *leaf, bool first)
+static void write_actor(struct weft__page *page, const struct weft__leaf *leaf, bool first)
 {
     if (page->json) {
         fputs(first ? "\n" : ",\n", page->out);
-        write_json_actor(page, &leaf->info);
+        write_json_actor(page, leaf);
     } else {
         write_text_actor(page, leaf);
     }
 }
 
 /* Parents before children, without recursion: chains may be long. */
-static void write_tree(struct page *page, size_t root, bool *first)
+static void write_tree(struct weft__page *page, size_t root, bool *first)
 {
     size_t at = root;
     unsigned depth = 0;
     for (;;) {
-        struct leaf *leaf = &page->leaves[at];
+        struct weft__leaf *leaf = weft__leaf_at(page, at);
         leaf->depth = depth;
         write_actor(page, leaf, *first);
         *first = false;
-        if (leaf->child != NOBODY) {
+        if (leaf->child != WEFT__NOBODY) {
             at = leaf->child;
             depth++;
             continue;
         }
-        while (at != root && page->leaves[at].next == NOBODY) {
-            at = page->leaves[at].parent;
+        while (at != root && weft__leaf_at(page, at)->next == WEFT__NOBODY) {
+            at = weft__leaf_at(page, at)->parent;
             depth--;
         }
         if (at == root) {
             return;
         }
-        at = page->leaves[at].next;
+        at = weft__leaf_at(page, at)->next;
     }
 }
 
-static void write_head(struct page *page, weft_host *host)
+static void write_text_workers(FILE *out, weft_host *host)
+{
+    struct weft_worker_stats s;
+    for (unsigned i = 0; weft_worker_stats(host->pool, i, &s) == 0; i++) {
+        fprintf(out,
+                "  worker %u: %" PRIu64 " turns, %" PRIu64
+                " stolen, ring=%zu fresh=%zu inbox=%zu\n",
+                i, s.executed, s.stolen, s.ring, s.fresh, s.inbox);
+    }
+}
+
+static void write_json_workers(FILE *out, weft_host *host)
+{
+    struct weft_worker_stats s;
+    fputs("\"queues\":[", out);
+    for (unsigned i = 0; weft_worker_stats(host->pool, i, &s) == 0; i++) {
+        fprintf(out,
+                "%s{\"executed\":%" PRIu64 ",\"stolen\":%" PRIu64
+                ",\"ring\":%zu,\"fresh\":%zu,\"inbox\":%zu}",
+                i ? "," : "", s.executed, s.stolen, s.ring, s.fresh, s.inbox);
+    }
+    fputs("]", out);
+}
+
+static void write_head(struct weft__page *page, weft_host *host)
 {
     struct weft_host_stats s;
     FILE *out = page->out;
@@ -193,9 +222,11 @@ static void write_head(struct page *page, weft_host *host)
         fprintf(out,
                 ",\"live\":%" PRIu64 ",\"spawned\":%" PRIu64 ",\"ended\":%" PRIu64
                 ",\"dead_letters\":%" PRIu64 ",\"workers\":%u,\"executed\":%" PRIu64
-                ",\"stolen\":%" PRIu64 ",\"ready\":%" PRIu64 ",\"cut\":%zu,\"actors\":[",
+                ",\"stolen\":%" PRIu64 ",\"ready\":%" PRIu64 ",\"cut\":%zu,",
                 s.live, s.spawned, s.ended, s.dead_letters, s.workers, s.executed, s.stolen,
                 s.ready, page->cut);
+        write_json_workers(out, host);
+        fputs(",\"actors\":[", out);
     } else {
         fprintf(out,
                 "host %s: %" PRIu64 " actors, %" PRIu64 " spawned, %" PRIu64 " ended, %" PRIu64
@@ -203,19 +234,18 @@ static void write_head(struct page *page, weft_host *host)
                 " ready\n",
                 weft_host_name(host), s.live, s.spawned, s.ended, s.dead_letters, s.workers,
                 s.executed, s.stolen, s.ready);
+        write_text_workers(out, host);
     }
 }
 
 static bool write_host(weft_host *host, void *arg)
 {
-    struct page *page = arg;
+    struct weft__page *page = arg;
     bool first = true;
-    page->count = page->cut = 0;
-    weft_each_actor(host, collect, page);
-    plant(page);
+    weft__page_fill(page, host);
     write_head(page, host);
-    for (size_t i = 0; i < page->count; i++) {
-        if (page->leaves[i].parent == NOBODY) {
+    for (size_t i = 0; i < page->leaves.count; i++) {
+        if (weft__leaf_at(page, i)->parent == WEFT__NOBODY) {
             write_tree(page, i, &first);
         }
     }
@@ -230,7 +260,7 @@ static bool write_host(weft_host *host, void *arg)
 
 int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max)
 {
-    struct page page = {.out = out, .json = format == WEFT_DUMP_JSON, .max = max};
+    struct weft__page page = {.out = out, .json = format == WEFT_DUMP_JSON, .max = max};
     if (format != WEFT_DUMP_TEXT && format != WEFT_DUMP_JSON) {
         return -EINVAL;
     }
@@ -247,6 +277,6 @@ int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, si
     } else if (!page.any) {
         fputs("no hosts\n", out);
     }
-    weft__free(page.leaves);
+    weft__page_free(&page);
     return page.err ? page.err : ferror(out) ? -EIO : 0;
 }

@@ -4,7 +4,8 @@
  * that tells its supervisor to end is another event, also if it has ended itself before that is read.
  *
  * Its children are in a table of its own, changed by its own steps under its lock, under which others look. All supervisors are in
- * one list, under a lock of its own; one is taken out before it is freed, so who has that lock may look at any of them.
+ * one list, under a lock of its own; one is taken out before it is freed, so who has that lock may look at any of them. It is taken
+ * out under its own lock as well, so who has that one, and finds it in the list, may also look.
  */
 #ifndef WEFT_ACTOR_SUPERVISOR_H
 #define WEFT_ACTOR_SUPERVISOR_H
@@ -14,6 +15,7 @@
 
 #include "actor/actor.h"
 #include "actor/policy.h"
+#include "sched/face.h"
 
 struct weft__remover;
 
@@ -39,7 +41,8 @@ struct weft__supervisor {
     uint32_t *index;    /* by PID: the first of each place; as many as `room` */
     uint32_t *required; /* what the policy's children point to */
     weft_timer timer;
-    struct weft__supervisor *next, **back; /* in the list of all */
+    struct weft__supervisor *next, **back; /* in the list of all, under that one's lock */
+    bool listed;                           /* is it? Changed under both locks */
 };
 
 /* --- children (actor/child.c) ----------------------------------------------------------- */
@@ -71,6 +74,17 @@ void weft__removers_tell(struct weft__remover *removers, int error);
 
 void weft__tree_add(struct weft__supervisor *s);
 void weft__tree_remove(struct weft__supervisor *s);
+
+/* Who looks at a host's supervisors: told of each, and then of its children, the last first. Locks are held meanwhile. */
+struct weft__tree_visitor {
+    void (*team)(weft_pid supervisor, const struct weft__team *team, void *arg);
+    /* `pid` none: it is not there, and last ended by `error`. */
+    void (*seat)(weft_pid pid, const struct weft__seat *seat, int error, void *arg);
+    void *arg;
+};
+void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor);
+/* What this actor is among supervisors and their children, if that can be had at once. Under the actor's lock; async-signal-safe. */
+void weft__tree_glance(const weft_actor *actor, struct weft__team *team, struct weft__seat *seat);
 
 extern const struct weft_actor_kind weft__supervisor_kind;
 

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "actor/look.h"
 #include "actor/supervisor.h"
 
 static struct weft__lock lock;
@@ -18,16 +19,20 @@ void weft__tree_add(struct weft__supervisor *s)
         all->back = &s->next;
     }
     all = s;
+    s->listed = true; /* nobody knows it yet */
     weft__unlock(&lock);
 }
 
 void weft__tree_remove(struct weft__supervisor *s)
 {
     weft__lock(&lock);
+    weft__lock(&s->lock);
     *s->back = s->next;
     if (s->next) {
         s->next->back = s->back;
     }
+    s->listed = false;
+    weft__unlock(&s->lock);
     weft__unlock(&lock);
 }
 
@@ -77,6 +82,119 @@ int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child_info *ou
     return count;
 }
 
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static const char *strategy_of(const struct weft__supervisor *s)
+{
+    static const char *const names[] = {"one-for-one", "one-for-all", "rest-for-one", "dynamic"};
+    return names[s->policy.strategy];
+}
+
+/* As much as there is room for. It may be called by a handler of a signal. */
+static void copy_name(char *to, size_t size, const char *name)
+{
+    size_t i = 0;
+    for (; name && name[i] && i < size - 1; i++) {
+        to[i] = name[i];
+    }
+    to[i] = 0;
+}
+
+static void team_locked(const struct weft__supervisor *s, struct weft__team *out)
+{
+    *out = (struct weft__team){
+        .strategy = strategy_of(s),
+        .children = s->policy.count,
+        .down = s->policy.count - s->policy.up,
+        .restarts = s->policy.restarted,
+    };
+    copy_name(out->name, sizeof out->name, s->opts->name);
+}
+
+static void seat_locked(const struct weft__supervisor *s, uint32_t child, struct weft__seat *out)
+{
+    struct weft_child_info info = info_of(s, child);
+    *out = (struct weft__seat){
+        .of = s->pid.id,
+        .state = weft_child_state_name(info.state),
+        .restarts = info.restarts,
+    };
+    copy_name(out->name, sizeof out->name, info.name);
+}
+
+static void visit_one(struct weft__supervisor *s, const struct weft__tree_visitor *visitor)
+{
+    struct weft__team team;
+    struct weft__seat seat;
+    weft__lock(&s->lock);
+    team_locked(s, &team);
+    visitor->team(s->pid, &team, visitor->arg);
+    for (uint32_t i = s->policy.count; i-- > 0;) {
+        seat_locked(s, i, &seat);
+        visitor->seat(s->children[i].pid, &seat, s->children[i].error, visitor->arg);
+    }
+    weft__unlock(&s->lock);
+}
+
+void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor)
+{
+    weft__lock(&lock);
+    for (struct weft__supervisor *s = all; s; s = s->next) {
+        if (s->host == host) {
+            visit_one(s, visitor);
+        }
+    }
+    weft__unlock(&lock);
+}
+
+/* --- one of them, without waiting ------------------------------------------------------------- */
+
+/* Its own, if this very actor is a supervisor, locked: while the actor is. NULL: it is none, any more, or is busy. */
+static struct weft__supervisor *hold(const weft_actor *actor, weft_fiber id)
+{
+    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_acquire);
+    if (weft__gate_generation(gate) != (uint32_t)(id >> 32) + 1 ||
+        actor->kind != &weft__supervisor_kind) {
+        return NULL;
+    }
+    struct weft__supervisor *s = actor->state;
+    if (!weft__lock_soon(&s->lock)) {
+        return NULL;
+    }
+    if (!s->listed) {
+        weft__unlock(&s->lock);
+        return NULL;
+    }
+    return s;
+}
+
+static void glance_above(const weft_actor *above, weft_fiber id, weft_pid pid,
+                         struct weft__seat *seat)
+{
+    struct weft__supervisor *s = hold(above, id);
+    uint32_t child = s ? weft__child_find(s, pid) : UINT32_MAX;
+    if (child != UINT32_MAX) {
+        seat_locked(s, child, seat);
+    }
+    if (s) {
+        weft__unlock(&s->lock);
+    }
+}
+
+void weft__tree_glance(const weft_actor *actor, struct weft__team *team, struct weft__seat *seat)
+{
+    struct weft__supervisor *s = hold(actor, actor->self);
+    if (s) {
+        team_locked(s, team);
+        weft__unlock(&s->lock);
+    }
+    weft_actor *above = actor->parent ? weft__actor_find((uint32_t)actor->parent) : NULL;
+    if (above && weft__lock_soon(&above->lock)) {
+        glance_above(above, actor->parent, weft_actor_pid(actor), seat);
+        weft__unlock(&above->lock);
+    }
+}
+
 /* --- a tree for people ------------------------------------------------------------------------ */
 
 struct text {
@@ -120,14 +238,12 @@ static void print_child(struct text *text, const struct weft_child_info *info, i
 
 static void print(struct text *text, struct weft__supervisor *s, int depth)
 {
-    static const char *const strategies[] = {"one-for-one", "one-for-all", "rest-for-one",
-                                             "dynamic"};
     char pid[64];
     weft_pid_text(s->pid, pid, sizeof pid);
     weft__lock(&s->lock);
     add(text, "%*s%s %s %s, %" PRIu32 " child%s\n", 2 * depth, "",
-        s->opts->name ? s->opts->name : "supervisor", pid, strategies[s->policy.strategy],
-        s->policy.count, s->policy.count == 1 ? "" : "ren");
+        s->opts->name ? s->opts->name : "supervisor", pid, strategy_of(s), s->policy.count,
+        s->policy.count == 1 ? "" : "ren");
     for (uint32_t i = 0; i < s->policy.count; i++) {
         struct weft_child_info info = info_of(s, i);
         struct weft__supervisor *below =

@@ -17,6 +17,27 @@ static const char *state_name(unsigned state)
 
 /* --- text ---------------------------------------------------------------------------------- */
 
+static void text_actor(struct weft__out *out, const struct weft__face *actor)
+{
+    const struct weft__team *team = &actor->team;
+    const struct weft__seat *seat = &actor->seat;
+    weft__out(out, " actor=%s %s mailbox=%u steps=%" PRIu64, actor->kind, actor->state,
+              actor->mailbox, actor->steps);
+    if (team->strategy) {
+        weft__out(out,
+                  " supervisor=%s strategy=%s children=%" PRIu32 " down=%" PRIu32
+                  " restarts=%" PRIu64,
+                  team->name[0] ? team->name : "-", team->strategy, team->children, team->down,
+                  team->restarts);
+    }
+    if (seat->of) {
+        char id[32];
+        weft_fiber_text(seat->of, id, sizeof id);
+        weft__out(out, " child=%s of=%s restarts=%" PRIu64, seat->name[0] ? seat->name : "-", id,
+                  seat->restarts);
+    }
+}
+
 static void text_fiber(struct weft__out *out, const struct weft__view *view)
 {
     char id[32];
@@ -48,8 +69,7 @@ static void text_fiber(struct weft__out *out, const struct weft__view *view)
         weft__out(out, " held-by=%s %s", id, view->holder_name[0] ? view->holder_name : "-");
     }
     if (view->actor.kind) {
-        weft__out(out, " actor=%s %s mailbox=%u steps=%" PRIu64, view->actor.kind,
-                  view->actor.state, view->actor.mailbox, view->actor.steps);
+        text_actor(out, &view->actor);
     }
     weft__out(out, "\n");
 }
@@ -158,6 +178,35 @@ static void json_fiber_name(struct weft__out *out, const char *key, weft_fiber f
     weft__out(out, "}");
 }
 
+static void json_actor(struct weft__out *out, const struct weft__face *actor)
+{
+    const struct weft__team *team = &actor->team;
+    const struct weft__seat *seat = &actor->seat;
+    weft__out(out, ",\"actor\":{");
+    json_string(out, "kind", actor->kind);
+    weft__out(out, ",");
+    json_string(out, "state", actor->state);
+    weft__out(out, ",\"mailbox\":%u,\"steps\":%" PRIu64 ",", actor->mailbox, actor->steps);
+    json_string(out, "topic", actor->topic);
+    if (team->strategy) {
+        weft__out(out, ",\"supervisor\":{");
+        json_string(out, "name", team->name[0] ? team->name : NULL);
+        weft__out(out,
+                  ",\"strategy\":\"%s\",\"children\":%" PRIu32 ",\"down\":%" PRIu32
+                  ",\"restarts\":%" PRIu64 "}",
+                  team->strategy, team->children, team->down, team->restarts);
+    }
+    if (seat->of) {
+        char id[32];
+        weft_fiber_text(seat->of, id, sizeof id);
+        weft__out(out, ",\"child\":{");
+        json_string(out, "name", seat->name[0] ? seat->name : NULL);
+        weft__out(out, ",\"of\":\"%s\",\"state\":\"%s\",\"restarts\":%" PRIu64 "}", id, seat->state,
+                  seat->restarts);
+    }
+    weft__out(out, "}");
+}
+
 static void json_fiber(struct weft__out *out, const struct weft__view *view)
 {
     char id[32];
@@ -188,14 +237,7 @@ static void json_fiber(struct weft__out *out, const struct weft__view *view)
         json_fiber_name(out, "holder", view->holder, view->holder_name);
     }
     if (view->actor.kind) {
-        weft__out(out, ",\"actor\":{");
-        json_string(out, "kind", view->actor.kind);
-        weft__out(out, ",");
-        json_string(out, "state", view->actor.state);
-        weft__out(out, ",\"mailbox\":%u,\"steps\":%" PRIu64 ",", view->actor.mailbox,
-                  view->actor.steps);
-        json_string(out, "topic", view->actor.topic);
-        weft__out(out, "}");
+        json_actor(out, &view->actor);
     }
     weft__out(out, "}");
 }

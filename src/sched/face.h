@@ -9,6 +9,22 @@
 
 #include "base/atomic.h"
 
+/* One that supervises others. Its name is cut if need be. */
+struct weft__team {
+    const char *strategy; /* NULL: it does not */
+    char name[24];
+    uint32_t children, down; /* down: of these are not there */
+    uint64_t restarts;
+};
+
+/* One that is supervised. */
+struct weft__seat {
+    weft_fiber of; /* its supervisor; 0: it is not */
+    char name[24]; /* there; "": it has none */
+    const char *state;
+    uint64_t restarts;
+};
+
 /* An actor; strings are literals. */
 struct weft__face {
     uint32_t node, host; /* of its PID */
@@ -17,6 +33,8 @@ struct weft__face {
     const char *topic; /* of its last message; may be NULL */
     unsigned mailbox;
     uint64_t steps;
+    struct weft__team team;
+    struct weft__seat seat;
 };
 
 /* True: it is an actor, and *out says which. Waits for nobody; may be called by a handler of a signal. */

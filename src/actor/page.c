@@ -1,0 +1,134 @@
+#include "actor/page.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actor/supervisor.h"
+#include "base/alloc.h"
+
+/* A place at the end, which is not cleared; NULL: no memory, and the page says so. */
+static void *add(struct weft__page *page, struct weft__heap *heap, size_t bytes)
+{
+    if (heap->count == heap->room) {
+        size_t room = heap->room ? 2 * heap->room : 64;
+        void *more = weft__alloc_dirty(room * bytes);
+        if (!more) {
+            page->err = -ENOMEM;
+            return NULL;
+        }
+        if (heap->count) {
+            memcpy(more, heap->items, heap->count * bytes);
+        }
+        weft__free(heap->items);
+        heap->items = more;
+        heap->room = room;
+    }
+    return (char *)heap->items + bytes * heap->count++;
+}
+
+static bool collect(const struct weft_actor_info *info, void *arg)
+{
+    struct weft__page *page = arg;
+    if (page->max && page->leaves.count == page->max) {
+        page->cut++;
+        return true;
+    }
+    struct weft__leaf *leaf = add(page, &page->leaves, sizeof *leaf);
+    if (leaf) {
+        *leaf = (struct weft__leaf){.info = *info,
+                                    .parent = WEFT__NOBODY,
+                                    .child = WEFT__NOBODY,
+                                    .next = WEFT__NOBODY,
+                                    .branch = WEFT__NOBODY};
+    }
+    return leaf;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t left = ((const struct weft__leaf *)a)->info.pid.id;
+    uint64_t right = ((const struct weft__leaf *)b)->info.pid.id;
+    return left < right ? -1 : left > right;
+}
+
+static struct weft__leaf *find(const struct weft__page *page, weft_pid pid)
+{
+    struct weft__leaf key = {.info.pid = pid};
+    return pid.id && page->leaves.count
+               ? bsearch(&key, page->leaves.items, page->leaves.count, sizeof key, by_id)
+               : NULL;
+}
+
+/* Who is whose. Last to first, so that children are in order. One cannot be spawned by one that comes after it, so there is
+ * no circle. */
+static void plant(struct weft__page *page)
+{
+    if (page->leaves.count) {
+        qsort(page->leaves.items, page->leaves.count, sizeof(struct weft__leaf), by_id);
+    }
+    for (size_t i = page->leaves.count; i-- > 0;) {
+        struct weft__leaf *leaf = weft__leaf_at(page, i), *parent = find(page, leaf->info.parent);
+        if (parent) {
+            leaf->parent = (size_t)(parent - weft__leaf_at(page, 0));
+            leaf->next = parent->child;
+            parent->child = i;
+        }
+    }
+}
+
+/* --- supervisors, under their locks ------------------------------------------------------------ */
+
+static void note_team(weft_pid supervisor, const struct weft__team *is, void *arg)
+{
+    struct weft__page *page = arg;
+    struct weft__leaf *leaf = find(page, supervisor);
+    struct weft__branch *branch = leaf ? add(page, &page->branches, sizeof *branch) : NULL;
+    page->branch = WEFT__NOBODY;
+    if (branch) {
+        *branch = (struct weft__branch){.is = *is, .absent = WEFT__NOBODY};
+        leaf->branch = page->branch = page->branches.count - 1;
+    }
+}
+
+static void note_absent(struct weft__page *page, const struct weft__seat *seat, int error)
+{
+    if (page->branch == WEFT__NOBODY || (page->max && page->absents.count == page->max)) {
+        return;
+    }
+    struct weft__branch *branch = weft__branch_at(page, page->branch);
+    struct weft__absent *absent = add(page, &page->absents, sizeof *absent);
+    if (absent) {
+        *absent = (struct weft__absent){.seat = *seat, .error = error, .next = branch->absent};
+        branch->absent = page->absents.count - 1;
+    }
+}
+
+static void note_seat(weft_pid pid, const struct weft__seat *seat, int error, void *arg)
+{
+    struct weft__page *page = arg;
+    struct weft__leaf *leaf = find(page, pid);
+    if (weft_pid_is_none(pid)) {
+        note_absent(page, seat, error);
+    } else if (leaf) {
+        leaf->seat = *seat;
+    }
+}
+
+/* --- the whole --------------------------------------------------------------------------------- */
+
+void weft__page_fill(struct weft__page *page, weft_host *host)
+{
+    page->leaves.count = page->branches.count = page->absents.count = page->cut = 0;
+    weft_each_actor(host, collect, page);
+    plant(page);
+    weft__tree_visit(
+        host, &(struct weft__tree_visitor){.team = note_team, .seat = note_seat, .arg = page});
+}
+
+void weft__page_free(struct weft__page *page)
+{
+    weft__free(page->leaves.items);
+    weft__free(page->branches.items);
+    weft__free(page->absents.items);
+}
