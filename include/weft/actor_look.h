@@ -17,7 +17,8 @@ WEFT_API void weft_each_actor(weft_host *host,
                               bool (*visit)(const struct weft_actor_info *info, void *arg),
                               void *arg);
 
-/* Writes every host with its counters, and its actors: each below the one that has spawned it, if that is still there. At most `max`
+/* Writes every host with its counters and queues, and its actors: each below the one that has spawned it, if that is still there. A
+ * supervisor has its strategy and counts, and below it children that are not there; a child has its name and restarts. At most `max`
  * actors, 0: all. NULL: all hosts. -ENOMEM; -EINVAL; -EIO: the stream has an error. */
 WEFT_API int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max);
 
