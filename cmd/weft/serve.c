@@ -17,6 +17,7 @@
 #include "log.h"
 #include "options.h"
 #include "site.h"
+#include "visits.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -29,6 +30,7 @@ struct serving {
     weft_pool *pool;
     weft_http_server *server, *admin_server;
     weft_http_files *files;
+    struct visits visits; /* of the built-in site */
     struct log *log;
     struct admin admin;
     weft_signal_set *signals;
@@ -80,10 +82,18 @@ static int start_pool(struct serving *s)
     return err ? failed("cannot start the workers", NULL, err) : 0;
 }
 
+static int add_site(struct serving *s)
+{
+    int err = visits_open(&s->visits, s->options.driver);
+    err = err ? err : site_routes(s->server);
+    err = err ? err : visits_routes(s->server, &s->visits);
+    return err ? failed("cannot make the built-in site", NULL, err) : 0;
+}
+
 static int add_routes(struct serving *s)
 {
     if (!s->options.root) {
-        return site_routes(s->server);
+        return add_site(s);
     }
     const struct weft_http_files_opts opts = {
         .index = s->options.index,
@@ -244,6 +254,7 @@ static void end(struct serving *s)
     }
     weft_http_server_destroy(s->server);
     weft_http_files_close(s->files);
+    visits_close(&s->visits);
     weft_pool_destroy(s->pool);
     log_close(s->log);
     weft_signal_close(s->signals);

@@ -17,6 +17,7 @@ static const char page[] =
     "<li><a href=\"/hello\">/hello</a>: a short answer, for load generators</li>\n"
     "<li><a href=\"/count\">/count</a>: ten lines in one second, sent as they are made (chunked)</li>\n"
     "<li><code>curl --data-binary @FILE ADDRESS/echo</code>: your bytes, streamed back as they come</li>\n"
+    "<li><a href=\"/visits\">/visits</a>: counted by an actor; <code>curl -d '' ADDRESS/visits/crash</code> ends it, and its supervisor starts it again</li>\n"
     "<li><a href=\"/you\">/you</a>: what the server knows of your request</li>\n"
     "</ul>\n"
     "<p>To serve files: <code>weft serve DIR</code>. All options: <code>weft serve --help</code>.</p>\n"
