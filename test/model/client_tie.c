@@ -343,7 +343,65 @@ static void relinked(void)
     }
 }
 
+/* --- a kill by a link ------------------------------------------------------------------------------- */
+
+static int drained(unsigned slot, unsigned what)
+{
+    struct weft__link *letters = weft__inbox_drain_local(&records[slot].system);
+    int count = 0;
+    while (letters) {
+        struct weft__letter *letter = (struct weft__letter *)(void *)letters;
+        letters = letters->next;
+        X_ASSERT(letter->kind == what);
+        weft__letter_free(letter);
+        count++;
+    }
+    return count;
+}
+
+static void kill_against_end(int i)
+{
+    if (i == 0) {
+        weft__link_kill(&records[1], pid(2));
+    } else {
+        ends(2);
+    }
+}
+
+/* Whoever has the link first has its letter: the other end is told, or this one is killed, too late. */
+static void killed_or_ended(void)
+{
+    rest(4);
+    X_ASSERT(drained(1, WEFT_EVENT_EXIT) + x_counted(BURIED) == 1);
+}
+
+static void kill_against_unlink(int i)
+{
+    if (i == 0) {
+        weft__link_kill(&records[1], pid(2));
+    } else {
+        X_ASSERT(weft_actor_unlink(&records[2], pid(1)) == 0);
+    }
+}
+
+static void killed_or_free(void)
+{
+    rest(0);
+    X_ASSERT(drained(1, WEFT_EVENT_EXIT) == 0);
+    struct weft__link *urgent = records[2].urgent; /* where the unlink looked */
+    X_ASSERT(!urgent || !urgent->next);
+    if (urgent) {
+        X_ASSERT(((struct weft__letter *)(void *)urgent)->kind == WEFT__LETTER_KILL);
+        weft__letter_free((struct weft__letter *)(void *)urgent);
+    }
+    X_ASSERT(drained(2, WEFT__LETTER_KILL) + (urgent != NULL) <= 1);
+}
+
 static const struct x_client clients[] = {
+    X_CLIENT("kill_against_end", 2, setup_linked, kill_against_end, killed_or_ended,
+             .preemptions = 3, .stale = 2),
+    X_CLIENT("kill_against_unlink", 2, setup_linked, kill_against_unlink, killed_or_free,
+             .preemptions = 3, .stale = 2),
     X_CLIENT("end_against_link", 2, setup, end_against_link, linked_or_not),
     X_CLIENT("end_against_unlink", 2, setup_linked, end_against_unlink, not_told, .preemptions = 3,
              .stale = 2),

@@ -22,6 +22,14 @@ _of("tie", "src/actor/tie.c",
     "        weft__actor_push(other, pid, letter);\n    }\n    weft__unlock(&other->lock);\n    weft__unlock(&actor->lock);\n    if (letter) {",
     "    }\n    weft__unlock(&other->lock);\n    weft__unlock(&actor->lock);\n    if (letter) {\n        weft__actor_push(other, pid, letter);",
     "an end tells after the other could look for it")
+_of("tie", "src/actor/tie.c",
+    "    weft__pair_lock(me, other);\n    struct weft__tie *tie = find_link(me, other);\n",
+    "    struct weft__tie *tie = find_link(me, other);\n    weft__pair_lock(me, other);\n",
+    "a kill looks for the link before it has the locks")
+_of("tie", "src/actor/tie.c",
+    "        letter->kind = WEFT__LETTER_KILL;\n        weft__bond_untie(bond);\n",
+    "        letter->kind = WEFT__LETTER_KILL;\n",
+    "a kill leaves the link in the lists")
 _of("tie", "src/actor/relation.c",
     "    weft__pair_lock(me, other);\n    bool there = weft__actor_of(other) != NULL;\n    bool tied",
     "    bool there = weft__actor_of(other) != NULL;\n    weft__pair_lock(me, other);\n    bool tied",
