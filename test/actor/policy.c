@@ -352,6 +352,16 @@ static int highest_up(const struct model *m, int count)
     return count - 1;
 }
 
+static bool done_or_put_off(struct weft__policy *p, struct weft__policy_action action, int64_t now,
+                            struct weft__rand *rand)
+{
+    bool done = weft__rand_next(rand) % 4;
+    if (!done) {
+        weft__policy_put_off(p, action, now + 3);
+    }
+    return done;
+}
+
 static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy)
 {
     struct weft_supervisor_opts opts = {.strategy = strategy,
@@ -388,12 +398,12 @@ static void play(struct weft__rand *rand, enum weft_supervisor_strategy strategy
             case WEFT__POLICY_STOP:
                 CHECK(m.up[i] && !m.asked[i]);
                 CHECK_EQ(highest_up(&m, count), (int)i); /* in reverse, one after another */
-                m.asked[i] = true;
+                m.asked[i] = done_or_put_off(&p, action, now, rand);
                 m.asked_at[i] = now;
                 break;
             case WEFT__POLICY_KILL:
                 CHECK(m.up[i] && m.asked[i] && !m.killed[i] && now >= m.asked_at[i] + SECOND);
-                m.killed[i] = true;
+                m.killed[i] = done_or_put_off(&p, action, now, rand);
                 break;
             case WEFT__POLICY_OVER:
                 CHECK_EQ(highest_up(&m, count), -1);
