@@ -110,6 +110,8 @@ struct weft__worker {
     struct weft__show *show; /* NULL: none was needed yet */
     const void *
         owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
+    uint64_t
+        translated; /* place in the ring up to which stacks were looked up in the page tables */
     _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */
     struct weft__rounds *rounds;       /* a dispatcher's; else NULL */
     _Atomic(uint32_t) slice_left; /* with it: of the group whose turn it is; the watchdog looks */
