@@ -68,7 +68,7 @@ static int look_again(struct ready *r)
 static void on_edge(struct weft__op *op, void *ready)
 {
     struct ready *r = (struct ready *)(void *)op;
-    weft__io_fire(r->task, r->ticket, ready);
+    weft__io_fire(r->task, r->ticket, NULL, ready);
 }
 
 /* By the driver's thread. From the unlock on it may be gone: whoever waits takes the lock before that. */
@@ -79,7 +79,7 @@ static void on_completion(struct weft__op *op, void *ready)
     r->done = true;
     bool abandoned = r->abandoned;
     if (r->task) {
-        weft__io_fire(r->task, r->ticket, ready);
+        weft__io_fire(r->task, r->ticket, NULL, ready);
         r->task = NULL;
     }
     weft__unlock(&r->lock);

@@ -39,13 +39,13 @@ static inline int weft__fd_wait(struct weft__fd *record, enum weft__side side, u
 }
 
 static inline void weft__fd_fire_locked(struct weft__fd *record, enum weft__side side,
-                                        struct weft__driver *here, void *ready)
+                                        struct weft__driver *here, const void *near, void *ready)
 {
     if (weft__fd_is_waited_locked(record, side)) {
         void *who = weft__fd_who(&record->place[side]);
         weft__fd_set_who(&record->place[side], NULL);
         weft__driver_count(here, -1);
-        weft__io_fire(who, record->place[side].ticket, ready);
+        weft__io_fire(who, record->place[side].ticket, near, ready);
     }
 }
 
@@ -59,7 +59,7 @@ static inline void weft__fd_edge_locked(struct weft__fd *record, enum weft__side
     if (__builtin_expect(record->listed, 0)) {
         weft__fd_edge_listed_locked(record, side, here, ready);
     } else {
-        weft__fd_fire_locked(record, side, here, ready);
+        weft__fd_fire_locked(record, side, here, record, ready);
     }
 }
 

@@ -345,7 +345,7 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
                                  struct weft__driver *here, void *ready)
 {
     struct weft__op *op, *next;
-    weft__fd_fire_locked(record, side, here, ready);
+    weft__fd_fire_locked(record, side, here, NULL, ready);
     for (op = weft__fd_next_locked(record, side, NULL); op; op = next) {
         next = weft__fd_next_locked(record, side, op);
         if (op->late) {

@@ -100,8 +100,9 @@ _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
 _Static_assert(offsetof(struct weft__fd, home) == 64, "the first one");
 #endif
 
-/* Ends the wait of a fiber with this ticket; mostly under the record's lock. False: it has ended. The scheduler's. */
-bool weft__io_fire(void *who, uint64_t ticket, void *ready);
+/* Ends the wait of a fiber with this ticket; mostly under the record's lock. `near`: what it looks at first, if it is a driver that
+ * tells of an edge, else NULL. False: it has ended. The scheduler's. */
+bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are made together */
 #define WEFT__FD_PAGES 8192u

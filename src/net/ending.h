@@ -34,13 +34,13 @@ static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticke
 static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, void *ready)
 {
     uint64_t ticket = atomic_load_explicit(&ending->word, memory_order_relaxed);
-    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, ready), 1)) {
+    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {
         return;
     }
     /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail. pairs: wait */
     ticket = atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
     if (ticket) {
-        weft__io_fire(fiber, ticket, ready);
+        weft__io_fire(fiber, ticket, NULL, ready);
     }
 }
 

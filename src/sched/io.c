@@ -5,6 +5,8 @@
 #include "sched/pool.h"
 #include "sched/worker.h"
 
+#define NEAR 256u /* events at a time of a driver */
+
 struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
 {
     struct weft__driver *driver = NULL;
@@ -52,6 +54,30 @@ void weft__worker_leave_count(struct weft__worker *w)
     }
 }
 
+/* Whom a driver has told of events, in their order, and what the first of them look at when they run. */
+struct ready {
+    struct weft__chain chain; /* first: who has nothing near takes this for a chain */
+    size_t known;
+    const void *near[NEAR];
+};
+
+static void ready_init(struct ready *ready)
+{
+    weft__chain_init(&ready->chain);
+    ready->known = 0;
+}
+
+static inline void note_near(struct ready *ready, const void *near)
+{
+    size_t at = ready->chain.count;
+    if (at < NEAR) {
+        while (ready->known < at) { /* others came by the chain */
+            ready->near[ready->known++] = NULL;
+        }
+        ready->near[ready->known++] = near;
+    }
+}
+
 /* The seam of io/fd.h: `who` is a task. */
 static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t ticket,
                                                struct weft__chain *ready)
@@ -64,30 +90,34 @@ static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t
 }
 
 /* Mostly it has settled, and nobody looks at it. */
-bool weft__io_fire(void *who, uint64_t ticket, void *ready)
+bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
 {
     struct weft__task *task = who;
     if (__builtin_expect(!weft__task_fire_waiting(task, ticket, WEFT__REASON_DONE), 0)) {
         return fire_any(task, ticket, ready);
+    }
+    if (near) {
+        note_near(ready, near);
     }
     weft__chain_push(ready, &task->link);
     return true;
 }
 
 /* In the order of the events, behind what is ready already; published at once, and one wake for all. */
-static void place_events(struct weft__worker *w, struct weft__chain *ready)
+static void place_events(struct weft__worker *w, const struct ready *ready)
 {
-    struct weft__link *link = ready->head, *next;
+    struct weft__link *link = ready->chain.head, *next;
     /* seq_cst: submit step 1 of sched/idle.h; alone there is nobody to tell. */
     memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
-    for (; link; link = next) {
+    for (size_t i = 0; link; link = next, i++) {
         struct weft__task *task = weft__task_of(link);
         next = link->next;
         if (__builtin_expect(task->home != w->pool || task->pin >= 0, 0)) {
             weft__place(task);
         } else if (__builtin_expect(set < room, 1)) {
-            weft__ring_set_local(&w->ring, set++, link);
+            uint64_t slot = weft__ring_set_local(&w->ring, set++, link);
+            w->near[slot] = i < ready->known ? ready->near[i] : NULL;
         } else {
             weft__ring_publish_local(&w->ring, set, order);
             weft__place_local(w, task, order);
@@ -96,22 +126,22 @@ static void place_events(struct weft__worker *w, struct weft__chain *ready)
         }
     }
     weft__ring_publish_local(&w->ring, set, order);
-    if (ready->count > 1 && !w->ring.alone) {
+    if (ready->chain.count > 1 && !w->ring.alone) {
         weft__idle_notify(&w->pool->idle); /* the first is for this worker */
     }
 }
 
 void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver)
 {
-    struct weft__chain ready;
-    weft__chain_init(&ready);
+    struct ready ready;
+    ready_init(&ready);
     unsigned n = driver->kind->dispatch(driver, driver, &ready);
     weft__driver_leave(driver);
     driver->looked = w->now;
     w->io_last = n > 0;
     weft__count(&w->io.waits, 1);
     weft__count(&w->io.events, n);
-    if (ready.head) {
+    if (ready.chain.head) {
         place_events(w, &ready);
     }
 }
@@ -129,15 +159,15 @@ void weft__worker_poll(struct weft__worker *w)
 void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *other)
 {
     struct weft__driver *driver = atomic_load_explicit(&other->driver, memory_order_acquire);
-    struct weft__chain ready;
+    struct ready ready;
     if (!driver || !weft__driver_try_enter(driver)) {
         return;
     }
-    weft__chain_init(&ready);
+    ready_init(&ready);
     driver->kind->wait(driver, 0);
     driver->kind->dispatch(driver, weft__worker_peek_driver(w), &ready);
     weft__driver_leave(driver);
-    if (ready.head) {
+    if (ready.chain.head) {
         place_events(w, &ready);
     }
 }
@@ -145,11 +175,11 @@ void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *ot
 void weft__worker_evict_io(struct weft__worker *w)
 {
     struct weft__driver *driver = weft__worker_peek_driver(w);
-    struct weft__chain ready;
+    struct ready ready;
     if (!driver || w->pool->worker_count == 1) {
         return;
     }
-    weft__chain_init(&ready);
+    ready_init(&ready);
     weft__fd_evict(driver, &ready);
     place_events(w, &ready);
     while (driver->kind->completes &&

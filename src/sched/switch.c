@@ -154,6 +154,15 @@ static __attribute__((noinline)) void translate(struct weft__worker *w, uint64_t
     }
 }
 
+/* What the next one looks at first, where whoever woke it knew that. */
+HOT void prefetch_near(const void **near)
+{
+    if (*near) {
+        __builtin_prefetch(*near, 1);
+        *near = NULL; /* the slot may be another's next time */
+    }
+}
+
 /* Most turns of a busy worker find nothing but the ring: as long as nothing was put anywhere else
  * (weft__worker_look_up) and no tick is due, look nowhere else. */
 HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
@@ -167,6 +176,9 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
                 translate(w, head);
             }
             prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
+            if (!yielded) {
+                prefetch_near(&w->near[head & w->ring.mask]);
+            }
             __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
             weft__turns_set(&w->plain, plain - 1);
             return task;

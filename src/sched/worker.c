@@ -68,9 +68,14 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
     if (err) {
         return err;
     }
+    w->near = weft__alloc(pool->ring_slots * sizeof *w->near);
+    if (!w->near) {
+        err = -ENOMEM;
+        goto deinit_ring;
+    }
     err = weft__fresh_init(&w->fresh, pool->fresh_slots, FIRST_INDEX);
     if (err) {
-        goto deinit_ring;
+        goto free_near;
     }
     err = weft__home_open(&w->bufs);
     if (err) {
@@ -81,6 +86,8 @@ int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
 
 deinit_fresh:
     weft__fresh_deinit(&w->fresh);
+free_near:
+    weft__free(w->near);
 deinit_ring:
     weft__ring_deinit(&w->ring);
     return err;
@@ -100,6 +107,7 @@ void weft__worker_deinit(struct weft__worker *w)
     weft__home_close(w->bufs);
     weft__small_flush(&w->small);
     weft__small_depot_flush();
+    weft__free(w->near);
     weft__ring_deinit(&w->ring);
     weft__fresh_deinit(&w->fresh);
 }

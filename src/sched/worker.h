@@ -110,6 +110,7 @@ struct weft__worker {
     struct weft__show *show; /* NULL: none was needed yet */
     const void *
         owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
+    const void **near; /* by slot of the ring: what the one there looks at first, or NULL. A hint */
     uint64_t
         translated; /* place in the ring up to which stacks were looked up in the page tables */
     _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */

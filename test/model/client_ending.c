@@ -21,8 +21,9 @@ static bool fire(uint32_t ticket)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-bool weft__io_fire(void *who, uint64_t ticket, void *ready)
+bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
 {
+    (void)near;
     (void)ready;
     X_ASSERT(who == &fiber);
     bool won = fire((uint32_t)ticket);

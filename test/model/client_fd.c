@@ -75,9 +75,10 @@ static void complete(struct weft__op *op, void *ready)
 /* A fiber that waits in the record itself: a word that is set when it is fired. */
 static _Atomic(uint32_t) fibers[2];
 
-bool weft__io_fire(void *who, uint64_t ticket, void *ready)
+bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
 {
     _Atomic(uint32_t) *fiber = who;
+    (void)near;
     (void)ready;
     X_ASSERT(ticket == 5);
     X_ASSERT(atomic_exchange_explicit(fiber, 1, memory_order_release) == 0);

@@ -27,12 +27,12 @@ _of("ending", "src/net/ending.h",
     "    atomic_store_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_release);",
     "the end takes an old ticket")
 _of("ending", "src/net/ending.h",
-    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, ready), 1)) {\n        return;\n    }\n",
-    "    if (ticket && weft__io_fire(fiber, ticket, ready)) {\n        ticket = 0;\n    }\n",
+    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {\n        return;\n    }\n",
+    "    if (ticket && weft__io_fire(fiber, ticket, NULL, ready)) {\n        ticket = 0;\n    }\n",
     "who was told is told again, and may be gone")
 _of("ending", "src/net/ending.h",
-    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, ready), 1)) {\n        return;\n    }\n",
-    "    if (ticket) {\n        weft__io_fire(fiber, ticket, ready);\n        return;\n    }\n",
+    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {\n        return;\n    }\n",
+    "    if (ticket) {\n        weft__io_fire(fiber, ticket, NULL, ready);\n        return;\n    }\n",
     "who has left is not told")
 _of("ending", "src/net/ending.h",
     "    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, 0, memory_order_relaxed,\n                                            memory_order_relaxed);",
