@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "io/driver.h"
 #include "io/edge.h"
@@ -21,7 +22,22 @@ struct epoll_driver {
     struct epoll_event events[EVENTS];
 };
 
-#define WAKE_ID UINT64_MAX
+/* What an event comes with: the address of the record, and above it, where addresses of user memory have nothing, the end of its
+ * generation. One that is 65,536 generations old passes for a new one: an edge too many, which does no harm. */
+#define WAKE_ID UINT64_C(0)
+#define ADDRESS_BITS 48
+
+static uint64_t id_of(const struct weft__fd *record)
+{
+    uint64_t address = (uintptr_t)record;
+    WEFT__REQUIRE(address >> ADDRESS_BITS == 0, "memory above %d bits", ADDRESS_BITS);
+    return (uint64_t)weft__fd_generation(record) << ADDRESS_BITS | address;
+}
+
+static inline struct weft__fd *record_of(uint64_t id)
+{
+    return (struct weft__fd *)(uintptr_t)(id & ((UINT64_C(1) << ADDRESS_BITS) - 1));
+}
 
 static struct epoll_driver *of(struct weft__driver *driver)
 {
@@ -55,7 +71,7 @@ static int epoll_watch(struct weft__driver *driver, struct weft__fd *record)
 {
     struct epoll_event event = {
         .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-        .data.u64 = (uint64_t)weft__fd_generation(record) << 32 | (uint32_t)record->number,
+        .data.u64 = id_of(record),
     };
     if (epoll_ctl(of(driver)->epoll, EPOLL_CTL_ADD, record->number, &event) == 0) {
         return 0;
@@ -100,14 +116,17 @@ static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
 }
 
 /* Of many connections the records are in no near cache, nor are those who wait: they come while those before them are told. */
-static inline void prefetch_record(const struct epoll_event *event, bool near)
+static inline void prefetch_record(const struct epoll_event *event)
 {
-    unsigned fd = (uint32_t)event->data.u64;
-    if (fd / WEFT__FD_PAGE < WEFT__FD_PAGES) { /* else it is a wake */
-        const struct weft__fd *record =
-            atomic_load_explicit(&weft__fd_pages[fd / WEFT__FD_PAGE], memory_order_relaxed) +
-            fd % WEFT__FD_PAGE;
-        __builtin_prefetch(near ? weft__fd_who(&record->place[WEFT__SIDE_IN]) : record, 1);
+    __builtin_prefetch(record_of(event->data.u64), 1);
+}
+
+static inline void prefetch_waiter(const struct epoll_event *event)
+{
+    const struct weft__fd *record = record_of(event->data.u64);
+    const void *who = record ? weft__fd_who(&record->place[WEFT__SIDE_IN]) : NULL;
+    if (who) { /* a prefetch of nothing is slow */
+        __builtin_prefetch(who, 1);
     }
 }
 
@@ -119,18 +138,22 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
         uint64_t id = d->events[i].data.u64;
         uint32_t events = d->events[i].events;
         if (i + AHEAD < d->count) {
-            prefetch_record(&d->events[i + AHEAD], false);
+            prefetch_record(&d->events[i + AHEAD]);
         }
         if (i + NEAR < d->count) {
-            prefetch_record(&d->events[i + NEAR], true);
+            prefetch_waiter(&d->events[i + NEAR]);
         }
         if (id == WAKE_ID) {
             continue; /* its edge is gone, the count may stand */
         }
-        struct weft__fd *record = weft__fd_record((int)(uint32_t)id);
+        struct weft__fd *record = record_of(id);
+        uint32_t generation = weft__fd_generation(record);
+        if (__builtin_expect((uint16_t)generation != id >> ADDRESS_BITS, 0)) {
+            continue;
+        }
         unsigned sides = (events & (EPOLLIN | EPOLLPRI) ? 1u << WEFT__SIDE_IN : 0) |
                          (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
-        weft__fd_report(record, (uint32_t)(id >> 32), sides,
+        weft__fd_report(record, generation, sides,
                         (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0, here, ready);
         n++;
     }

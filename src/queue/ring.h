@@ -70,8 +70,7 @@ static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__l
     return true;
 }
 
-/* Owner only: many at once. So many fit for certain; each is set in its place behind the tail (which slot that is is
- * returned); all are published in one step. */
+/* Owner only: many at once. So many fit for certain; each is set in its place behind the tail; all are published in one step. */
 static inline uint64_t weft__ring_room_local(const struct weft__ring *ring)
 {
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
@@ -80,12 +79,11 @@ static inline uint64_t weft__ring_room_local(const struct weft__ring *ring)
     return ring->mask + 1 - (tail - head);
 }
 
-static inline uint64_t weft__ring_set_local(struct weft__ring *ring, uint64_t place,
-                                            struct weft__link *item)
+static inline void weft__ring_set_local(struct weft__ring *ring, uint64_t place,
+                                        struct weft__link *item)
 {
-    uint64_t slot = (atomic_load_explicit(&ring->tail, memory_order_relaxed) + place) & ring->mask;
-    atomic_store_explicit(&ring->slots[slot], item, memory_order_relaxed);
-    return slot;
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    atomic_store_explicit(&ring->slots[(tail + place) & ring->mask], item, memory_order_relaxed);
 }
 
 static inline void weft__ring_publish_local(struct weft__ring *ring, uint64_t count,

@@ -5,8 +5,6 @@
 #include "sched/pool.h"
 #include "sched/worker.h"
 
-#define NEAR 256u /* events at a time of a driver */
-
 struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
 {
     struct weft__driver *driver = NULL;
@@ -54,28 +52,25 @@ void weft__worker_leave_count(struct weft__worker *w)
     }
 }
 
-/* Whom a driver has told of events, in their order, and what the first of them look at when they run. */
+/* Whom a driver has told of events, in their order. What they look at first is noted for the slots of the ring that they will have if
+ * all of them go there; else it is a hint for another. */
 struct ready {
     struct weft__chain chain; /* first: who has nothing near takes this for a chain */
-    size_t known;
-    const void *near[NEAR];
+    uint64_t tail, mask;
+    const void **near;
 };
 
-static void ready_init(struct ready *ready)
+static void ready_init(struct ready *ready, const struct weft__worker *w)
 {
     weft__chain_init(&ready->chain);
-    ready->known = 0;
+    ready->tail = atomic_load_explicit(&w->ring.tail, memory_order_relaxed);
+    ready->mask = w->ring.mask;
+    ready->near = w->near;
 }
 
-static inline void note_near(struct ready *ready, const void *near)
+static inline void note_near(const struct ready *ready, const void *near)
 {
-    size_t at = ready->chain.count;
-    if (at < NEAR) {
-        while (ready->known < at) { /* others came by the chain */
-            ready->near[ready->known++] = NULL;
-        }
-        ready->near[ready->known++] = near;
-    }
+    ready->near[(ready->tail + ready->chain.count) & ready->mask] = near;
 }
 
 /* The seam of io/fd.h: `who` is a task. */
@@ -110,14 +105,13 @@ static void place_events(struct weft__worker *w, const struct ready *ready)
     /* seq_cst: submit step 1 of sched/idle.h; alone there is nobody to tell. */
     memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
-    for (size_t i = 0; link; link = next, i++) {
+    for (; link; link = next) {
         struct weft__task *task = weft__task_of(link);
         next = link->next;
         if (__builtin_expect(task->home != w->pool || task->pin >= 0, 0)) {
             weft__place(task);
         } else if (__builtin_expect(set < room, 1)) {
-            uint64_t slot = weft__ring_set_local(&w->ring, set++, link);
-            w->near[slot] = i < ready->known ? ready->near[i] : NULL;
+            weft__ring_set_local(&w->ring, set++, link);
         } else {
             weft__ring_publish_local(&w->ring, set, order);
             weft__place_local(w, task, order);
@@ -134,7 +128,7 @@ static void place_events(struct weft__worker *w, const struct ready *ready)
 void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver)
 {
     struct ready ready;
-    ready_init(&ready);
+    ready_init(&ready, w);
     unsigned n = driver->kind->dispatch(driver, driver, &ready);
     weft__driver_leave(driver);
     driver->looked = w->now;
@@ -163,7 +157,7 @@ void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *ot
     if (!driver || !weft__driver_try_enter(driver)) {
         return;
     }
-    ready_init(&ready);
+    ready_init(&ready, w);
     driver->kind->wait(driver, 0);
     driver->kind->dispatch(driver, weft__worker_peek_driver(w), &ready);
     weft__driver_leave(driver);
@@ -179,7 +173,7 @@ void weft__worker_evict_io(struct weft__worker *w)
     if (!driver || w->pool->worker_count == 1) {
         return;
     }
-    ready_init(&ready);
+    ready_init(&ready, w);
     weft__fd_evict(driver, &ready);
     place_events(w, &ready);
     while (driver->kind->completes &&

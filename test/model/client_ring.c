@@ -182,7 +182,7 @@ static void refill_many(int i)
         for (int n = 2; n < 4; n++) {
             struct weft__link *item = item_make(n);
             if (set < room) {
-                (void)weft__ring_set_local(&ring, set++, item);
+                weft__ring_set_local(&ring, set++, item);
             } else {
                 x_count(n); /* full: not handed over */
             }
