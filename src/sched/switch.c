@@ -28,7 +28,7 @@ void weft__worker_set_self(struct weft__worker *worker)
 }
 
 #define WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */
-#define TOGETHER 12u  /* stacks whose addresses are translated at the same time */
+#define TOGETHER 48u  /* stacks whose addresses are translated at the same time */
 
 /* The parts of one switch are one function each, and one piece of code. */
 #define HOT static inline __attribute__((always_inline))
