@@ -141,16 +141,25 @@ HOT void prefetch_frame(const struct weft__task *task, bool yielded)
     }
 }
 
-/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations. A prefetch waits for its own, 0.2 us
- * in a virtual machine, but those of several go on side by side: so each waits for all those that come next. Tasks of other
- * workers by now, as above. */
-static __attribute__((noinline)) void translate(struct weft__worker *w, uint64_t head)
+static __attribute__((noinline)) void translate_many(struct weft__worker *w, uint64_t head,
+                                                     uint64_t n)
 {
-    uint64_t tail = atomic_load_explicit(&w->ring.tail, memory_order_relaxed);
-    uint64_t n = tail - head < TOGETHER ? tail - head : TOGETHER;
+    n = n < TOGETHER ? n : TOGETHER;
     w->translated = head + n;
     for (uint64_t i = 0; i < n; i++) {
         prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, i)), true);
+    }
+}
+
+/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations. A prefetch waits for its own, 0.2 us
+ * in a virtual machine, but those of several go on side by side: so one fiber waits for all that come next. */
+HOT void translate(struct weft__worker *w, uint64_t head)
+{
+    if ((int64_t)(head - w->translated) >= 0) {
+        uint64_t n = atomic_load_explicit(&w->ring.tail, memory_order_relaxed) - head;
+        if (n > 1) {
+            translate_many(w, head, n);
+        }
     }
 }
 
@@ -172,13 +181,11 @@ HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
         struct weft__task *task = weft__task_of(weft__ring_pop_local(&w->ring));
         if (task) {
             uint64_t head = atomic_load_explicit(&w->ring.head, memory_order_relaxed);
-            if (!yielded && (int64_t)(head - w->translated) >= 0) {
-                translate(w, head);
-            }
-            prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
             if (!yielded) {
+                translate(w, head);
                 prefetch_near(&w->near[head & w->ring.mask]);
             }
+            prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
             __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
             weft__turns_set(&w->plain, plain - 1);
             return task;
