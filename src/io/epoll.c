@@ -26,6 +26,7 @@ struct epoll_driver {
  * generation. One that is 65,536 generations old passes for a new one: an edge too many, which does no harm. */
 #define WAKE_ID UINT64_C(0)
 #define ADDRESS_BITS 48
+#define GENERATION_BITS 16
 
 static uint64_t id_of(const struct weft__fd *record)
 {
@@ -147,10 +148,8 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
             continue; /* its edge is gone, the count may stand */
         }
         struct weft__fd *record = record_of(id);
-        uint32_t generation = weft__fd_generation(record);
-        if (__builtin_expect((uint16_t)generation != id >> ADDRESS_BITS, 0)) {
-            continue;
-        }
+        uint32_t generation = weft__fd_generation(record) >> GENERATION_BITS << GENERATION_BITS |
+                              (uint32_t)(id >> ADDRESS_BITS);
         unsigned sides = (events & (EPOLLIN | EPOLLPRI) ? 1u << WEFT__SIDE_IN : 0) |
                          (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
         weft__fd_report(record, generation, sides,

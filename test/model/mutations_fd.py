@@ -47,7 +47,7 @@ _of("fd", "src/io/fd.c",
     "    (void)record, (void)side, (void)here, (void)ready;\n",
     "an edge tells nobody who is listed")
 _of("fd", "src/io/edge.h",
-    "    } else {\n        weft__fd_fire_locked(record, side, here, ready);\n    }\n",
+    "    } else {\n        weft__fd_fire_locked(record, side, here, record, ready);\n    }\n",
     "    }\n",
     "an edge tells no fiber")
 _of("fd", "src/io/fd.h",
