@@ -49,7 +49,9 @@ struct weft_dispatcher_opts {
     int64_t
         max_poll_ns; /* it wakes at least so often though nothing happens; default: it does not */
     int spin_rounds; /* rounds in which nothing was to do before it sleeps; default 1; < 0: none */
-    int64_t hog_ns;  /* as in weft_pool_opts */
+    /* Longest busy wait before it sleeps, while other threads keep sending at once; default 25000; < 0: none. None with one CPU. */
+    int64_t spin_ns;
+    int64_t hog_ns;    /* as in weft_pool_opts */
     bool deadlock_off; /* as in weft_pool_opts */
     enum weft_overdue on_overdue;
     bool order_hash; /* weft_dispatcher_order_hash is kept */

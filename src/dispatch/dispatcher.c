@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/cpu.h"
 #include "sched/pool.h"
 #include "sync/event.h"
 
@@ -32,6 +33,13 @@ static struct weft_pool_opts pool_opts(const struct weft_dispatcher_opts *opts)
         .hog_ns = opts->hog_ns,
         .deadlock_off = opts->deadlock_off,
     };
+}
+
+/* On one CPU, spinning keeps the one who sends from running. */
+static int64_t spin_ns(const struct weft_dispatcher_opts *opts)
+{
+    int64_t asked = opts->spin_ns ? opts->spin_ns : WEFT__SPIN_NS;
+    return asked > 0 && weft__cpu_usable() > 1 ? asked : 0;
 }
 
 int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_opts *options)
@@ -62,6 +70,7 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
     d->rounds.settle = weft__group_settle;
     d->rounds.max_poll_ns = opts->max_poll_ns;
     d->rounds.spins = opts->spin_rounds > 0 ? (unsigned)opts->spin_rounds : !opts->spin_rounds;
+    d->rounds.spin_ns = spin_ns(opts);
     d->caller = opts->caller;
     d->on_overdue = opts->on_overdue;
     weft_event_init(&d->empty, &(struct weft_sync_opts){.name = "the dispatcher's groups"});

@@ -307,9 +307,14 @@ static void go_round(struct weft__rounds *r)
     }
 }
 
+bool weft__rounds_handed(const struct weft__rounds *r)
+{
+    return !weft__inbox_empty(&r->commands) || !weft__inbox_empty(&r->worker->inbox);
+}
+
 bool weft__rounds_busy(const struct weft__rounds *r)
 {
-    return r->first || !weft__inbox_empty(&r->commands) || !weft__inbox_empty(&r->worker->inbox);
+    return r->first || weft__rounds_handed(r);
 }
 
 void weft__rounds_work(struct weft__rounds *r, unsigned most)
@@ -329,4 +334,39 @@ void weft__rounds_work(struct weft__rounds *r, unsigned most)
             break;
         }
     }
+}
+
+/* --- spinning ------------------------------------------------------------------------------ */
+
+#define SPIN_POLL_NS 5000 /* between two looks at the driver */
+
+/* What is no hand-off: an event of the driver, a timer, the order to leave. */
+static bool is_called_away(struct weft__rounds *r, int64_t *polled)
+{
+    struct weft__worker *w = r->worker;
+    if (w->now - *polled >= SPIN_POLL_NS) {
+        *polled = w->now;
+        weft__worker_poll(w);
+    }
+    return r->first || weft__wheel_next(&w->wheel) <= w->now || weft__worker_told_to_leave(w);
+}
+
+bool weft__rounds_spin(struct weft__rounds *r)
+{
+    struct weft__worker *w = r->worker;
+    if (!r->spin_ns) {
+        return false;
+    }
+    int64_t end = w->now + r->spin_ns, polled = 0; /* what was submitted to the driver goes first */
+    do {
+        if (is_called_away(r, &polled)) {
+            return true;
+        }
+        if (weft__rounds_handed(r)) {
+            weft__spin_hit(&r->spin);
+            return true;
+        }
+    } while (weft__spin_on(&w->now, end));
+    weft__spin_missed(&r->spin);
+    return false;
 }

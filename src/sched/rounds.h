@@ -26,6 +26,9 @@
  * The clock, and with it what timers and I/O have, is looked at in every round in which nothing else is to do, and else
  * in every sixteenth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round.
  *
+ * Before it sleeps, a dispatcher that others have been sending something within moments spins for the next (sched/spin.h). Timers and I/O
+ * are no reason to spin, and end it.
+ *
  * Everything here is the worker's own thread's, but for the two inboxes and the gates (sched/gate.h).
  */
 #ifndef WEFT_SCHED_ROUNDS_H
@@ -35,6 +38,7 @@
 #include "queue/inbox.h"
 #include "sched/gate.h"
 #include "sched/order.h"
+#include "sched/spin.h"
 #include "sched/task.h"
 
 struct weft__rounds;
@@ -81,6 +85,8 @@ struct weft__rounds {
     struct weft__ranks *running;       /* whose turn it is */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
+    int64_t spin_ns;                   /* after them, for what others send; 0: not at all */
+    struct weft__spin spin;            /* whether it pays */
     unsigned pace;                     /* rounds between two looks at the clock, */
     unsigned unlooked;                 /* and how many are left of them */
     int64_t max_poll_ns;               /* 0: no limit */
@@ -171,5 +177,9 @@ void weft__rounds_post(struct weft__rounds *rounds, struct weft__command *comman
 void weft__rounds_work(struct weft__rounds *rounds, unsigned most);
 /* Is there anything to do without waiting? */
 bool weft__rounds_busy(const struct weft__rounds *rounds);
+/* Has another thread sent something? */
+bool weft__rounds_handed(const struct weft__rounds *rounds);
+/* With nothing to do: spins for a hand-off. True: there is something, or the worker is told to leave. */
+bool weft__rounds_spin(struct weft__rounds *rounds);
 
 #endif

@@ -11,7 +11,10 @@
 #include "sched/ident.h"
 #include "sched/parker.h"
 #include "sched/perf.h"
+#include "sched/spin.h"
 #include "sched/worker.h"
+
+#define ASLEEP UINT32_MAX /* no reason: a plain thread sleeps, or is about to, and must be woken */
 
 /* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock, unless this has fired. */
 static void deadline_expire(struct weft__timer *timer, void *arg)
@@ -92,6 +95,26 @@ static bool fire_notify(struct weft__waiter *waiter, enum weft__reason reason)
     return won;
 }
 
+/* A thread that has not gone to sleep yet finds the reason by itself, and is not woken: that would be a system call. Once
+ * asleep it stays so until it is fired, by this or by its deadline. */
+static bool fire_plain(_Atomic(uint32_t) *word, enum weft__reason reason)
+{
+    uint32_t asleep = ASLEEP;
+    if (fire_word(word, reason)) {
+        return true;
+    }
+    bool won = atomic_compare_exchange_strong_explicit(word, &asleep, reason,
+                                                       memory_order_seq_cst, /* pairs: sleep_on */
+                                                       memory_order_relaxed);
+    if (won) {
+        /* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
+        weft__san_hush();
+        weft__futex_wake(word, 1);
+        weft__san_unhush();
+    }
+    return won;
+}
+
 bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason)
 {
     if (waiter->parker) {
@@ -100,14 +123,7 @@ bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason rea
     if (waiter->notify) {
         return fire_notify(waiter, reason);
     }
-    bool won = fire_word(&waiter->word, reason);
-    if (won) {
-        /* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
-        weft__san_hush();
-        weft__futex_wake(&waiter->word, 1);
-        weft__san_unhush();
-    }
-    return won;
+    return fire_plain(&waiter->word, reason);
 }
 
 enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
@@ -122,22 +138,51 @@ enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
     return (enum weft__reason)reason;
 }
 
-static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadline)
+static void check_may_sleep(int64_t now, int64_t deadline)
 {
-    uint32_t reason;
-    while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {
-        const struct weft__worker *w = weft__worker_self();
-        WEFT__REQUIRE(!w || weft__current(w) || deadline <= weft__clock_ns(),
-                      weft__running(w) ? "a frame waits in the middle of a step"
-                                       : "a callback on a worker waits");
-        if (weft__futex_wait(&waiter->word, 0, deadline) == -ETIMEDOUT) {
-            uint32_t waiting = 0;
-            if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting,
-                                                        WEFT__REASON_TIMEOUT, memory_order_acquire,
+    const struct weft__worker *w = weft__worker_self();
+    WEFT__REQUIRE(!w || weft__current(w) || deadline <= now,
+                  weft__running(w) ? "a frame waits in the middle of a step"
+                                   : "a callback on a worker waits");
+}
+
+/* Until the word has a reason, which a deadline is too. */
+static enum weft__reason sleep_on(_Atomic(uint32_t) *word, int64_t deadline)
+{
+    uint32_t seen = 0;
+    if (!atomic_compare_exchange_strong_explicit(word, &seen, ASLEEP, memory_order_acquire,
+                                                 memory_order_acquire)) { /* pairs: fire_word */
+        return (enum weft__reason)seen;
+    }
+    do {
+        WEFT__STEP();
+        if (weft__futex_wait(word, ASLEEP, deadline) == -ETIMEDOUT) {
+            seen = ASLEEP;
+            if (atomic_compare_exchange_strong_explicit(word, &seen, WEFT__REASON_TIMEOUT,
+                                                        memory_order_acquire,
                                                         memory_order_acquire)) {
                 return WEFT__REASON_TIMEOUT;
             }
         }
+        seen = atomic_load_explicit(word, memory_order_acquire); /* pairs: fire_plain */
+    } while (seen == ASLEEP);
+    return (enum weft__reason)seen;
+}
+
+static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadline)
+{
+    uint32_t reason = atomic_load_explicit(&waiter->word, memory_order_acquire);
+    if (reason) { /* pairs: fire_word */
+        return (enum weft__reason)reason;
+    }
+    int64_t began = weft__clock_ns();
+    check_may_sleep(began, deadline);
+    if (weft__spin_thread(&waiter->word, began, deadline)) {
+        return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
+    }
+    reason = sleep_on(&waiter->word, deadline);
+    if (weft__reason_done((enum weft__reason)reason)) {
+        weft__spin_thread_slept(weft__clock_ns() - began);
     }
     return (enum weft__reason)reason;
 }

@@ -46,7 +46,7 @@ struct weft__wait_kind {
 struct weft__waiter {
     struct weft__task *task; /* NULL: a plain thread, or a body that is told by `notify` */
     uint64_t ticket;
-    _Atomic(uint32_t) word;      /* without a task: 0, then the reason */
+    _Atomic(uint32_t) word;      /* without a task: 0, then the reason; see also sleep_on */
     struct weft__worker *worker; /* with a task: where it runs, from arm to park */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
     _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */

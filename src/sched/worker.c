@@ -612,6 +612,26 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
     return searching;
 }
 
+/* A dispatcher may spin first. If it did not, it learns from a hand-off whether it should have. */
+static bool rest_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
+                      int64_t rested)
+{
+    struct weft__rounds *r = w->rounds;
+    if (!r) {
+        return sleep_once(w, searching, until, rested);
+    }
+    int64_t began = w->now;
+    bool spins = weft__spin_pays(&r->spin);
+    if (spins && weft__rounds_spin(r)) {
+        return searching;
+    }
+    searching = sleep_once(w, searching, until, rested);
+    if (!spins && weft__rounds_handed(r)) {
+        weft__spin_slept(&r->spin, w->now - began);
+    }
+    return searching;
+}
+
 /* The same for somebody who wants to know how long. Callbacks are called while this worker is not in the idle
  * word: they may wake fibers, and it must look at its queues after that. */
 static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *w, bool searching,
@@ -621,7 +641,7 @@ static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *
     uint64_t parks = atomic_load_explicit(&w->counters.parks, memory_order_relaxed);
     weft__gauge_sleep(w);
     look_perf(w);
-    searching = sleep_once(w, searching, until, rested);
+    searching = rest_once(w, searching, until, rested);
     look_perf(w);
     weft__gauge_wake(w, atomic_load_explicit(&w->counters.parks, memory_order_relaxed) != parks);
     return searching;
@@ -664,7 +684,7 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             rested = w->now + w->rounds->max_poll_ns;
         }
         searching = weft__perf_mask() | w->gauge.seen ? sleep_measured(w, searching, until, rested)
-                                                      : sleep_once(w, searching, until, rested);
+                                                      : rest_once(w, searching, until, rested);
     }
 }
 

@@ -320,6 +320,18 @@ static void thread_waits(int i)
     }
 }
 
+static void thread_waits_for_ever(int i)
+{
+    if (i == 0) {
+        X_ASSERT(weft__waiter_park(&plain, WEFT_FOREVER, &test_kind, 0) == WEFT__REASON_DONE);
+        X_ASSERT(node.value == &published);
+    } else {
+        struct weft__chain ready;
+        weft__chain_init(&ready);
+        X_ASSERT(weft__node_fire(&node, &published, 0, &ready) && !ready.head);
+    }
+}
+
 static const struct x_client clients[] = {
     X_CLIENT("park_against_unpark", 2, setup, park_against_unpark, no_permit_left, .spurious = 1),
     X_CLIENT("one_unpark_one_park", 2, setup, one_unpark_one_park, no_permit_left),
@@ -331,6 +343,7 @@ static const struct x_client clients[] = {
     X_CLIENT("unpark_against_end", 2, setup, unpark_against_end, next_generation),
     X_CLIENT("ident_lock_excludes", 2, setup, ident_lock_excludes, published_twice, .spurious = 1),
     X_CLIENT("thread_waits", 2, setup_node, thread_waits, NULL),
+    X_CLIENT("thread_waits_for_ever", 2, setup_node, thread_waits_for_ever, NULL, .spurious = 1),
     X_CLIENT("deadline_against_unpark", 3, setup, deadline_against_unpark, kept_or_used,
              .preemptions = 2),
 };

@@ -504,9 +504,25 @@ _of("park", "src/sched/waiter.c",
     "memory_order_relaxed,",
     "firing a thread does not release the value")
 _of("park", "src/sched/waiter.c",
-    "while (!(reason = atomic_load_explicit(&waiter->word, memory_order_acquire))) {",
-    "while (!(reason = atomic_load_explicit(&waiter->word, memory_order_relaxed))) {",
+    "seen = atomic_load_explicit(word, memory_order_acquire); /* pairs: fire_plain */",
+    "seen = atomic_load_explicit(word, memory_order_relaxed);",
     "the fired thread does not acquire the value")
+_of("park", "src/sched/waiter.c",
+    "word, &asleep, reason, memory_order_seq_cst, /* pairs: sleep_on */",
+    "word, &asleep, reason, memory_order_relaxed,",
+    "firing a thread that sleeps does not release the value")
+_of("park", "src/sched/waiter.c",
+    "        weft__futex_wake(word, 1);\n",
+    "",
+    "a thread that sleeps is not woken")
+_of("park", "src/sched/waiter.c",
+    "if (fire_word(word, reason)) {",
+    "if (fire_word(word, reason) || atomic_load_explicit(word, memory_order_relaxed) == ASLEEP) {",
+    "a thread that is about to sleep is taken for one that looks")
+_of("park", "src/sched/waiter.c",
+    "if (weft__futex_wait(word, ASLEEP, deadline) == -ETIMEDOUT) {",
+    "if (weft__futex_wait(word, 0, deadline) == -ETIMEDOUT) {",
+    "a thread does not sleep by the word that it is woken by")
 _of("park", "src/sched/waiter.c",
     "        weft__wheel_cancel(wheel, &node->timer);\n",
     "",

@@ -15,6 +15,7 @@
 #include "model/twins.h"
 #include "sched/due.h"
 #include "sched/show.h"
+#include "sched/spin.h"
 
 static uint32_t event; /* atomic */
 static int alloc_fails;
@@ -75,6 +76,18 @@ void weft__due_expire(struct weft__timer *timer, void *arg)
 {
     (void)timer, (void)arg;
     x_fail("a dispatcher's deadline");
+}
+
+/* How long a thread looks before it sleeps changes nothing of what it sees. */
+bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now, int64_t deadline)
+{
+    (void)word, (void)now, (void)deadline;
+    return false;
+}
+
+void weft__spin_thread_slept(int64_t ns)
+{
+    (void)ns;
 }
 
 void *weft__alloc(size_t bytes)

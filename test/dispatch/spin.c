@@ -1,0 +1,273 @@
+/* A dispatcher that is sent something again and again spins for the next before it sleeps. An idle one does not. */
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "dispatch/dispatcher.h"
+#include "dispatch/fixture.h"
+
+#define SECOND INT64_C(1000000000)
+
+struct request {
+    struct weft_post post; /* first */
+    weft_event done;
+    void (*fn)(struct request *request);
+    int value;
+    clockid_t clock;
+};
+
+static void runs_request(struct weft_post *post)
+{
+    struct request *request = (struct request *)(void *)post;
+    if (request->fn) {
+        request->fn(request);
+    }
+    weft_event_set(&request->done);
+}
+
+/* Calls it on the dispatcher's thread, and waits for that. */
+static struct request ask(weft_group *group, void (*fn)(struct request *), int value)
+{
+    struct request request = {.post.fn = runs_request, .fn = fn, .value = value};
+    weft_event_init(&request.done, NULL);
+    CHECK_EQ(weft_group_submit(group, &request.post), 0);
+    CHECK_EQ(weft_event_wait(&request.done, WEFT_FOREVER), 0);
+    weft_event_deinit(&request.done);
+    return request;
+}
+
+static struct weft__spin *spin_of_self(void)
+{
+    return &weft_dispatcher_self()->rounds.spin;
+}
+
+static void asks_score(struct request *request)
+{
+    request->value = spin_of_self()->score;
+}
+
+static void sets_score(struct request *request)
+{
+    spin_of_self()->score = (int8_t)request->value;
+}
+
+static void asks_clock(struct request *request)
+{
+    CHECK_EQ(pthread_getcpuclockid(pthread_self(), &request->clock), 0);
+}
+
+/* --- what makes it spin ---------------------------------------------------------------------- */
+
+/* It may be preempted in any one spin, and not in all. */
+TEST(a_hand_off_is_met_by_one_that_spins)
+{
+    weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = SECOND});
+    weft_group *group = make_group(d, "g");
+    bool hit = weft__cpu_usable() == 1;
+    while (!hit) {
+        ask(group, sets_score, 1);
+        hit = ask(group, asks_score, 0).value == 2;
+    }
+    stop_dispatcher(d);
+}
+
+/* Unless the machine is too slow for that: then there were not so many short waits in a row. */
+TEST(quick_hand_offs_make_it_spin_by_itself)
+{
+    weft_dispatcher *d = start_dispatcher(NULL);
+    weft_group *group = make_group(d, "g");
+    int quick = 0, score = 0;
+    for (int i = 0; i < 20000 && !score && quick < 100; i++) {
+        int64_t began = weft_now();
+        score = ask(group, asks_score, 0).value;
+        quick = weft_now() - began < WEFT__SPIN_SHORT_NS / 2 ? quick + 1 : 0;
+    }
+    CHECK(score > 0 || quick < 100);
+    stop_dispatcher(d);
+}
+
+static void *naps(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(weft_sleep(10000), 0);
+    }
+    CHECK_EQ(spin_of_self()->score, 0);
+    CHECK_EQ(spin_of_self()->promise, 0);
+    return NULL;
+}
+
+TEST(timers_do_not_make_it_spin)
+{
+    run_in_group(naps, NULL);
+}
+
+static void *echoes(void *arg)
+{
+    const int *ends = arg;
+    char byte;
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1);
+        CHECK_EQ(weft_write(ends[0], &byte, 1, WEFT_FOREVER), 1);
+    }
+    CHECK_EQ(spin_of_self()->score, 0);
+    CHECK_EQ(spin_of_self()->promise, 0);
+    return NULL;
+}
+
+static void *calls_out(void *arg)
+{
+    char byte = 1;
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(write(*(int *)arg, &byte, 1), 1);
+        CHECK_EQ(read(*(int *)arg, &byte, 1), 1);
+    }
+    return NULL;
+}
+
+TEST(io_does_not_make_it_spin)
+{
+    int ends[2];
+    pthread_t thread;
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, calls_out, &ends[1]), 0);
+    run_in_group(echoes, ends);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* --- what it costs ----------------------------------------------------------------------------- */
+
+static int64_t cpu_of(clockid_t clock)
+{
+    struct timespec t;
+    CHECK_EQ(clock_gettime(clock, &t), 0);
+    return t.tv_sec * SECOND + t.tv_nsec;
+}
+
+/* A few spins, and falling asleep; not a part of the time. */
+TEST(one_that_is_sent_nothing_any_more_uses_no_cpu)
+{
+    weft_dispatcher *d = start_dispatcher(NULL);
+    weft_group *group = make_group(d, "g");
+    clockid_t clock = ask(group, asks_clock, 0).clock;
+    int64_t used = INT64_MAX;
+    for (int attempt = 0; attempt < 3 && used > 5 * MS; attempt++) {
+        for (int i = 0; i < 500; i++) {
+            ask(group, NULL, 0);
+        }
+        ask(group, sets_score, WEFT__SPIN_MOST); /* as after many hits */
+        int64_t before = cpu_of(clock);
+        usleep(100000); /* not to wait for something: nothing is to happen in it */
+        used = cpu_of(clock) - before;
+    }
+    CHECK(used <= 5 * MS);
+    stop_dispatcher(d);
+}
+
+/* --- what a spin must not keep waiting ----------------------------------------------------------- */
+
+static void spin_for_long(weft_group *group)
+{
+    ask(group, sets_score, WEFT__SPIN_MOST);
+}
+
+struct nap {
+    weft_event over;
+    int64_t late_ns;
+};
+
+static void *naps_once(void *arg)
+{
+    struct nap *nap = arg;
+    int64_t due = weft_after(5 * MS);
+    CHECK_EQ(weft_sleep_until(due), 0);
+    nap->late_ns = weft_now() - due;
+    weft_event_set(&nap->over);
+    return NULL;
+}
+
+TEST(a_timer_ends_a_spin)
+{
+    weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 30 * SECOND});
+    weft_group *group = make_group(d, "g");
+    struct nap nap = {0};
+    weft_event_init(&nap.over, NULL);
+    CHECK_EQ(weft_group_spawn(group, NULL, naps_once, &nap, NULL), 0);
+    spin_for_long(group);
+    CHECK_EQ(weft_event_wait(&nap.over, WEFT_FOREVER), 0);
+    CHECK(nap.late_ns < 10 * SECOND);
+    weft_event_deinit(&nap.over);
+    stop_dispatcher(d);
+}
+
+static void *reads_one(void *arg)
+{
+    char byte;
+    CHECK_EQ(weft_read(*(int *)arg, &byte, 1, WEFT_FOREVER), 1);
+    return NULL;
+}
+
+TEST(io_ends_a_spin)
+{
+    weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 30 * SECOND});
+    weft_group *group = make_group(d, "g");
+    weft_fiber reader;
+    int ends[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(weft_group_spawn(group, &reader, reads_one, &ends[0], NULL), 0);
+    spin_for_long(group);
+    int64_t began = weft_now();
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(weft_join(reader, NULL, WEFT_FOREVER), 0);
+    CHECK(weft_now() - began < 10 * SECOND);
+    close(ends[0]);
+    close(ends[1]);
+    stop_dispatcher(d);
+}
+
+TEST(a_stop_ends_a_spin)
+{
+    for (int i = 0; i < 10; i++) {
+        weft_dispatcher *d =
+            start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 30 * SECOND});
+        weft_group *group = make_group(d, "g");
+        spin_for_long(group);
+        int64_t began = weft_now();
+        stop_dispatcher(d);
+        CHECK(weft_now() - began < 10 * SECOND);
+    }
+}
+
+static void *answers(void *arg)
+{
+    weft_event_set(arg);
+    return NULL;
+}
+
+TEST(a_spin_sees_what_is_spawned_from_outside)
+{
+    weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = 30 * SECOND});
+    weft_group *group = make_group(d, "g");
+    weft_event woken;
+    weft_event_init(&woken, NULL);
+    for (int i = 0; i < 100; i++) {
+        spin_for_long(group);
+        CHECK_EQ(weft_group_spawn(group, NULL, answers, &woken, NULL), 0);
+        CHECK_EQ(weft_event_wait(&woken, weft_after(10 * SECOND)), 0);
+        weft_event_reset(&woken);
+    }
+    weft_event_deinit(&woken);
+    stop_dispatcher(d);
+}
+
+TEST(without_spinning_it_sleeps)
+{
+    weft_dispatcher *d = start_dispatcher(&(struct weft_dispatcher_opts){.spin_ns = -1});
+    weft_group *group = make_group(d, "g");
+    ask(group, sets_score, WEFT__SPIN_MOST);
+    CHECK_EQ(ask(group, asks_score, 0).value, WEFT__SPIN_MOST); /* neither hit nor missed */
+    stop_dispatcher(d);
+}
