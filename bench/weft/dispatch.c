@@ -321,6 +321,13 @@ static void answer(struct weft_post *post)
     weft_event_set(&request->answered);
 }
 
+static double cpu_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
 static void bench_submit(void)
 {
     enum { TRIPS = 100000 };
@@ -337,6 +344,9 @@ static void bench_submit(void)
         weft_event_deinit(&request.answered);
     }
     report("weft", "d_submit", "", ns_since(start_ns) / (TRIPS - TRIPS / 4) / 1e3, "us");
+    double used = cpu_us();
+    usleep(200000);
+    report("weft", "d_submit", "_idle", cpu_us() - used, "us");
     stop_and_go();
 }
 
