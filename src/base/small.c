@@ -1,12 +1,22 @@
 #include "base/small.h"
 
+#include "base/atomic.h"
 #include "base/lock.h"
 
 static struct {
     struct weft__lock lock;
     struct weft__link *batches[WEFT__SMALL_CLASSES][WEFT__SMALL_DEPOT]; /* under it, as the count */
     uint32_t count[WEFT__SMALL_CLASSES];
+    _Atomic(uint32_t)
+        spare; /* batches beyond WEFT__SMALL_REST, of all classes; written under the lock */
 } depot;
+
+static void count_spare_locked(unsigned class, int change)
+{
+    if (depot.count[class] >= WEFT__SMALL_REST + (change > 0)) {
+        atomic_fetch_add_explicit(&depot.spare, (uint32_t)change, memory_order_relaxed);
+    }
+}
 
 /* A batch of them, as a list; NULL: none. */
 static struct weft__link *take_batch(unsigned class)
@@ -15,6 +25,7 @@ static struct weft__link *take_batch(unsigned class)
     if (weft__lock_try(&depot.lock)) {
         if (depot.count[class]) {
             batch = depot.batches[class][--depot.count[class]];
+            count_spare_locked(class, -1);
         }
         weft__unlock(&depot.lock);
     }
@@ -27,6 +38,7 @@ static bool give_batch(unsigned class, struct weft__link *batch)
     if (weft__lock_try(&depot.lock)) {
         if (depot.count[class] < WEFT__SMALL_DEPOT) {
             depot.batches[class][depot.count[class]++] = batch;
+            count_spare_locked(class, 1);
             given = true;
         }
         weft__unlock(&depot.lock);
@@ -85,4 +97,39 @@ void weft__small_depot_flush(void)
             free_all(batch);
         }
     }
+}
+
+/* Of the fullest class, so that all are served in the end. */
+static struct weft__link *take_spare(void)
+{
+    unsigned fullest = 0;
+    if (!weft__lock_try(&depot.lock)) {
+        return NULL;
+    }
+    for (unsigned class = 1; class < WEFT__SMALL_CLASSES; class ++) {
+        fullest = depot.count[class] > depot.count[fullest] ? class : fullest;
+    }
+    struct weft__link *batch = NULL;
+    if (depot.count[fullest] > WEFT__SMALL_REST) {
+        batch = depot.batches[fullest][--depot.count[fullest]];
+        count_spare_locked(fullest, -1);
+    }
+    weft__unlock(&depot.lock);
+    return batch;
+}
+
+bool weft__small_depot_has_spare(void)
+{
+    return atomic_load_explicit(&depot.spare, memory_order_relaxed) > 0;
+}
+
+unsigned weft__small_depot_trim(unsigned most)
+{
+    unsigned given = 0;
+    struct weft__link *batch;
+    while (given < most && (batch = take_spare())) {
+        free_all(batch);
+        given++;
+    }
+    return given;
 }

@@ -8,6 +8,7 @@
 #ifndef WEFT_BASE_SMALL_H
 #define WEFT_BASE_SMALL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,9 +19,10 @@
 #define WEFT__SMALL_STEP 16u
 #define WEFT__SMALL_LEAST 8u
 #define WEFT__SMALL_CLASSES 32u
-#define WEFT__SMALL_KEPT 1024u /* of each class; more go to the depot, */
-#define WEFT__SMALL_BATCH 64u  /* so many at once, */
-#define WEFT__SMALL_DEPOT 64u  /* batches of each class; more go back to the allocator */
+#define WEFT__SMALL_KEPT 1024u  /* of each class; more go to the depot, */
+#define WEFT__SMALL_BATCH 64u   /* so many at once, */
+#define WEFT__SMALL_DEPOT 2048u /* batches of each class; more go back to the allocator, */
+#define WEFT__SMALL_REST 64u    /* and all but so many after a rest */
 
 struct weft__small {
     struct weft__link *free[WEFT__SMALL_CLASSES];
@@ -39,6 +41,9 @@ void *weft__small_get_slow(struct weft__small *small, unsigned class, size_t byt
 void weft__small_put_slow(struct weft__small *small, unsigned class, void *block);
 /* Gives everything in the depot back to the allocator. */
 void weft__small_depot_flush(void);
+/* Has it more than it keeps for good? Gives up to `most` batches of that back; how many it were. */
+bool weft__small_depot_has_spare(void);
+unsigned weft__small_depot_trim(unsigned most);
 
 /* With whatever was there before. `small` NULL: no worker's thread. NULL: no memory. */
 static inline void *weft__small_get(struct weft__small *small, unsigned class, size_t bytes)
@@ -46,6 +51,7 @@ static inline void *weft__small_get(struct weft__small *small, unsigned class, s
     if (small && class < WEFT__SMALL_CLASSES && small->free[class]) {
         struct weft__link *block = small->free[class];
         small->free[class] = block->next;
+        __builtin_prefetch(block->next, 1); /* for the next, who would wait for its line */
         small->count[class]--;
         return block;
     }

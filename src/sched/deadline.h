@@ -46,6 +46,7 @@ static inline struct weft__deadline *weft__deadline_take(struct weft__deadlines 
     struct weft__deadline *deadline = list->free;
     if (deadline) {
         list->free = (struct weft__deadline *)(void *)deadline->timer.next;
+        __builtin_prefetch(list->free, 1); /* for the next, who would wait for its line */
         list->count--;
     }
     return deadline;

@@ -33,6 +33,7 @@ static void fire(struct weft__worker *w, const struct weft__deadline *node)
     struct weft__task *task = node->task;
     if (weft__task_fire(task, node->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
         __builtin_prefetch(task->own); /* or the end of its stack, which is in the same place */
+        __builtin_prefetch((const char *)task->own + 48); /* frames are no whole lines */
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
         weft__rounds_wake(w->rounds, task, false);
     }

@@ -122,6 +122,7 @@ static inline void ask_for(const struct weft__link *next)
         __builtin_prefetch(next->next);
         __builtin_prefetch((const char *)next->next + WEFT__CACHE_LINE);
         __builtin_prefetch(task->own);
+        __builtin_prefetch((const char *)task->own + 48); /* frames are no whole lines */
     }
 }
 

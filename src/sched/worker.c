@@ -23,12 +23,15 @@
 #define TIMER_SLICE_NS 200000  /* than this */
 #define DENSE_NS 500000        /* timers that come closer than this, */
 #define DENSE_PARKS 8u         /* so often in a row, */
-#define DENSE_SLACK_NS 200000  /* share wake-ups by being so late */
+#define DENSE_SLACK_NS 200000  /* share wake-ups by being so late; */
+#define CROWD 16u              /* and where so many were due at once, */
+#define CROWD_SLACK_NS 900000  /* so late */
 #define PREFETCH 32u           /* of these, the stacks; as many */
 #define FRAME_LINES 12u        /* cache lines from the stack pointer on */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before a long sleep, */
 #define REST_NS 50000000       /* which is one that has lasted so long already */
 #define TRIM_SLICE 32u
+#define TRIM_BATCHES 4u  /* of small blocks */
 #define TIGHT_PROBES 4   /* searches without a pause in between */
 #define PAUSES 16        /* between two looks after that */
 #define FEW 16u          /* tasks from the global queue, see gather() */
@@ -235,7 +238,9 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     size_t left = TIMER_BATCH;
     do {
         firing.run.alarm = NULL;
-        left -= weft__wheel_advance(wheel, w->now, left, &firing);
+        size_t fired = weft__wheel_advance(wheel, w->now, left, &firing);
+        left -= fired;
+        w->fired += (uint32_t)fired;
         weft__due_fire(wheel, &firing);
         prefetch_stacks(&firing.ready);
         weft__place_many(&firing.ready);
@@ -551,10 +556,12 @@ int64_t weft__worker_nearest_timer(const struct weft__worker *w)
  * the thousand in a second wait a little for one another. */
 static bool park(struct weft__worker *w, int64_t rested)
 {
-    int64_t nearest = weft__worker_nearest_timer(w), began = w->now;
-    if (w->dense >= DENSE_PARKS && nearest < INT64_MAX - DENSE_SLACK_NS) {
-        nearest += DENSE_SLACK_NS;
+    int64_t nearest = weft__worker_nearest_timer(w), began = w->now, slack = 0;
+    if (w->dense >= DENSE_PARKS && nearest < INT64_MAX - CROWD_SLACK_NS) {
+        slack = w->fired >= CROWD ? CROWD_SLACK_NS : DENSE_SLACK_NS;
     }
+    nearest += slack;
+    w->fired = 0;
     int64_t until = nearest < rested ? nearest : rested;
     struct weft__driver *driver = weft__worker_peek_driver(w);
     bool woken = true;
@@ -570,7 +577,7 @@ static bool park(struct weft__worker *w, int64_t rested)
     }
     w->now = weft__clock_ns();
     if (!woken) {
-        w->dense = w->now - began < DENSE_NS ? w->dense + 1 : 0;
+        w->dense = w->now - began < DENSE_NS + slack ? w->dense + 1 : 0;
     }
     return woken;
 }
@@ -647,6 +654,24 @@ static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *
     return searching;
 }
 
+static uint64_t executed_of(const struct weft__worker *w)
+{
+    return atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
+}
+
+/* What a burst has left behind and a long sleep need not keep: stacks, and small blocks. */
+static bool keeps_much(void)
+{
+    return weft__stack_warm() > KEEP_WARM_STACKS || weft__small_depot_has_spare();
+}
+
+/* A slice of it. True: something was given back, and there may be more. */
+static bool give_back(void)
+{
+    return weft__small_depot_trim(TRIM_BATCHES) + weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) >
+           0;
+}
+
 /* The next task, however long it takes. NULL: told to leave. */
 static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
@@ -654,7 +679,11 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
     bool searching = false;
     int64_t idle_since = INT64_MAX;
     for (;;) {
+        uint64_t executed = w->rounds ? executed_of(w) : 0;
         struct weft__task *task = find_here(w);
+        if (w->rounds && executed_of(w) != executed) {
+            idle_since = INT64_MAX; /* it has run them by itself */
+        }
         if (!task && !told_to_leave(w, until)) {
             searching = searching || (!w->rounds && weft__idle_search(idle));
             if (searching && !w->rounds) { /* a dispatcher has looked everywhere */
@@ -671,9 +700,8 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
         }
         /* Whoever has much to do by fits and starts needs its stacks again at once: they are trimmed after a rest. */
         idle_since = idle_since == INT64_MAX ? w->now : idle_since;
-        bool warm = weft__stack_warm() > KEEP_WARM_STACKS;
-        if (warm && w->now - idle_since >= REST_NS &&
-            weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) > 0) {
+        bool warm = keeps_much();
+        if (warm && w->now - idle_since >= REST_NS && give_back()) {
             continue; /* look for work between slices: a sleeper that trims would be deaf */
         }
         if (weft__home_settle(w->bufs, TRIM_SLICE)) {

@@ -137,6 +137,7 @@ struct weft__worker {
     int64_t now;     /* read at each tick and park */
     int64_t offered; /* the nearest timer that the others were told of */
     unsigned dense;  /* parks in a row that a timer ended soon */
+    uint32_t fired;  /* timers since the last sleep */
     bool io_last;    /* the last look at the driver found something */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
@@ -158,7 +159,6 @@ struct weft__worker {
     /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;
     struct weft__io_counters io;
-    struct weft__wheel wheel;
     struct weft__trace trace;
 
     struct weft__vigil vigil; /* the watchdog's */
@@ -167,6 +167,9 @@ struct weft__worker {
     int cpu; /* -1: not pinned */
     bool has_thread;
     pthread_t thread;
+
+    /* Under its own lock. Last: its slots are not cleared, and what of them is not used is not there. */
+    struct weft__wheel wheel;
 };
 
 /* Turns are counted by the worker alone; the watchdog looks. */

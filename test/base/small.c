@@ -1,0 +1,74 @@
+/* Small blocks: lists of free ones, and the depot behind them. */
+#include "base/small.h"
+
+#include "check.h"
+
+enum { BYTES = 56, BLOCKS = (int)(WEFT__SMALL_KEPT + (WEFT__SMALL_REST + 20) * WEFT__SMALL_BATCH) };
+
+static struct weft__small small, other;
+static void *blocks[BLOCKS];
+
+static void take_all(struct weft__small *from)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = weft__small_get(from, weft__small_class(BYTES), BYTES);
+        CHECK(blocks[i] != NULL);
+    }
+}
+
+static void give_all(struct weft__small *to)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        weft__small_put(to, weft__small_class(BYTES), blocks[i]);
+    }
+}
+
+static void leave_nothing(void)
+{
+    weft__small_flush(&small);
+    weft__small_flush(&other);
+    weft__small_depot_flush();
+    CHECK(!weft__small_depot_has_spare());
+}
+
+TEST(what_is_given_back_is_taken_again)
+{
+    take_all(&small);
+    give_all(&small);
+    weft__alloc_fail_after(1, true); /* nothing more from the allocator */
+    take_all(&small);
+    weft__alloc_fail_after(0, false);
+    give_all(&small);
+    leave_nothing();
+}
+
+TEST(what_one_gives_back_another_takes_through_the_depot)
+{
+    enum { SOME = (int)(WEFT__SMALL_REST * WEFT__SMALL_BATCH) };
+    take_all(&small);
+    give_all(&small);
+    weft__alloc_fail_after(1, true);
+    for (int i = 0; i < SOME; i++) {
+        blocks[i] = weft__small_get(&other, weft__small_class(BYTES), BYTES);
+        CHECK(blocks[i] != NULL);
+    }
+    weft__alloc_fail_after(0, false);
+    for (int i = 0; i < SOME; i++) {
+        weft__small_put(&other, weft__small_class(BYTES), blocks[i]);
+    }
+    leave_nothing();
+}
+
+TEST(after_a_rest_the_depot_keeps_little)
+{
+    take_all(&small);
+    give_all(&small);
+    CHECK(weft__small_depot_has_spare());
+    CHECK_EQ(weft__small_depot_trim(3), 3);
+    CHECK(weft__small_depot_has_spare());
+    unsigned given = weft__small_depot_trim(UINT32_MAX);
+    CHECK(given >= 16 && given <= 20);
+    CHECK(!weft__small_depot_has_spare());
+    CHECK_EQ(weft__small_depot_trim(UINT32_MAX), 0);
+    leave_nothing();
+}
