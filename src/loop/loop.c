@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -65,10 +66,11 @@ int weft_loop_create(weft_loop **out, const struct weft_loop_opts *options)
         return err;
     }
     pthread_once(&once, watch_forks);
-    weft_loop *loop = weft__alloc(sizeof *loop);
+    weft_loop *loop = weft__alloc_dirty(sizeof *loop);
     if (!loop) {
         return -ENOMEM;
     }
+    memset(loop, 0, offsetof(weft_loop, wheel.slots));
     init(loop, opts.timer_tick_ns);
     loop->completes = kind->completes;
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

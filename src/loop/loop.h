@@ -38,7 +38,6 @@ struct weft_loop {
     bool turning;
     bool dirty; /* the driver was given something that only its next wait hands over */
     int64_t now;
-    struct weft__wheel wheel;
     struct weft__timer *due;                /* for a moment: the timer that has just expired */
     size_t ops, watches;                    /* not delivered; not ended */
     uint64_t started;                       /* operations, ever */
@@ -54,6 +53,9 @@ struct weft_loop {
     /* under the lock; wakes are written under it, too: after it destroy may come */
     struct weft__op *woken, **last_woken;
     struct weft__loop_post *posts, **last_post;
+
+    /* The loop's thread's. Last: its slots are not cleared (time/wheel.h). */
+    struct weft__wheel wheel;
 };
 
 /* The `complete` of every operation here. Any thread. */

@@ -207,6 +207,19 @@ static void workers_deinit(weft_pool *pool)
     }
 }
 
+/* Zeroed, but for the slots of the wheels: time/wheel.h */
+static weft_pool *pool_alloc(unsigned workers)
+{
+    weft_pool *pool = weft__alloc_dirty(sizeof *pool + workers * sizeof pool->workers[0]);
+    if (pool) {
+        memset(pool, 0, sizeof *pool);
+        for (unsigned i = 0; i < workers; i++) {
+            memset(&pool->workers[i], 0, offsetof(struct weft__worker, wheel.slots));
+        }
+    }
+    return pool;
+}
+
 int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
 {
     struct weft_pool_opts opts = {0};
@@ -224,7 +237,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     }
     weft__fork_watch();
     weft__hooked_look();
-    weft_pool *pool = weft__alloc(sizeof *pool + opts.workers * sizeof pool->workers[0]);
+    weft_pool *pool = pool_alloc(opts.workers);
     if (!pool) {
         return -ENOMEM;
     }

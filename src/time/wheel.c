@@ -1,24 +1,93 @@
 #include "time/wheel.h"
 
+#include <string.h>
+
 #include "base/assert.h"
 
-#define DIGIT 6 /* bits of a tick that one level holds */
+#define LOW WEFT__WHEEL_LOW
+#define LOW_BITS WEFT__WHEEL_LOW_BITS
+#define DIGIT 6 /* bits of a tick that each level above holds */
 
 _Static_assert(1 << DIGIT == WEFT__WHEEL_SLOTS, "a level is one digit");
-_Static_assert(64 <= WEFT__WHEEL_LEVELS * DIGIT, "the levels cover every tick");
+_Static_assert(64 <= LOW_BITS + (WEFT__WHEEL_LEVELS - 1) * DIGIT, "the levels cover every tick");
 
 void weft__wheel_init(struct weft__wheel *wheel, int64_t now, unsigned tick_shift)
 {
     WEFT__REQUIRE(now >= 0, "timer wheel: negative time");
     WEFT__REQUIRE(tick_shift <= 62, "timer wheel: tick of 2^%u ns", tick_shift);
-    *wheel = (struct weft__wheel){
-        .tick_shift = tick_shift,
-        .moves = WEFT__WHEEL_MOVES,
-        .cascade = WEFT__TIMER_IDLE,
-        .current = (uint64_t)now >> tick_shift,
-    };
+    memset(wheel, 0, offsetof(struct weft__wheel, slots)); /* those are told by their bits */
+    wheel->tick_shift = tick_shift;
+    wheel->moves = WEFT__WHEEL_MOVES;
+    wheel->cascade = WEFT__TIMER_IDLE;
+    wheel->current = (uint64_t)now >> tick_shift;
     atomic_init(&wheel->next, INT64_MAX);
 }
+
+/* --- which slots have a timer --------------------------------------------------------------- */
+
+/* Of a slot above level 0. */
+static unsigned level_of(uint32_t slot)
+{
+    return 1 + (slot - LOW) / WEFT__WHEEL_SLOTS;
+}
+
+static bool is_occupied(const struct weft__wheel *wheel, uint32_t slot)
+{
+    return slot < LOW ? wheel->low[slot / 64] >> slot % 64 & 1
+                      : wheel->occupied[level_of(slot)] >> slot % 64 & 1;
+}
+
+static void occupy(struct weft__wheel *wheel, uint32_t slot)
+{
+    uint64_t bit = (uint64_t)1 << slot % 64;
+    unsigned level = 0;
+    if (slot < LOW) {
+        wheel->low[slot / 64] |= bit;
+        wheel->low_words[slot / 4096] |= (uint64_t)1 << slot / 64 % 64;
+    } else {
+        level = level_of(slot);
+        wheel->occupied[level] |= bit;
+    }
+    wheel->levels |= 1U << level;
+}
+
+static bool low_is_empty(const struct weft__wheel *wheel)
+{
+    uint64_t any = 0;
+    for (unsigned i = 0; i < WEFT__WHEEL_LOW_WORDS / 64; i++) {
+        any |= wheel->low_words[i];
+    }
+    return !any;
+}
+
+static void vacate(struct weft__wheel *wheel, uint32_t slot)
+{
+    uint64_t bit = (uint64_t)1 << slot % 64;
+    if (slot >= LOW) {
+        unsigned level = level_of(slot);
+        if (!(wheel->occupied[level] &= ~bit)) {
+            wheel->levels &= ~(1U << level);
+        }
+    } else if (!(wheel->low[slot / 64] &= ~bit)) {
+        wheel->low_words[slot / 4096] &= ~((uint64_t)1 << slot / 64 % 64);
+        if (low_is_empty(wheel)) {
+            wheel->levels &= ~1U;
+        }
+    }
+}
+
+/* The first slot of level 0, which has one. */
+static uint32_t first_low(const struct weft__wheel *wheel)
+{
+    unsigned i = 0;
+    while (!wheel->low_words[i]) {
+        i++;
+    }
+    unsigned word = i * 64 + (unsigned)__builtin_ctzll(wheel->low_words[i]);
+    return word * 64 + (unsigned)__builtin_ctzll(wheel->low[word]);
+}
+
+/* --- ticks -------------------------------------------------------------------------------------- */
 
 /* The first tick that begins at or after the deadline. */
 static uint64_t tick_of(const struct weft__wheel *wheel, int64_t deadline)
@@ -43,9 +112,15 @@ static uint32_t earliest(const struct weft__wheel *wheel, uint64_t *first)
             return WEFT__TIMER_IDLE;
         }
         unsigned lowest = (unsigned)__builtin_ctz(wheel->levels);
-        slot = lowest << DIGIT | (unsigned)__builtin_ctzll(wheel->occupied[lowest]);
+        slot = lowest == 0 ? first_low(wheel)
+                           : LOW + (lowest - 1) * WEFT__WHEEL_SLOTS +
+                                 (unsigned)__builtin_ctzll(wheel->occupied[lowest]);
     }
-    unsigned bits = slot / WEFT__WHEEL_SLOTS * DIGIT;
+    if (slot < LOW) {
+        *first = (wheel->current & ~(uint64_t)(LOW - 1)) | slot;
+        return slot;
+    }
+    unsigned bits = LOW_BITS + (level_of(slot) - 1) * DIGIT;
     uint64_t above = wheel->current >> bits & ~(uint64_t)(WEFT__WHEEL_SLOTS - 1);
     *first = (above | slot % WEFT__WHEEL_SLOTS) << bits;
     return slot;
@@ -59,9 +134,9 @@ static void next_raise(struct weft__wheel *wheel)
     int64_t bound = INT64_MAX;
     uint32_t slot = earliest(wheel, &tick);
     if (slot != WEFT__TIMER_IDLE) {
-        struct weft__timer *timer = wheel->slots[slot];
+        const struct weft__timer *timer = wheel->slots[slot].first;
         /* Alone in the earliest slot it is the earliest timer, unless others moved down from it. */
-        if (timer->next == timer && slot >= WEFT__WHEEL_SLOTS && slot != wheel->cascade) {
+        if (slot >= LOW && timer == wheel->slots[slot].last && slot != wheel->cascade) {
             tick = tick_of(wheel, timer->deadline);
         }
         bound = tick_start(wheel, tick);
@@ -71,55 +146,61 @@ static void next_raise(struct weft__wheel *wheel)
     }
 }
 
-/* Puts a timer that is in no slot to the end of the one that is its place now. */
+static uint32_t slot_of(const struct weft__wheel *wheel, uint64_t tick)
+{
+    uint64_t differs = tick ^ wheel->current;
+    if (differs < LOW) {
+        return tick & (LOW - 1);
+    }
+    unsigned above = (63 - (unsigned)__builtin_clzll(differs) - LOW_BITS) / DIGIT;
+    unsigned digit = tick >> (LOW_BITS + above * DIGIT) & (WEFT__WHEEL_SLOTS - 1);
+    return LOW + above * WEFT__WHEEL_SLOTS + digit;
+}
+
+/* Puts a timer that is in no slot to the end of the one that is its place now. What was last there is written to and not
+ * read: nobody waits for its line. */
 static void place(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     uint64_t tick = tick_of(wheel, timer->deadline);
     if (tick < wheel->current) {
         tick = wheel->current; /* overdue */
     }
-    unsigned top = 63 - (unsigned)__builtin_clzll((tick ^ wheel->current) | 1);
-    unsigned level = top / DIGIT;
-    unsigned digit = tick >> level * DIGIT & (WEFT__WHEEL_SLOTS - 1);
-    uint32_t slot = level * WEFT__WHEEL_SLOTS + digit;
-
-    struct weft__timer *oldest = wheel->slots[slot];
-    if (oldest) {
-        timer->next = oldest;
-        timer->prev = oldest->prev;
-        oldest->prev->next = timer;
-        oldest->prev = timer;
+    uint32_t slot = slot_of(wheel, tick);
+    struct weft__wheel_slot *list = &wheel->slots[slot];
+    timer->next = NULL;
+    if (is_occupied(wheel, slot)) {
+        timer->prev = list->last;
+        list->last->next = timer;
     } else {
-        timer->next = timer->prev = timer;
-        wheel->slots[slot] = timer;
-        wheel->occupied[level] |= (uint64_t)1 << digit;
-        wheel->levels |= 1U << level;
+        timer->prev = NULL;
+        list->first = timer;
+        occupy(wheel, slot);
     }
+    list->last = timer;
     atomic_store_explicit(&timer->slot, slot, memory_order_relaxed);
+}
+
+/* Its slot is empty now. */
+static void empty_slot(struct weft__wheel *wheel, uint32_t slot)
+{
+    vacate(wheel, slot);
+    if (wheel->cascade == slot) {
+        wheel->cascade = WEFT__TIMER_IDLE;
+    }
 }
 
 /* Takes a pending timer out; true if its slot is empty now. */
 static bool take_out(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     uint32_t slot = atomic_load_explicit(&timer->slot, memory_order_relaxed);
+    struct weft__wheel_slot *list = &wheel->slots[slot];
     atomic_store_explicit(&timer->slot, WEFT__TIMER_IDLE, memory_order_relaxed);
-    if (timer->next != timer) {
-        timer->next->prev = timer->prev;
-        timer->prev->next = timer->next;
-        if (wheel->slots[slot] == timer) {
-            wheel->slots[slot] = timer->next;
-        }
+    *(timer->next ? &timer->next->prev : &list->last) = timer->prev;
+    *(timer->prev ? &timer->prev->next : &list->first) = timer->next;
+    if (timer->next || timer->prev) {
         return false;
     }
-    unsigned level = slot / WEFT__WHEEL_SLOTS;
-    wheel->slots[slot] = NULL;
-    wheel->occupied[level] &= ~((uint64_t)1 << slot % WEFT__WHEEL_SLOTS);
-    if (wheel->occupied[level] == 0) {
-        wheel->levels &= ~(1U << level);
-    }
-    if (wheel->cascade == slot) {
-        wheel->cascade = WEFT__TIMER_IDLE;
-    }
+    empty_slot(wheel, slot);
     return true;
 }
 
@@ -187,23 +268,64 @@ static size_t move_down(struct weft__wheel *wheel, size_t max)
 {
     size_t moved = 0;
     for (bool empty = false; !empty && moved < max; moved++) {
-        struct weft__timer *timer = wheel->slots[wheel->cascade];
+        struct weft__timer *timer = wheel->slots[wheel->cascade].first;
         empty = take_out(wheel, timer);
         place(wheel, timer);
     }
     return moved;
 }
 
-/* Expires up to max timers of a level-0 slot that is due; returns how many. */
+/* Expires up to max timers of a level-0 slot that is due; returns how many. The list is put in order when it is over. */
 static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, void *arg)
 {
     size_t expired = 0;
-    for (bool empty = false; !empty && expired < max && !wheel->halt; expired++) {
-        struct weft__timer *timer = wheel->slots[slot];
-        empty = take_out(wheel, timer);
+    struct weft__timer *timer = wheel->slots[slot].first;
+    for (; timer && expired < max && !wheel->halt; expired++) {
+        struct weft__timer *next = timer->next;
+        atomic_store_explicit(&timer->slot, WEFT__TIMER_IDLE, memory_order_relaxed);
         timer->expire(timer, arg);
+        timer = next;
+    }
+    if (timer) {
+        timer->prev = NULL;
+        wheel->slots[slot].first = timer;
+    } else {
+        vacate(wheel, slot);
     }
     return expired;
+}
+
+#define CHAINS 16u
+#define DEPTH 16u
+
+/* Of very many timers those that are due are in no cache, and a list is walked one miss after another. So the lists of the slots that are
+ * due are walked side by side first: their misses overlap. */
+static void warm(const struct weft__wheel *wheel, uint64_t until)
+{
+    const struct weft__timer *at[CHAINS];
+    unsigned n = 0;
+    uint64_t base = wheel->current & ~(uint64_t)(LOW - 1);
+    uint32_t last = until - base < LOW ? (uint32_t)(until - base) : LOW - 1;
+    for (uint32_t word = (uint32_t)(wheel->current - base) / 64; word <= last / 64 && n < CHAINS;
+         word++) {
+        for (uint64_t bits = wheel->low[word]; bits && n < CHAINS; bits &= bits - 1) {
+            uint32_t slot = word * 64 + (unsigned)__builtin_ctzll(bits);
+            if (slot <= last) {
+                at[n++] = wheel->slots[slot].first;
+            }
+        }
+    }
+    for (unsigned depth = 0; n > 1 && depth < DEPTH; depth++) {
+        unsigned left = 0;
+        for (unsigned i = 0; i < n; i++) {
+            const struct weft__timer *next = at[i]->next;
+            if (next) {
+                __builtin_prefetch(next, 1);
+                at[left++] = next;
+            }
+        }
+        n = left;
+    }
 }
 
 size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, void *arg)
@@ -216,6 +338,9 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
     uint64_t until = now == INT64_MAX ? tick_of(wheel, now) : (uint64_t)now >> wheel->tick_shift;
     weft__wheel_settle(wheel);
     wheel->halt = false;
+    if (wheel->levels & 1 && until > wheel->current) {
+        warm(wheel, until);
+    }
     size_t expired = 0, moves = max > wheel->moves ? max : wheel->moves;
     for (;;) {
         uint64_t first;
@@ -227,7 +352,7 @@ size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, v
             break;
         }
         wheel->current = first; /* nothing is pending before it */
-        if (slot < WEFT__WHEEL_SLOTS) {
+        if (slot < LOW) {
             if (expired == max || wheel->halt) {
                 break;
             }

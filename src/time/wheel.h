@@ -1,18 +1,21 @@
-/* The timer wheel: pending timers of one worker, as a hierarchy of wheels of 64 slots.
+/* The timer wheel: pending timers of one worker, as a hierarchy of wheels.
  *
  * Time is counted in ticks of 2^tick_shift ns; a deadline belongs to the first tick that begins at
- * or after it, so nothing ever fires early. A tick is a number of 6-bit digits, one per level, and
+ * or after it, so nothing ever fires early. A tick is a number of digits, one per level: the lowest has 14 bits, the others 6.
  * `current` is the tick up to which the wheel has been advanced:
  *
  *   level 2 | level 1 | level 0
  *   --------+---------+--------
  *       3   |   41    |    7       current
- *       3   |   41    |   20       differs in digit 0: level 0, slot 20
+ *       3   |   41    |  9000      differs in digit 0: level 0, slot 9000
  *       3   |   50    |   63       digit 1 is the highest that differs: level 1, slot 50
  *       9   |    0    |    1       level 2, slot 9
  *
  * A timer lies in the level of the highest digit in which its tick differs from current, in the
- * slot of that digit. 11 levels cover 66 bits, so there is no horizon and no overflow list. When
+ * slot of that digit. 10 levels cover 68 bits, so there is no horizon and no overflow list. Level 0 has a second's worth of slots: of
+ * very many timers each one is a cache line that is in no cache when the wheel comes to it, so what matters is how often
+ * it has to, and most timers of less than a second need never move. (Slots are in a state that nobody reads until their
+ * bit is set: pages of them that are not used are never touched.) When
  * current enters a slot of an upper level its timers move down (they *cascade*), each at most once
  * per level; a level-0 slot is one tick, and expires. Invariants:
  *
@@ -54,15 +57,18 @@
 #include "base/latch.h"
 
 #define WEFT__WHEEL_TICK_SHIFT 16 /* the default tick: 65.5 us */
-#define WEFT__WHEEL_SLOTS 64      /* per level: one word of occupancy */
-#define WEFT__WHEEL_LEVELS 11     /* of 6 bits: any 64-bit tick */
-#define WEFT__WHEEL_MOVES 1024    /* timers that one advance may cascade, if max is not more */
+#define WEFT__WHEEL_LOW_BITS 14   /* of level 0 */
+#define WEFT__WHEEL_LOW (1u << WEFT__WHEEL_LOW_BITS)
+#define WEFT__WHEEL_LOW_WORDS (WEFT__WHEEL_LOW / 64)
+#define WEFT__WHEEL_SLOTS 64u  /* of the levels above: one word of occupancy each */
+#define WEFT__WHEEL_LEVELS 10  /* 14 bits and nine times 6: any 64-bit tick */
+#define WEFT__WHEEL_MOVES 1024 /* timers that one advance may cascade, if max is not more */
 
 /* Memory of the caller. In no wheel, or in one; never moves while pending. */
 struct weft__timer {
     /* under the wheel's lock */
-    struct weft__timer *next, *prev; /* a circle: the slot points to the oldest */
-    _Atomic(uint32_t) slot;          /* level * 64 + digit, or one of the two below */
+    struct weft__timer *next, *prev; /* of its slot, oldest first */
+    _Atomic(uint32_t) slot;          /* counted through all levels, or one of the two below */
     int64_t deadline;                /* ns of CLOCK_MONOTONIC, as it was given */
     /* immutable after init */
     void (*expire)(struct weft__timer *timer, void *arg);
@@ -70,6 +76,10 @@ struct weft__timer {
 
 #define WEFT__TIMER_IDLE UINT32_MAX
 #define WEFT__TIMER_FRONT (UINT32_MAX - 1)
+
+struct weft__wheel_slot {
+    struct weft__timer *first, *last;
+};
 
 struct weft__wheel {
     /* read by any thread, written under the lock */
@@ -83,10 +93,13 @@ struct weft__wheel {
     bool halt;        /* the advance that is going on is to stop, see weft__wheel_halt */
     uint32_t levels;  /* which levels have a timer */
     uint64_t current;
-    struct weft__timer *front;             /* in no slot yet, or NULL */
-    int64_t behind;                        /* with it: what next() is without it */
-    uint64_t occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer */
-    struct weft__timer *slots[WEFT__WHEEL_LEVELS * WEFT__WHEEL_SLOTS];
+    struct weft__timer *front; /* in no slot yet, or NULL */
+    int64_t behind;            /* with it: what next() is without it */
+    uint64_t
+        occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer; of level 0, see the next two */
+    uint64_t low[WEFT__WHEEL_LOW_WORDS];
+    uint64_t low_words[WEFT__WHEEL_LOW_WORDS / 64]; /* which words of `low` are not 0 */
+    struct weft__wheel_slot slots[WEFT__WHEEL_LOW + (WEFT__WHEEL_LEVELS - 1) * WEFT__WHEEL_SLOTS];
 };
 
 static inline void weft__timer_init(struct weft__timer *timer,

@@ -157,7 +157,7 @@ TEST(a_slot_can_be_emptied_in_the_middle_of_its_cascade)
 {
     enum { COUNT = 3 * WEFT__WHEEL_MOVES };
     static struct weft__timer timers[COUNT];
-    int64_t deadline = (int64_t)(64 * 64 + 1) << TICK, end = 10 * deadline;
+    int64_t deadline = (int64_t)(64 * WEFT__WHEEL_LOW + 1) << TICK, end = 10 * deadline;
     weft__wheel_init(&wheel, 0, TICK);
     for (size_t i = 0; i < COUNT; i++) {
         weft__timer_init(&timers[i], not_early);
@@ -177,7 +177,8 @@ TEST(a_slot_can_be_emptied_in_the_middle_of_its_cascade)
 TEST(the_last_in_a_cascade_does_not_hide_earlier_ones_that_moved_down)
 {
     struct weft__timer timers[3];
-    int64_t first = (int64_t)(64 + 10) << TICK, last = (int64_t)(64 + 60) << TICK;
+    int64_t first = (int64_t)(WEFT__WHEEL_LOW + 10) << TICK, last = (int64_t)(WEFT__WHEEL_LOW + 60)
+                                                                    << TICK;
     weft__wheel_init(&wheel, 0, TICK);
     wheel.moves = 2;
     for (size_t i = 0; i < 3; i++) {

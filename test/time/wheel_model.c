@@ -117,9 +117,10 @@ static void check_next(void)
     }
     uint64_t first = wheel.current, tick = order[0]->tick;
     if (wheel.cascade == WEFT__TIMER_IDLE) {
-        unsigned bits = 0;
-        while (bits + 6 < 64 && tick >> (bits + 6) != first >> (bits + 6)) {
-            bits += 6;
+        unsigned bits = 0, digit = WEFT__WHEEL_LOW_BITS;
+        while (bits + digit < 64 && tick >> (bits + digit) != first >> (bits + digit)) {
+            bits += digit;
+            digit = 6;
         }
         first = tick >> bits << bits;
     }
@@ -129,7 +130,8 @@ static void check_next(void)
 
 static int64_t random_deadline(void)
 {
-    unsigned level = 6 * (unsigned)below(10);
+    unsigned level =
+        below(4) ? WEFT__WHEEL_LOW_BITS + 6 * (unsigned)below(8) : 6 * (unsigned)below(2);
     uint64_t edge = ((wheel.current >> level) + 1) << level;
     int64_t off = (int64_t)below(3);
     switch (below(16)) {
