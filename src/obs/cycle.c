@@ -109,15 +109,18 @@ static bool may_have_holder(const struct weft__task *task)
 static size_t walk(void (*found)(const struct cycle *, void *), void *arg)
 {
     uint32_t slots = weft__slab_slots();
-    uint32_t *met = calloc((size_t)slots + 1, sizeof *met);
+    uint32_t *met = NULL; /* mostly nobody needs it */
     struct cycle cycle = {0};
     size_t n = 0;
-    for (uint32_t slot = 1; met && slot <= slots; slot++) {
+    for (uint32_t slot = 1; slot <= slots; slot++) {
         const struct weft__task *task = weft__slab_find(slot);
         uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
-        if (met[slot] || !(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) ||
+        if ((met && met[slot]) || !(ident & WEFT__IDENT_LIVE) || (ident & WEFT__IDENT_DONE) ||
             !may_have_holder(task)) {
             continue;
+        }
+        if (!met && !(met = calloc((size_t)slots + 1, sizeof *met))) {
+            break;
         }
         if (follow(weft__ident_generation(ident) << 32 | slot, met, slots, &cycle)) {
             n++;

@@ -18,7 +18,7 @@
 #define MOVE_MOST 1024u /* tasks taken from one worker at one tick */
 #define BASKET_SLOTS 256u
 #define WALK_SHARE                                                                                 \
-    100 /* a walk is followed by this many times what it took of the CPU without one */
+    400 /* a walk is followed by this many times what it took of the CPU without one */
 #define WALK_PAUSE_NS 100000000
 #define LOOKS 4 /* at threads outside, each ten times as long after the one before */
 
