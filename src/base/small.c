@@ -75,15 +75,12 @@ void weft__small_put_slow(struct weft__small *small, unsigned class, void *block
         weft__free(block);
         return;
     }
-    /* The batch that was given back last, this one with it. */
-    struct weft__link *batch = block, *last = batch;
-    batch->next = small->free[class];
-    for (unsigned i = 1; i < WEFT__SMALL_BATCH; i++) {
-        last = last->next;
-    }
-    small->free[class] = last->next;
-    small->count[class] -= WEFT__SMALL_BATCH - 1;
+    /* The batch that was given back last; this one begins the next. */
+    struct weft__link *batch = small->free[class], *last = small->bottom[class], *link = block;
+    link->next = last->next;
     last->next = NULL;
+    small->free[class] = small->bottom[class] = link;
+    small->count[class] -= WEFT__SMALL_BATCH - 1;
     if (!give_batch(class, batch)) {
         free_all(batch);
     }

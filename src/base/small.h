@@ -24,9 +24,13 @@
 #define WEFT__SMALL_DEPOT 2048u /* batches of each class; more go back to the allocator, */
 #define WEFT__SMALL_REST 64u    /* and all but so many after a rest */
 
+_Static_assert(WEFT__SMALL_KEPT % WEFT__SMALL_BATCH == 0, "a full list is whole batches");
+
 struct weft__small {
     struct weft__link *free[WEFT__SMALL_CLASSES];
     uint32_t count[WEFT__SMALL_CLASSES];
+    /* The one that was given back when the count was a multiple of a batch, last: of a full list, the end of its first batch. */
+    struct weft__link *bottom[WEFT__SMALL_CLASSES];
 };
 
 /* WEFT__SMALL_CLASSES: it is not small. */
@@ -64,7 +68,9 @@ static inline void weft__small_put(struct weft__small *small, unsigned class, vo
         struct weft__link *link = block;
         link->next = small->free[class];
         small->free[class] = link;
-        small->count[class]++;
+        if (small->count[class]++ % WEFT__SMALL_BATCH == 0) {
+            small->bottom[class] = link;
+        }
         return;
     }
     weft__small_put_slow(small, class, block);

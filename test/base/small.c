@@ -1,6 +1,9 @@
 /* Small blocks: lists of free ones, and the depot behind them. */
 #include "base/small.h"
 
+#include <string.h>
+
+#include "base/rand.h"
 #include "check.h"
 
 enum { BYTES = 56, BLOCKS = (int)(WEFT__SMALL_KEPT + (WEFT__SMALL_REST + 20) * WEFT__SMALL_BATCH) };
@@ -70,5 +73,39 @@ TEST(after_a_rest_the_depot_keeps_little)
     CHECK(given >= 16 && given <= 20);
     CHECK(!weft__small_depot_has_spare());
     CHECK_EQ(weft__small_depot_trim(UINT32_MAX), 0);
+    leave_nothing();
+}
+
+/* Given and taken in any order, each block has one owner at a time, and batches are whole. */
+TEST(batches_are_whole_whatever_came_and_went)
+{
+    static bool out[BLOCKS];
+    struct weft__rand rng;
+    int taken = BLOCKS;
+    weft__rand_seed(&rng, check_seed());
+    take_all(&small);
+    memset(out, true, sizeof out);
+    for (int step = 0; step < 20; step++) {
+        int first = (int)(weft__rand_next(&rng) % BLOCKS),
+            n = (int)(weft__rand_next(&rng) % BLOCKS);
+        for (int i = 0; i < n; i++) {
+            int at = (first + i) % BLOCKS;
+            if (out[at]) {
+                weft__small_put(&small, weft__small_class(BYTES), blocks[at]);
+            } else {
+                blocks[at] = weft__small_get(&small, weft__small_class(BYTES), BYTES);
+                CHECK(blocks[at] != NULL);
+                memset(blocks[at], at, BYTES);
+            }
+            out[at] = !out[at];
+            taken += out[at] ? 1 : -1;
+        }
+    }
+    CHECK(taken >= 0 && taken <= BLOCKS);
+    for (int i = 0; i < BLOCKS; i++) {
+        if (out[i]) {
+            weft__small_put(&small, weft__small_class(BYTES), blocks[i]);
+        }
+    }
     leave_nothing();
 }
