@@ -17,6 +17,8 @@
 #include "sched/fault.h"
 #include "sched/fork.h"
 #include "sched/hooked.h"
+#include "sched/ident.h"
+#include "sched/slab.h"
 
 #define MAX_WORKERS 1024u
 #define MAX_TICK_NS 1000000000
@@ -294,6 +296,23 @@ free_pool:
     return err;
 }
 
+/* Fibers that have ended and were not joined outlive their pool, and the next one may have its address. */
+static void leave_unjoined(const weft_pool *pool)
+{
+    uint32_t slots = weft__slab_slots();
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        struct weft__task *task = weft__slab_find(slot);
+        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
+        if ((ident & WEFT__IDENT_DONE) &&
+            weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
+            if ((ident & WEFT__IDENT_DONE) && task->home == pool) {
+                task->home = NULL;
+            }
+            weft__ident_unlock(task, ident);
+        }
+    }
+}
+
 void weft_pool_destroy(weft_pool *pool)
 {
     if (!pool) {
@@ -314,6 +333,7 @@ void weft_pool_destroy(weft_pool *pool)
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */
     }
     pools_remove(pool);
+    leave_unjoined(pool);
     weft__watchdog_stop();
     workers_deinit(pool);
     host_close(pool);

@@ -426,6 +426,30 @@ TEST(fibers_may_come_and_go_during_a_visit)
     pool_close(pool);
 }
 
+static bool counts_visit(const struct weft_fiber_info *info, void *arg)
+{
+    (void)info;
+    ++*(int *)arg;
+    return true;
+}
+
+/* The next pool may have the address of the last. */
+TEST(who_was_not_joined_does_not_belong_to_another_pool)
+{
+    weft_fiber left[10];
+    for (int i = 0; i < 10; i++) {
+        int visits = 0;
+        weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+        weft_each_fiber(pool, counts_visit, &visits);
+        CHECK_EQ(visits, 0);
+        CHECK_EQ(weft_pool_spawn(pool, &left[i], yield_three_times, NULL, NULL), 0);
+        pool_close(pool);
+    }
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_join(left[i], NULL, WEFT_FOREVER), 0);
+    }
+}
+
 /* --- memory ------------------------------------------------------------------------------ */
 
 TEST(memory_can_be_seen_and_idle_stacks_trimmed)
