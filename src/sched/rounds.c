@@ -12,7 +12,7 @@ static struct weft__ranks *ranks_of(const struct weft__rounds *r, const struct w
 void weft__rounds_init(struct weft__rounds *r, struct weft__worker *w)
 {
     r->worker = w;
-    r->round = 1;
+    r->round = WEFT__TURN_ONE_ROUND;
     r->pace = 1;
     r->unlooked = 1;
     r->last = &r->first;
@@ -77,7 +77,7 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = ranks_of(r, task);
-    task->turn = ~(r->round << WEFT__TURN_LEFT_BITS); /* no round that it was woken in */
+    task->turn = ~r->round; /* no round that it was woken in */
     atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* there is no other */
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_started(r->order, task);
@@ -295,7 +295,7 @@ static void go_round(struct weft__rounds *r)
 {
     struct weft__worker *w = r->worker;
     struct weft__link *woken = weft__inbox_drain_local(&w->inbox);
-    r->round++;
+    r->round += WEFT__TURN_ONE_ROUND;
     weft__count(&r->gone, 1);
     if (--r->unlooked == 0) {
         look(r);

@@ -80,7 +80,7 @@ struct weft__command {
 
 struct weft__rounds {
     struct weft__worker *worker;
-    uint64_t round;
+    uint64_t round; /* its number, as a task's `turn` has it */
     struct weft__ranks *first, **last; /* groups that are ready */
     struct weft__ranks *running;       /* whose turn it is */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
@@ -127,20 +127,18 @@ static inline void weft__rounds_list(struct weft__rounds *r, struct weft__ranks 
     }
 }
 
-#define WEFT__TURN_LEFT_BITS 16
+#define WEFT__TURN_ONE_ROUND ((uint64_t)1 << 16)
 
 /* May it be woken once more in this round? Between the words of two rounds lies more than any budget. */
 static inline bool weft__rounds_charge(const struct weft__rounds *r, struct weft__task *task)
 {
-    uint64_t round = r->round << WEFT__TURN_LEFT_BITS, left = task->turn - round;
-    if (left >> WEFT__TURN_LEFT_BITS) {
-        left = task->signals;
+    uint64_t left = task->turn - r->round;
+    if (left >= WEFT__TURN_ONE_ROUND) {
+        task->turn = r->round + task->signals - 1; /* which is not 0 */
+        return true;
     }
-    if (__builtin_expect(left == 0, 0)) {
-        return false;
-    }
-    task->turn = round + left - 1;
-    return true;
+    task->turn -= left > 0;
+    return left > 0;
 }
 
 /* The fiber of this group has become ready, on the worker's thread. */

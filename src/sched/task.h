@@ -90,6 +90,7 @@ enum weft__wait {
     WEFT__WAIT_SHIELDED = 2, /* or-ed to it: not by a cancel or an interrupt */
     WEFT__WAIT_FIRM = 4,     /* or-ed to it, in a shield: nor by an abort */
     WEFT__WAIT_OUTSIDE = 8,  /* or-ed to it: no fiber holds what is waited for */
+    WEFT__WAIT_PLAIN = WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE,
 };
 
 /* Flags; but for HOOKS_OFF they never change after creation. */
@@ -393,6 +394,20 @@ static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t tic
            atomic_compare_exchange_strong_explicit(
                &task->state, &word, weft__word_fired(word, WEFT__TASK_READY, reason),
                memory_order_acquire, memory_order_relaxed); /* the frame. pairs: settle */
+}
+
+/* The same for one whose wait is mostly a body's without a shield, for what no fiber holds: that is tried without a look. */
+static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticket,
+                                         enum weft__reason reason)
+{
+    uint64_t wait = ticket << WEFT__TICKET_SHIFT;
+    uint64_t word = wait | (uint64_t)WEFT__WAIT_PLAIN << WEFT__STATE_BITS | WEFT__TASK_WAITING;
+    return __builtin_expect(atomic_compare_exchange_strong_explicit(
+                                &task->state, &word,
+                                wait | (uint64_t)reason << WEFT__STATE_BITS | WEFT__TASK_READY,
+                                memory_order_acquire, memory_order_relaxed),
+                            1) || /* the frame. pairs: rest, settle */
+           weft__task_fire_waiting(task, ticket, reason);
 }
 
 /* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the caller queues it.

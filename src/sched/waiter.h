@@ -67,7 +67,8 @@ struct weft__node {
     bool shared; /* `item` is the place of other nodes too: written only after this one has won */
 };
 
-/* The nodes of one source in the order in which they came. */
+/* The nodes of one source in the order in which they came. While there is none `last` is anything, and so is the `prev` of
+ * the first. */
 struct weft__waitlist {
     struct weft__node *first, *last;
 };
@@ -88,23 +89,30 @@ static inline void weft__waitlist_push(struct weft__waitlist *list, struct weft_
 {
     node->linked = true;
     node->next = NULL;
-    node->prev = list->last;
-    *(list->last ? &list->last->next : &list->first) = node;
+    if (__builtin_expect(!list->first, 1)) {
+        list->first = node;
+    } else {
+        node->prev = list->last;
+        list->last->next = node;
+    }
     list->last = node;
+}
+
+/* Of one that is known to be the first. */
+static inline void weft__waitlist_remove_first(struct weft__waitlist *list, struct weft__node *node)
+{
+    list->first = node->next;
+    node->linked = false;
 }
 
 static inline void weft__waitlist_remove(struct weft__waitlist *list, struct weft__node *node)
 {
-    *(node->prev ? &node->prev->next : &list->first) = node->next;
+    if (list->first == node) {
+        weft__waitlist_remove_first(list, node);
+        return;
+    }
+    node->prev->next = node->next;
     *(node->next ? &node->next->prev : &list->last) = node->prev;
-    node->linked = false;
-}
-
-/* The same for one that is known to be the first. */
-static inline void weft__waitlist_remove_first(struct weft__waitlist *list, struct weft__node *node)
-{
-    list->first = node->next;
-    *(node->next ? &node->next->prev : &list->last) = NULL;
     node->linked = false;
 }
 

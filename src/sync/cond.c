@@ -86,10 +86,10 @@ static __attribute__((noinline)) void signal_any(struct weft__cond *c)
     }
 }
 
-void weft_cond_signal(weft_cond *cond)
+__attribute__((noinline)) void weft_cond_signal(weft_cond *cond)
 {
     struct weft__cond *c = weft__cond_of(cond);
-    struct weft__worker *w = weft__worker_self();
+    struct weft__worker *w = weft__worker_at_entrance();
     if (!weft__source_is_own(&c->source, w)) {
         signal_any(c);
     } else if (c->source.waiters.first) {

@@ -203,7 +203,6 @@ static bool announce_locked(struct suitor *suitor)
 
 static void waitlist_push_front(struct weft__waitlist *list, struct weft__node *node)
 {
-    node->prev = NULL;
     node->next = list->first;
     *(list->first ? &list->first->prev : &list->last) = node;
     list->first = node;

@@ -63,8 +63,8 @@ static inline struct weft__task *weft__source_win_first(struct weft__waitlist *l
 {
     struct weft__node *node = list->first;
     struct weft__task *task = node->waiter->task;
-    if (!task || !weft__task_fire_waiting(task, node->waiter->ticket,
-                                          (enum weft__reason)(WEFT__REASON_DONE + node->index))) {
+    if (!task || !weft__task_fire_plain(task, node->waiter->ticket,
+                                        (enum weft__reason)(WEFT__REASON_DONE + node->index))) {
         return NULL;
     }
     weft__waitlist_remove_first(list, node);
