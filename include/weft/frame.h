@@ -108,8 +108,7 @@ struct weft_frame {
     void *wait;     /* what it waits for, or calls */
     uint32_t fiber; /* that it belongs to; 0: none */
     uint8_t act, waits;
-    unsigned phase : 2, size : 6, pooled : 1, failed : 1, misused : 1, tries : 1, caught : 1,
-        over : 1, stray : 1;
+    unsigned phase : 2, size : 6, pooled : 1, failed : 1, tries : 1, caught : 1;
 };
 
 /* Before its first use; again before every further one. */

@@ -65,7 +65,9 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
         return err;
     }
     weft__rounds_init(&d->rounds, &d->pool->workers[0]);
-    d->rounds.order = order;
+    if (order) {
+        weft__rounds_record(&d->rounds, order);
+    }
     d->rounds.ranks = ranks;
     d->rounds.settle = weft__group_settle;
     d->rounds.max_poll_ns = opts->max_poll_ns;

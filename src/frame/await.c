@@ -24,7 +24,7 @@ static __attribute__((noinline, cold)) void stray(const weft_frame *frame,
     weft_frame *top = running ? running->own : NULL;
     WEFT__REQUIRE(top && running->body->waits == weft__frame_waits,
                   "frame %s waits outside of a frame fiber", frame->kind->name);
-    top->misused = top->stray = true;
+    weft__frame_mark(top, WEFT__ACT_MISUSED | WEFT__ACT_STRAY);
 }
 
 HOT struct weft__worker *begin(weft_frame *frame, struct weft__task **task)
@@ -36,7 +36,7 @@ HOT struct weft__worker *begin(weft_frame *frame, struct weft__task **task)
         return NULL;
     }
     if (__builtin_expect(frame->act != WEFT__ACT_NONE, 0)) {
-        frame->misused = true;
+        weft__frame_mark(frame, WEFT__ACT_MISUSED);
         return NULL;
     }
     *task = running;
@@ -54,7 +54,7 @@ HOT enum weft_step park(struct weft__worker *w, struct weft__task *task, weft_fr
     if (__builtin_expect(weft__body_park(w, task, deadline), 1)) {
         return WEFT_SUSPEND;
     }
-    frame->over = true;
+    weft__frame_mark(frame, WEFT__ACT_OVER);
     return WEFT_CALL;
 }
 
@@ -167,10 +167,11 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
             reason = reason == WEFT__REASON_NONE ? WEFT__REASON_DONE : reason;
             continue;
         }
-        frame->over = !weft__body_park(w, task, next.deadline);
-        if (!frame->over) {
+        frame->act = (uint8_t)weft__frame_did(frame);
+        if (weft__body_park(w, task, next.deadline)) {
             return true;
         }
+        weft__frame_mark(frame, WEFT__ACT_OVER);
         reason = weft__body_waited(w, task);
         wait->kind->finish(wait);
     }
@@ -185,28 +186,48 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
  * group. It is found by the owner and not by the thread, which would be a call in the middle of everything. */
 HOT struct weft__worker *own_worker(const weft_frame *frame, const struct weft__source *source)
 {
-    const struct weft__ranks *ranks = weft__owner_ranks(source->owner);
+    const void *owner = source->owner;
+    const struct weft__ranks *ranks = weft__owner_ranks(owner);
     if (!ranks) {
         return NULL;
     }
     struct weft__worker *w = ranks->rounds->worker;
     struct weft__task *running = atomic_load_explicit(&w->body, memory_order_relaxed);
-    bool ours = running && weft__body_own(running) == frame && w->owner == source->owner &&
+    bool ours = running && weft__body_own(running) == frame && w->owner == owner &&
                 frame->act == WEFT__ACT_NONE;
     return __builtin_expect(ours, 1) ? w : NULL;
 }
 
+/* Its node is linked; with a deadline, in a shield, or with a cancel that is known. */
 static ANY enum weft_step park_own_any(struct weft__worker *w, struct weft__task *task,
                                        weft_frame *frame, int64_t deadline)
 {
+    frame->act = WEFT__ACT_ARMED;
+    weft__body_arm(task, WEFT__WAIT_PLAIN);
     if (weft__body_park_any(w, task, deadline)) {
         return WEFT_SUSPEND;
     }
-    frame->over = true;
+    weft__frame_mark(frame, WEFT__ACT_OVER);
     return WEFT_CALL;
 }
 
-/* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is there. */
+/* It rests, and a cancel or an interrupt is there. Whoever came with that may have ended the wait. */
+static ANY enum weft_step end_own(struct weft__worker *w, struct weft__task *task,
+                                  weft_frame *frame)
+{
+    if (!weft__task_unrest(task)) {
+        return WEFT_SUSPEND;
+    }
+    frame->act = WEFT__ACT_ARMED;
+    if (weft__body_park_any(w, task, WEFT_FOREVER)) {
+        return WEFT_SUSPEND;
+    }
+    weft__frame_mark(frame, WEFT__ACT_OVER);
+    return WEFT_CALL;
+}
+
+/* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is there. From weft__task_rest on
+ * the fiber may be fired and queued, and others may look at it: everything is written before. */
 HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct weft_wait *wait,
                              const struct weft__await_kind *kind, void *object, void *item,
                              void *value, struct weft__waitlist *list, int64_t deadline,
@@ -214,7 +235,6 @@ HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct w
 {
     struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     struct weft__await *a = weft__await_of(wait);
-    weft__body_arm(task, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     weft__node_init(&a->node, weft__body_waiter(task), 0);
     weft__waitlist_push(list, &a->node);
     a->node.item = item;
@@ -227,8 +247,15 @@ HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct w
     frame->waits = 1;
     frame->next = then;
     frame->wait = a;
-    return weft__body_is_plain(task, deadline) ? WEFT_SUSPEND
-                                               : park_own_any(w, task, frame, deadline);
+    if (__builtin_expect(deadline != WEFT_FOREVER || task->deadline || task->shields, 0)) {
+        return park_own_any(w, task, frame, deadline);
+    }
+    uint64_t resting = weft__task_resting(task);
+    task->claim.ticket = resting >> WEFT__TICKET_SHIFT;
+    weft__task_rest(task, resting);
+    return __builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)
+               ? end_own(w, task, frame)
+               : WEFT_SUSPEND;
 }
 
 /* --- without an object ------------------------------------------------------------------------ */

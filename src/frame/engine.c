@@ -35,7 +35,7 @@ static weft_error *fatal(const weft_frame *frame, const char *what)
 /* What a step that did this has to return. */
 static enum weft_step step_of(const weft_frame *frame)
 {
-    switch ((enum weft__frame_act)frame->act) {
+    switch (weft__frame_did(frame)) {
     case WEFT__ACT_CALL:
     case WEFT__ACT_TRY:
     case WEFT__ACT_GO:
@@ -45,16 +45,12 @@ static enum weft_step step_of(const weft_frame *frame)
     case WEFT__ACT_SLEEP:
     case WEFT__ACT_PARK:
     case WEFT__ACT_WAIT:
+    case WEFT__ACT_ARMED:
     case WEFT__ACT_OWN:
-        return frame->over ? WEFT_CALL : WEFT_SUSPEND;
-    case WEFT__ACT_NONE:
-    case WEFT__ACT_RETURN:
-    case WEFT__ACT_DONE:
-    case WEFT__ACT_THROW:
-    case WEFT__ACT_RETHROW:
-        break;
+        return frame->act & WEFT__ACT_OVER ? WEFT_CALL : WEFT_SUSPEND;
+    default:
+        return WEFT_RETURN;
     }
-    return WEFT_RETURN;
 }
 
 /* --- waits ------------------------------------------------------------------------------------ */
@@ -75,7 +71,7 @@ static void take_back(const weft_frame *frame)
 
 static bool is_wait(enum weft__frame_act act)
 {
-    return act >= WEFT__ACT_SLEEP && act <= WEFT__ACT_OWN;
+    return act >= WEFT__ACT_SLEEP && act <= WEFT__ACT_WAIT;
 }
 
 /* What the object has left in the node. */
@@ -89,10 +85,11 @@ static inline weft_step_fn next_of(const weft_frame *frame)
     return frame->next ? frame->next->fn : frame->kind->start;
 }
 
-/* Neither has the step done two things, nor was its wait over before it began. */
-static inline bool is_clean(const weft_frame *frame)
+/* For an object of the fiber's own group, and nothing is wrong with it. */
+static inline bool is_own(unsigned act)
 {
-    return __builtin_expect(!frame->misused && !frame->over, 1);
+    _Static_assert(WEFT__ACT_ARMED % 2 == 0 && WEFT__ACT_OWN == WEFT__ACT_ARMED + 1, "one look");
+    return (act | 1) == WEFT__ACT_OWN;
 }
 
 static inline bool is_rest(enum weft__frame_act act)
@@ -102,6 +99,9 @@ static inline bool is_rest(enum weft__frame_act act)
 
 static inline enum weft__body_step rest_of(enum weft__frame_act act)
 {
+    if (__builtin_expect(act == WEFT__ACT_OWN, 1)) {
+        return WEFT__BODY_GONE;
+    }
     return act == WEFT__ACT_YIELD ? WEFT__BODY_YIELD : WEFT__BODY_WAIT;
 }
 
@@ -115,8 +115,8 @@ static struct weft__body_wait wait_of(const weft_frame *frame)
         return (struct weft__body_wait){
             .kind = &wait->kind->shown, .on = wait->on, .since = wait->since};
     }
-    return (struct weft__body_wait){.kind =
-                                        frame->act == WEFT__ACT_SLEEP ? &sleep_kind : &park_kind};
+    return (struct weft__body_wait){.kind = weft__frame_did(frame) == WEFT__ACT_SLEEP ? &sleep_kind
+                                                                                      : &park_kind};
 }
 
 /* Of a wait that throws. A cancel and an interrupt keep what they have ended, for weft_ended_wait. */
@@ -144,7 +144,7 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
     } else if (reason == WEFT__REASON_NONE) {
         err = -ENOMEM;
     } else if (err == -ETIMEDOUT && !(frame->waits && wait->kind->throws_timeout)) {
-        out = value(frame->act == WEFT__ACT_SLEEP ? 0 : -ETIMEDOUT, NULL);
+        out = value(weft__frame_did(frame) == WEFT__ACT_SLEEP ? 0 : -ETIMEDOUT, NULL);
         if (frame->waits && wait->kind->timed_out) {
             wait->kind->timed_out(wait, frame->waits, &out.got);
         }
@@ -267,10 +267,6 @@ static inline void begin_step(weft_frame *frame)
 {
     frame->act = WEFT__ACT_NONE;
     frame->waits = 0;
-    /* What a step of another did to this one is that step's mistake. */
-    if (__builtin_expect(frame->over || frame->misused || frame->stray, 0)) {
-        frame->over = frame->misused = frame->stray = false;
-    }
 }
 
 static enum weft_step call_next(weft_frame *frame, struct weft_got got)
@@ -287,15 +283,16 @@ static enum weft_step call_next(weft_frame *frame, struct weft_got got)
 /* Did it one thing, and said so? */
 static bool is_sound(const weft_frame *frame, enum weft_step step)
 {
-    return frame->act != WEFT__ACT_NONE && step == step_of(frame) && !frame->misused;
+    return frame->act != WEFT__ACT_NONE && step == step_of(frame) &&
+           !(frame->act & WEFT__ACT_MISUSED);
 }
 
 /* What it began comes to nothing. */
 static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft_frame *frame)
 {
-    enum weft__frame_act act = (enum weft__frame_act)frame->act;
-    const char *what = frame->stray            ? "waits with a frame that is not its own"
-                       : frame->misused        ? "did two things in one step"
+    enum weft__frame_act act = weft__frame_did(frame);
+    const char *what = frame->act & WEFT__ACT_STRAY     ? "waits with a frame that is not its own"
+                       : frame->act & WEFT__ACT_MISUSED ? "did two things in one step"
                        : act == WEFT__ACT_NONE ? "has neither called, nor waited, nor returned"
                                                : "returned something else than what it did";
     if (is_wait(act)) {
@@ -323,7 +320,7 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
                         struct outcome *out)
 {
     weft_error *error;
-    switch ((enum weft__frame_act)frame->act) {
+    switch (weft__frame_did(frame)) {
     case WEFT__ACT_TRY:
         frame->tries = true; /* fall through */
     case WEFT__ACT_CALL:
@@ -342,8 +339,9 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
     case WEFT__ACT_SLEEP:
     case WEFT__ACT_PARK:
     case WEFT__ACT_WAIT:
+    case WEFT__ACT_ARMED:
     case WEFT__ACT_OWN:
-        if (!frame->over) {
+        if (!(frame->act & WEFT__ACT_OVER)) {
             return RESTS;
         }
         return wait_is_over(w, task, frame, weft__body_waited(w, task), out) ? GOES_ON : RESTS;
@@ -367,12 +365,10 @@ static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_fr
         }
         *out = failure(frame->kept);
         return GOES_ON;
-    case WEFT__ACT_THROW:
-    case WEFT__ACT_NONE:
-        break;
+    default: /* THROW */
+        *out = failure(frame->wait);
+        return GOES_ON;
     }
-    *out = failure(frame->wait);
-    return GOES_ON;
 }
 
 static bool is_cancelled(const struct weft__task *task)
@@ -431,13 +427,17 @@ static enum weft__body_step run_any(struct weft__worker *w, struct weft__task *t
                                     : call_next(frame, out.got);
         }
         if (__builtin_expect(!is_sound(frame, step), 0)) {
+            if (weft__frame_did(frame) == WEFT__ACT_OWN && !weft__task_unrest(task)) {
+                weft__frame_mark(frame, WEFT__ACT_JUDGED);
+                return WEFT__BODY_GONE;
+            }
             out = failure(unsound(w, task, frame));
             turn = GOES_ON;
             continue;
         }
         turn = act_on(w, task, frame, &out);
         if (turn == RESTS) {
-            return frame->act == WEFT__ACT_YIELD ? WEFT__BODY_YIELD : WEFT__BODY_WAIT;
+            return rest_of(weft__frame_did(frame));
         }
         frame = task->own;
     }
@@ -468,12 +468,12 @@ static inline bool is_plain_return(const weft_frame *frame)
            (!frame->caller || !frame->caller->tries);
 }
 
-/* These ask for the worker themselves: whoever runs a step and calls them after it had to keep it all the time. */
+/* These ask for the worker and the fiber themselves: whoever runs a step and calls them after it had to keep them all the time. */
 
-static __attribute__((noinline)) enum weft__body_step end_plainly(struct weft__task *task,
-                                                                  weft_frame *bottom)
+static __attribute__((noinline)) enum weft__body_step end_plainly(weft_frame *bottom)
 {
     struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     void *result = bottom->wait;
     weft__frame_release_here(w, bottom);
     if (task->body->leaves) {
@@ -485,16 +485,13 @@ static __attribute__((noinline)) enum weft__body_step end_plainly(struct weft__t
 
 /* Goes on after a step of the fiber's top frame. What most steps do is done here; whatever else it is,
  * there. */
-static __attribute__((noinline)) enum weft__body_step run_on(struct weft__task *task,
-                                                             enum weft_step step)
+static __attribute__((noinline)) enum weft__body_step run_on(enum weft_step step)
 {
     struct weft__worker *w = weft__worker_self();
+    struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     weft_frame *frame = task->own, *other;
     for (;;) {
         struct weft_got got = {0};
-        if (!is_clean(frame)) {
-            return run_stepped(w, task, step);
-        }
         enum weft__frame_act act = (enum weft__frame_act)frame->act;
         if (step == WEFT_SUSPEND && is_rest(act)) {
             return rest_of(act);
@@ -510,7 +507,7 @@ static __attribute__((noinline)) enum weft__body_step run_on(struct weft__task *
         } else if (step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_plain_return(frame)) {
             other = frame->caller;
             if (!other) {
-                return end_plainly(task, frame);
+                return end_plainly(frame);
             }
             got.value = frame->wait;
             weft__frame_release_here(w, frame);
@@ -524,47 +521,67 @@ static __attribute__((noinline)) enum weft__body_step run_on(struct weft__task *
     }
 }
 
-/* It has waited, and not for an object of its group that has ended the wait. */
-static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__task *task)
+/* It has waited, and not for an object of its group that has ended the wait; or a step of another has marked it. */
+static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__worker *w,
+                                                                 struct weft__task *task)
 {
-    struct weft__worker *w = weft__worker_self();
     weft_frame *frame = task->own;
-    enum weft__reason reason = weft__body_waited(w, task);
-    if (frame->act != WEFT__ACT_SLEEP || reason != WEFT__REASON_TIMEOUT) {
-        return run_resumed(w, task, reason);
+    enum weft__frame_act act = weft__frame_did(frame);
+    struct weft_got got = {0};
+    if (frame->act & WEFT__ACT_JUDGED) {
+        struct outcome out = failure(unsound(w, task, frame));
+        return run_any(w, task, &out, WEFT_CALL);
+    }
+    if (is_own(act) && weft__task_is_done(task)) {
+        got = got_of(waits_of(frame));
+    } else if (is_wait(act)) {
+        enum weft__reason reason = weft__body_waited(w, task);
+        if (act != WEFT__ACT_SLEEP || reason != WEFT__REASON_TIMEOUT) {
+            return run_resumed(w, task, reason);
+        }
     }
     begin_step(frame);
-    return run_on(task, next_of(frame)(frame, (struct weft_got){0}));
+    return run_on(next_of(frame)(frame, got));
 }
 
-/* One step, or two if it got at once what it asked for: that is mostly all. */
+/* The next step, given what its wait has brought; or nothing. */
+static inline enum weft_step go_on_with(weft_frame *frame, const struct weft__await *wait)
+{
+    begin_step(frame);
+    return next_of(frame)(frame, got_of(wait));
+}
+
+static inline enum weft_step go_on(weft_frame *frame)
+{
+    begin_step(frame);
+    return next_of(frame)(frame, (struct weft_got){0});
+}
+
+/* One step, or two if it got at once what it asked for: that is mostly all. Nothing but the frame is kept meanwhile. */
 enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
 {
     weft_frame *frame = task->own;
-    enum weft__frame_act act = (enum weft__frame_act)frame->act;
-    struct weft_got got = {0};
-    (void)w;
-    if (act == WEFT__ACT_OWN && weft__task_is_done(task)) {
-        got = got_of(waits_of(frame));
-    } else if (is_wait(act)) {
-        return run_waited(task);
-    } else if (act == WEFT__ACT_NONE) {
+    enum weft_step step;
+    if (__builtin_expect(is_own(frame->act) && weft__task_is_done(task), 1)) {
+        step = go_on_with(frame, waits_of(frame));
+    } else if (frame->act == WEFT__ACT_YIELD) {
+        step = go_on(frame);
+    } else if (frame->act == WEFT__ACT_NONE) {
         frame->fiber = task->slot; /* its first step */
+        step = go_on(frame);
+    } else {
+        return run_waited(w, task);
     }
-    begin_step(frame);
-    enum weft_step step = next_of(frame)(frame, got);
-    if (step == WEFT_CALL && frame->act == WEFT__ACT_GOT && is_clean(frame)) {
-        got = got_of(waits_of(frame));
-        begin_step(frame);
-        step = next_of(frame)(frame, got);
+    if (step == WEFT_CALL && frame->act == WEFT__ACT_GOT) {
+        step = go_on_with(frame, waits_of(frame));
     }
-    act = (enum weft__frame_act)frame->act;
-    if (__builtin_expect(step == WEFT_SUSPEND && is_rest(act) && is_clean(frame), 1)) {
+    enum weft__frame_act act = (enum weft__frame_act)frame->act;
+    if (__builtin_expect(step == WEFT_SUSPEND && is_rest(act), 1)) {
         return rest_of(act);
     }
-    bool ends = step == WEFT_RETURN && act == WEFT__ACT_RETURN && is_clean(frame) &&
-                !frame->caller && is_plain_return(frame);
-    return ends ? end_plainly(task, frame) : run_on(task, step);
+    bool ends =
+        step == WEFT_RETURN && act == WEFT__ACT_RETURN && !frame->caller && is_plain_return(frame);
+    return ends ? end_plainly(frame) : run_on(step);
 }
 
 /* --- for those who look from outside ---------------------------------------------------------------------- */

@@ -11,9 +11,10 @@
  *   FINALLY   both, if there is a finally the caller, keeping what it replaces  the caller
  *
  * In FINALLY the fiber is shielded, and `kept` is what it will leave with; in HANDLING it is the error that is handled.
- * Bits: `pooled` goes back to the pool, by `size`; `failed`: what is kept is an error; `misused`: a step did two things;
- * `tries`: the frame it called is not to throw; `caught`: what that threw is in `wait`, until the step has returned; `over`:
- * the wait that the step began has ended before it was parked; `stray`: a step of it waited with another frame.
+ * Bits: `pooled` goes back to the pool, by `size`; `failed`: what is kept is an error; `tries`: the frame it called is not to
+ * throw; `caught`: what that threw is in `wait`, until the step has returned.
+ *
+ * `act` has what the step did, and what is wrong with it: one comparison says that it did this and nothing else.
  */
 #ifndef WEFT_FRAME_FRAME_H
 #define WEFT_FRAME_FRAME_H
@@ -38,12 +39,20 @@ enum weft__frame_act {
     WEFT__ACT_YIELD,
     WEFT__ACT_SLEEP,
     WEFT__ACT_PARK,
-    WEFT__ACT_WAIT, /* of the `waits` in `wait` */
-    WEFT__ACT_OWN,  /* of the one in `wait`, for an object of the fiber's own group */
+    WEFT__ACT_ARMED, /* of the one in `wait`, for an object of the fiber's own group; even */
+    WEFT__ACT_OWN,   /* the same, and the fiber rests already: weft__task_rest. The next number */
+    WEFT__ACT_WAIT,  /* of the `waits` in `wait` */
     WEFT__ACT_RETURN,
     WEFT__ACT_DONE,
     WEFT__ACT_THROW, /* `wait` is the error */
     WEFT__ACT_RETHROW,
+    WEFT__ACT_KINDS = 0x0f,
+    /* With it. Another's step may have set these, too, and that is its mistake: begin_step. */
+    WEFT__ACT_OVER = 0x10,    /* the wait that the step began has ended before it was parked */
+    WEFT__ACT_MISUSED = 0x20, /* the step did two things */
+    WEFT__ACT_STRAY = 0x40,   /* the step waited with another frame */
+    WEFT__ACT_JUDGED =
+        0x80, /* it was unsound, and its fiber in a queue already: to be told there */
 };
 
 struct weft__await;
@@ -139,11 +148,23 @@ static inline uint64_t weft__await_address(const void *object)
     return (uint64_t)(uintptr_t)object;
 }
 
+/* What the step did, right or wrong. */
+static inline enum weft__frame_act weft__frame_did(const weft_frame *frame)
+{
+    return (enum weft__frame_act)(frame->act & WEFT__ACT_KINDS);
+}
+
+/* Something is wrong with it. */
+static inline void weft__frame_mark(weft_frame *frame, unsigned what)
+{
+    frame->act = (uint8_t)(frame->act | what);
+}
+
 /* Notes what the step does. False: it did something already, and the engine will say so. */
 static inline bool weft__frame_does(weft_frame *frame, enum weft__frame_act act)
 {
     if (__builtin_expect(frame->act != WEFT__ACT_NONE, 0)) {
-        frame->misused = true;
+        weft__frame_mark(frame, WEFT__ACT_MISUSED);
         return false;
     }
     frame->act = (uint8_t)act;

@@ -15,10 +15,10 @@
 
 /* How a step ended. */
 enum weft__body_step {
-    WEFT__BODY_YIELD, /* it goes on behind the others */
-    WEFT__BODY_WAIT,  /* it has armed a wait */
-    WEFT__BODY_GONE,  /* it has settled one itself: it may run elsewhere by now */
+    WEFT__BODY_GONE,  /* it has settled a wait itself: it may run elsewhere by now */
     WEFT__BODY_END,   /* it has given itself up: weft__body_end */
+    WEFT__BODY_WAIT,  /* it has armed a wait */
+    WEFT__BODY_YIELD, /* it goes on behind the others */
 };
 
 /* What a body waits for, for those who look from outside. */

@@ -126,30 +126,39 @@ static inline void ask_for(const struct weft__link *next)
     }
 }
 
-static inline struct weft__task *take(struct weft__rounds *r, struct weft__worker *w)
+/* Somebody wants to know what runs. What the base context starts on a stack weft__worker_run tells of. */
+static __attribute__((noinline, cold)) void tell(struct weft__rounds *r,
+                                                 const struct weft__task *task, bool picked)
+{
+    if (r->order) {
+        weft__order_runs(r->order, task);
+    }
+    if (picked || weft__task_is_body(task)) {
+        weft__trace_event(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
+    }
+}
+
+static inline struct weft__task *take(struct weft__worker *w, struct weft__ranks *ranks,
+                                      bool picked)
 {
     uint32_t left = atomic_load_explicit(&w->slice_left, memory_order_relaxed);
-    struct weft__link *link = left > 0 ? weft__chain_pop(&r->running->ready) : NULL;
+    struct weft__link *link = left > 0 ? weft__chain_pop(&ranks->ready) : NULL;
     if (!link) {
         return NULL;
     }
     atomic_store_explicit(&w->slice_left, left - 1, memory_order_relaxed);
-    if (__builtin_expect(r->order != NULL, 0)) {
-        weft__order_runs(r->order, weft__task_of(link));
+    if (__builtin_expect(weft__watched(w), 0)) {
+        tell(ranks->rounds, weft__task_of(link), picked);
     }
-    ask_for(r->running->ready.head);
+    ask_for(ranks->ready.head);
     return weft__task_of(link);
 }
 
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
     struct weft__link *head = r->running ? r->running->ready.head : NULL;
-    struct weft__task *task =
-        head && !weft__task_is_body(weft__task_of(head)) ? take(r, r->worker) : NULL;
-    if (task) {
-        WEFT__TRACE(r->worker, WEFT__TRACE_RUN, weft__task_handle(task));
-    }
-    return task;
+    return head && !weft__task_is_body(weft__task_of(head)) ? take(r->worker, r->running, true)
+                                                            : NULL;
 }
 
 static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
@@ -158,51 +167,64 @@ static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
     r->worker->owner = ranks ? weft__ranks_owner(ranks) : r->worker->pool;
 }
 
-static inline __attribute__((always_inline)) void
-run_body(struct weft__rounds *r, struct weft__worker *w, struct weft__task *task)
+/* Not part of the turn, so that its loop has all registers; the waits of most have settled. */
+static __attribute__((noinline)) void settle(struct weft__ranks *ranks, struct weft__task *task)
 {
-    switch (weft__body_step(w, task)) {
-    case WEFT__BODY_YIELD:
-        weft__task_requeue(task);
-        weft__chain_push(&r->running->next2, &task->link);
-        break;
-    case WEFT__BODY_WAIT:
-        if (__builtin_expect(!weft__waiter_settle(task), 0)) {
-            weft__rounds_wake(r, task, false);
-        }
-        break;
-    case WEFT__BODY_GONE:
-    case WEFT__BODY_END:
-        break;
+    if (__builtin_expect(!weft__waiter_settle(task), 0)) {
+        weft__rounds_wake_in(ranks->rounds, ranks, task, false);
     }
 }
 
-/* Not part of the round, so that its loop has all registers. */
-static __attribute__((noinline)) void turn(struct weft__rounds *r, struct weft__ranks *ranks)
+static inline __attribute__((always_inline)) void
+run_body(struct weft__worker *w, struct weft__ranks *ranks, struct weft__task *task)
 {
-    struct weft__worker *w = r->worker;
+    weft__task_run(task);
+    weft__body_steps_on(w, task);
+    enum weft__body_step step = task->body->step(w, task);
+    if (step == WEFT__BODY_YIELD) {
+        weft__task_requeue(task);
+        weft__chain_push(&ranks->next2, &task->link);
+    } else if (step == WEFT__BODY_WAIT) {
+        settle(ranks, task);
+    }
+}
+
+/* One with a stack; and what it hands on, which needs a stack from here. */
+static __attribute__((noinline)) void run_fiber(struct weft__worker *w, struct weft__task *task)
+{
+    weft__body_steps_over(w);
+    do {
+        w->handoff = NULL;
+        weft__worker_run(w, task);
+    } while ((task = w->handoff));
+}
+
+/* Not part of the round, so that its loop has all registers. */
+static __attribute__((noinline)) void turn(struct weft__worker *w, struct weft__ranks *ranks)
+{
     struct weft__task *task;
     ranks->turns++;
     promote(ranks);
-    enter(r, ranks);
+    enter(ranks->rounds, ranks);
     atomic_store_explicit(&w->slice_left, ranks->slice, memory_order_relaxed);
-    while ((task = take(r, w))) {
-        if (weft__task_is_body(task)) {
-            run_body(r, w, task);
+    while ((task = take(w, ranks, false))) {
+        if (__builtin_expect(weft__task_is_body(task), 1)) {
+            run_body(w, ranks, task);
         } else {
-            weft__body_steps_over(w);
-            weft__worker_run(w, task);
-            while ((task = w->handoff)) { /* a fiber that needs a stack from here */
-                w->handoff = NULL;
-                weft__worker_run(w, task);
-            }
+            run_fiber(w, task);
         }
     }
     uint32_t ran = ranks->slice - atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     ranks->executed += ran;
     weft__count(&w->counters.executed, ran);
     weft__body_steps_over(w);
-    enter(r, NULL);
+    enter(ranks->rounds, NULL);
+}
+
+void weft__rounds_record(struct weft__rounds *r, struct weft__order *order)
+{
+    r->order = order;
+    atomic_fetch_or_explicit(&r->worker->tracing, WEFT__TRACING_ORDER, memory_order_relaxed);
 }
 
 /* --- a round ------------------------------------------------------------------------------- */
@@ -263,7 +285,7 @@ static void run_groups(struct weft__rounds *r)
     while (ranks) {
         struct weft__ranks *next = ranks->next;
         ranks->listed = false;
-        turn(r, ranks);
+        turn(r->worker, ranks);
         bool ready = ranks->ready.head || ranks->next1.head || ranks->next2.head;
         if (ready) {
             weft__rounds_list(r, ranks);

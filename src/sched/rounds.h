@@ -80,7 +80,7 @@ struct weft__command {
 
 struct weft__rounds {
     struct weft__worker *worker;
-    uint64_t round; /* its number, as a task's `turn` has it */
+    uint64_t round;                    /* its number, as a task's `turn` has it */
     struct weft__ranks *first, **last; /* groups that are ready */
     struct weft__ranks *running;       /* whose turn it is */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
@@ -103,6 +103,9 @@ const char *weft__ranks_name_locked(const struct weft__task *task);
 
 void weft__rounds_init(struct weft__rounds *rounds, struct weft__worker *w);
 void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *rounds);
+
+/* Before it runs: the order is to be known. */
+void weft__rounds_record(struct weft__rounds *rounds, struct weft__order *order);
 
 /* --- queues -------------------------------------------------------------------------- */
 

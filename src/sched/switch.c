@@ -430,7 +430,7 @@ RARE struct weft__worker *suspend_traced(struct weft__worker *w, unsigned tracin
 
 struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
-    unsigned tracing = atomic_load_explicit(&w->tracing, memory_order_relaxed);
+    unsigned tracing = weft__tracing(w);
     if (__builtin_expect(tracing, 0)) {
         return suspend_traced(w, tracing, post);
     }

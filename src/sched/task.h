@@ -19,6 +19,9 @@
  *   RUNNING   READY     W    requeue   after the switch, so nobody runs a stack that is still in use
  *   RUNNING   ARMED     P    arm       of a park seq_cst: then P looks for a permit; A sets that first and looks
  *                                      at the word second
+ *   RUNNING   WAITING   P    rest      a body whose step only ends: arm and settle in one. It may be fired before the step has
+ *                                      returned, but not run: a dispatcher's, and this is its thread. seq_cst as settle
+ *   WAITING   ARMED     P    unrest    CAS: the step has not returned and takes it back, unless it was fired
  *   ARMED     RUNNING   P    disarm    CAS: P gives the wait up, unless it was fired
  *   ARMED     FIRED     A    fire      CAS: a wake between arming and the end of the switch; nobody queues
  *                                      the task, because its stack is still in use: W will
@@ -428,6 +431,39 @@ static inline uint64_t weft__task_settle(struct weft__task *task)
     atomic_store_explicit(&task->state, weft__word_with(word, WEFT__TASK_READY),
                           memory_order_relaxed);
     return 0;
+}
+
+/* Arm and settle in one step, for a wait that has everything it needs: `resting` is the word, made before. Then the caller looks at the
+ * flags, as after settle. pairs: fire, hold, weft__task_ticket */
+static inline uint64_t weft__task_resting(const struct weft__task *task)
+{
+    uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
+    WEFT__DEBUG_ASSERT(weft__word_state(word) == WEFT__TASK_RUNNING);
+    return (word >> WEFT__TICKET_SHIFT << WEFT__TICKET_SHIFT) +
+           ((uint64_t)1 << WEFT__TICKET_SHIFT | (uint64_t)WEFT__WAIT_PLAIN << WEFT__STATE_BITS |
+            WEFT__TASK_WAITING);
+}
+
+static inline void weft__task_rest(struct weft__task *task, uint64_t resting)
+{
+    atomic_store_explicit(&task->state, resting, memory_order_seq_cst);
+}
+
+/* Takes a rest back: it is armed, as if it were still to settle. False: it was fired, and whoever did it queues the task. */
+static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
+{
+    for (;;) {
+        uint64_t word = weft__task_unheld(task);
+        if (weft__word_state(word) != WEFT__TASK_WAITING) {
+            return false;
+        }
+        WEFT__STEP();
+        if (atomic_compare_exchange_weak_explicit(&task->state, &word,
+                                                  weft__word_with(word, WEFT__TASK_ARMED),
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            return true;
+        }
+    }
 }
 
 /* Takes a waiting task out of circulation: its stack and all that it waits on hold still until unhold. False:

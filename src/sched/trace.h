@@ -30,6 +30,7 @@ enum {
     WEFT__TRACING_RING = 1,
     WEFT__TRACING_DELAYS = 2,
     WEFT__TRACING_WAITS = 4, /* measured where they are: weft__worker_suspend */
+    WEFT__TRACING_ORDER = 8, /* of a dispatcher: sched/order.h. Nobody else listens by it */
 };
 
 #define WEFT__TRACE_EVENTS 1024u

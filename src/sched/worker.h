@@ -197,7 +197,13 @@ static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
 }
 
 /* Does somebody listen to what happens here? */
-static inline bool weft__tracing(const struct weft__worker *w)
+static inline unsigned weft__tracing(const struct weft__worker *w)
+{
+    return atomic_load_explicit(&w->tracing, memory_order_relaxed) & (WEFT__TRACING_ORDER - 1u);
+}
+
+/* Or to what runs here. */
+static inline bool weft__watched(const struct weft__worker *w)
 {
     return atomic_load_explicit(&w->tracing, memory_order_relaxed) != 0;
 }
