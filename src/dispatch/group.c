@@ -295,8 +295,7 @@ static void show(weft_group *group)
     atomic_store_explicit(&s->executed, r->executed, memory_order_release);
     atomic_store_explicit(&s->fibers, r->live, memory_order_release);
     atomic_store_explicit(&s->daemons, r->daemons, memory_order_release);
-    atomic_store_explicit(&s->ready, r->ready.count + r->next1.count + r->next2.count,
-                          memory_order_release);
+    atomic_store_explicit(&s->ready, r->queued, memory_order_release);
     atomic_store_explicit(&s->version, version + 2, memory_order_release);
 }
 

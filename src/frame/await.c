@@ -236,9 +236,9 @@ HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct w
     struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     struct weft__await *a = weft__await_of(wait);
     weft__node_init(&a->node, weft__body_waiter(task), 0);
-    weft__waitlist_push(list, &a->node);
     a->node.item = item;
     a->node.value = value;
+    weft__waitlist_push(list, &a->node);
     a->kind = kind;
     a->object = object;
     a->since = w->now;
@@ -502,12 +502,16 @@ static ANY enum weft_step await_send_any(weft_frame *frame, struct weft_wait *wa
                      weft__await_address(chan), deadline, then);
 }
 
-/* In its own group, where it was seen that it can be. */
+/* In its own group, where nobody has settled to receive. */
 static ANY enum weft_step send_own(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                    const void *item, int64_t deadline,
                                    const struct weft_point *then)
 {
     struct weft__worker *w = weft__owner_ranks(chan->source.owner)->rounds->worker;
+    if (!weft__chan_may_send(chan)) {
+        return await_own(w, frame, wait, &send_kind, chan, (void *)(uintptr_t)item, NULL,
+                         weft__chan_senders_own(chan), deadline, then);
+    }
     struct weft_got got = {.status = weft__chan_send_own(w, chan, item)};
     return got.status == -EAGAIN ? await_send_any(frame, wait, chan, item, deadline, then)
                                  : weft__frame_got(frame, weft__await_of(wait), got, then);
@@ -524,10 +528,7 @@ enum weft_step weft_frame_await_send(weft_frame *frame, struct weft_wait *wait, 
     if (weft__chan_hand_own(w, chan, item)) {
         return weft__frame_got(frame, weft__await_of(wait), (struct weft_got){0}, then);
     }
-    return weft__chan_may_send(chan)
-               ? send_own(frame, wait, chan, item, deadline, then)
-               : await_own(w, frame, wait, &send_kind, chan, (void *)(uintptr_t)item, NULL,
-                           weft__chan_senders_own(chan), deadline, then);
+    return send_own(frame, wait, chan, item, deadline, then);
 }
 
 static bool attempt_recv(struct weft__await *wait, struct weft_got *got, int *err)

@@ -41,10 +41,16 @@ static inline bool weft__inbox_empty(const struct weft__inbox *inbox)
     return atomic_load_explicit(&inbox->newest, memory_order_seq_cst) == NULL;
 }
 
+/* Consumer only: nothing was there a moment ago. */
+static inline bool weft__inbox_is_still(const struct weft__inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL;
+}
+
 /* Consumer only: everything there is, oldest first, as a NULL-ended list. */
 static inline struct weft__link *weft__inbox_drain_local(struct weft__inbox *inbox)
 {
-    if (atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL) {
+    if (weft__inbox_is_still(inbox)) {
         return NULL;
     }
     struct weft__link *item = atomic_exchange_explicit(

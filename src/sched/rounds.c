@@ -26,9 +26,6 @@ void weft__rounds_init(struct weft__rounds *r, struct weft__worker *w)
 void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *r)
 {
     ranks->rounds = r;
-    weft__chain_init(&ranks->ready);
-    weft__chain_init(&ranks->next1);
-    weft__chain_init(&ranks->next2);
     weft__gate_init(&ranks->gate);
 }
 
@@ -70,7 +67,8 @@ void weft__rounds_wake_all(struct weft__rounds *r, struct weft__chain *tasks)
 void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = ranks_of(r, task);
-    weft__chain_push(&ranks->next2, &task->link);
+    ranks->queued++;
+    weft__row_push(&ranks->next2, &task->link);
     weft__rounds_list(r, ranks);
 }
 
@@ -97,19 +95,14 @@ void weft__rounds_end(struct weft__rounds *r, const struct weft__task *task)
     *(task->flags & WEFT__TASK_DAEMON ? &ranks->daemons : &ranks->live) -= 1;
 }
 
-/* As front insertion would have ordered them; and behind. */
-static void promote(struct weft__ranks *ranks)
+/* To the front, as front insertion has ordered them; and behind. */
+static inline void promote(struct weft__ranks *ranks)
 {
-    struct weft__link *link;
-    while ((link = weft__chain_pop(&ranks->next1))) {
-        weft__ranks_push_front(&ranks->ready, link);
+    if (__builtin_expect(ranks->next1.first != NULL, 0)) {
+        weft__row_append(&ranks->next1, &ranks->ready);
+        weft__row_append(&ranks->ready, &ranks->next1);
     }
-    if (ranks->next2.head) {
-        *ranks->ready.tail = ranks->next2.head;
-        ranks->ready.tail = ranks->next2.tail;
-        ranks->ready.count += ranks->next2.count;
-        weft__chain_init(&ranks->next2);
-    }
+    weft__row_append(&ranks->ready, &ranks->next2);
 }
 
 /* --- a turn ------------------------------------------------------------------------------ */
@@ -142,21 +135,22 @@ static inline struct weft__task *take(struct weft__worker *w, struct weft__ranks
                                       bool picked)
 {
     uint32_t left = atomic_load_explicit(&w->slice_left, memory_order_relaxed);
-    struct weft__link *link = left > 0 ? weft__chain_pop(&ranks->ready) : NULL;
+    struct weft__link *link = left > 0 ? weft__row_pop(&ranks->ready) : NULL;
     if (!link) {
         return NULL;
     }
+    ranks->queued--;
     atomic_store_explicit(&w->slice_left, left - 1, memory_order_relaxed);
     if (__builtin_expect(weft__watched(w), 0)) {
         tell(ranks->rounds, weft__task_of(link), picked);
     }
-    ask_for(ranks->ready.head);
+    ask_for(ranks->ready.first);
     return weft__task_of(link);
 }
 
 struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 {
-    struct weft__link *head = r->running ? r->running->ready.head : NULL;
+    struct weft__link *head = r->running ? r->running->ready.first : NULL;
     return head && !weft__task_is_body(weft__task_of(head)) ? take(r->worker, r->running, true)
                                                             : NULL;
 }
@@ -183,7 +177,8 @@ run_body(struct weft__worker *w, struct weft__ranks *ranks, struct weft__task *t
     enum weft__body_step step = task->body->step(w, task);
     if (step == WEFT__BODY_YIELD) {
         weft__task_requeue(task);
-        weft__chain_push(&ranks->next2, &task->link);
+        ranks->queued++;
+        weft__row_push(&ranks->next2, &task->link);
     } else if (step == WEFT__BODY_WAIT) {
         settle(ranks, task);
     }
@@ -199,13 +194,11 @@ static __attribute__((noinline)) void run_fiber(struct weft__worker *w, struct w
     } while ((task = w->handoff));
 }
 
-/* Not part of the round, so that its loop has all registers. */
-static __attribute__((noinline)) void turn(struct weft__worker *w, struct weft__ranks *ranks)
+static inline void run_ready(struct weft__worker *w, struct weft__ranks *ranks)
 {
     struct weft__task *task;
     ranks->turns++;
     promote(ranks);
-    enter(ranks->rounds, ranks);
     atomic_store_explicit(&w->slice_left, ranks->slice, memory_order_relaxed);
     while ((task = take(w, ranks, false))) {
         if (__builtin_expect(weft__task_is_body(task), 1)) {
@@ -217,8 +210,46 @@ static __attribute__((noinline)) void turn(struct weft__worker *w, struct weft__
     uint32_t ran = ranks->slice - atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     ranks->executed += ran;
     weft__count(&w->counters.executed, ran);
+}
+
+static inline bool is_ready(const struct weft__ranks *ranks)
+{
+    return ranks->queued > 0;
+}
+
+static inline void begin_round(struct weft__rounds *r)
+{
+    r->most--;
+    r->unlooked--;
+    r->round += WEFT__TURN_ONE_ROUND;
+    weft__count(&r->gone, 1);
+}
+
+/* After a turn: is the next round nothing but the next turn of this group? So it is with those who yield, or wake one another, while
+ * nothing comes from outside and the other groups wait. The round that has just gone must not be one after which more is to be
+ * done, and the next none in which the clock is looked at. */
+static inline bool is_alone(const struct weft__rounds *r, const struct weft__worker *w,
+                            const struct weft__ranks *ranks)
+{
+    return is_ready(ranks) && !r->first && r->unlooked > 1 && r->unlooked != r->pace &&
+           r->most > 0 && ranks->live > 0 && weft__inbox_is_still(&w->inbox) &&
+           weft__inbox_is_still(&r->commands) && w->gauge.work_since == 0;
+}
+
+/* Not part of the round, so that its loop has all registers. */
+static __attribute__((noinline)) void turn(struct weft__worker *w, struct weft__ranks *ranks)
+{
+    struct weft__rounds *r = ranks->rounds;
+    enter(r, ranks);
+    for (;;) {
+        run_ready(w, ranks);
+        if (!is_alone(r, w, ranks)) {
+            break;
+        }
+        begin_round(r);
+    }
     weft__body_steps_over(w);
-    enter(ranks->rounds, NULL);
+    enter(r, NULL);
 }
 
 void weft__rounds_record(struct weft__rounds *r, struct weft__order *order)
@@ -286,7 +317,7 @@ static void run_groups(struct weft__rounds *r)
         struct weft__ranks *next = ranks->next;
         ranks->listed = false;
         turn(r->worker, ranks);
-        bool ready = ranks->ready.head || ranks->next1.head || ranks->next2.head;
+        bool ready = is_ready(ranks);
         if (ready) {
             weft__rounds_list(r, ranks);
         }
@@ -317,9 +348,8 @@ static void go_round(struct weft__rounds *r)
 {
     struct weft__worker *w = r->worker;
     struct weft__link *woken = weft__inbox_drain_local(&w->inbox);
-    r->round += WEFT__TURN_ONE_ROUND;
-    weft__count(&r->gone, 1);
-    if (--r->unlooked == 0) {
+    begin_round(r);
+    if (r->unlooked == 0) {
         look(r);
     }
     take_in(r, woken);
@@ -344,7 +374,8 @@ void weft__rounds_work(struct weft__rounds *r, unsigned most)
 {
     unsigned idle = 0;
     bool looked = true; /* whether to leave is asked as often as the time */
-    while (most-- > 0 && !(looked && weft__worker_told_to_leave(r->worker))) {
+    r->most = most;
+    while (r->most > 0 && !(looked && weft__worker_told_to_leave(r->worker))) {
         go_round(r);
         looked = r->unlooked == r->pace;
         if (weft__rounds_busy(r)) {

@@ -38,6 +38,7 @@
 #include "queue/inbox.h"
 #include "sched/gate.h"
 #include "sched/order.h"
+#include "sched/row.h"
 #include "sched/spin.h"
 #include "sched/task.h"
 
@@ -51,7 +52,8 @@ struct weft__ranks {
     bool listed;              /* is it? */
     uint16_t index;
     uint32_t slice; /* fibers that may run in a turn */
-    struct weft__chain ready, next1, next2;
+    struct weft__row ready, next1, next2;
+    uint64_t queued; /* fibers in these */
     uint64_t turns, executed;
     uint64_t live, daemons; /* fibers that have been started and have not ended */
     uint64_t daemons_ever;  /* have been started */
@@ -85,6 +87,7 @@ struct weft__rounds {
     struct weft__ranks *running;       /* whose turn it is */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
+    unsigned most;                     /* rounds that may still go before somebody else is asked */
     int64_t spin_ns;                   /* after them, for what others send; 0: not at all */
     struct weft__spin spin;            /* whether it pays */
     unsigned pace;                     /* rounds between two looks at the clock, */
@@ -108,16 +111,6 @@ void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *rounds);
 void weft__rounds_record(struct weft__rounds *rounds, struct weft__order *order);
 
 /* --- queues -------------------------------------------------------------------------- */
-
-static inline void weft__ranks_push_front(struct weft__chain *chain, struct weft__link *item)
-{
-    item->next = chain->head;
-    if (!chain->head) {
-        chain->tail = &item->next;
-    }
-    chain->head = item;
-    chain->count++;
-}
 
 /* For the next round. Whose turn it is is asked at its end. */
 static inline void weft__rounds_list(struct weft__rounds *r, struct weft__ranks *ranks)
@@ -148,12 +141,12 @@ static inline bool weft__rounds_charge(const struct weft__rounds *r, struct weft
 static inline void weft__rounds_wake_in(struct weft__rounds *r, struct weft__ranks *ranks,
                                         struct weft__task *task, bool front)
 {
-    if (__builtin_expect(!weft__rounds_charge(r, task), 0)) {
-        weft__chain_push(front ? &ranks->next1 : &ranks->next2, &task->link);
-    } else if (front) {
-        weft__ranks_push_front(&ranks->ready, &task->link);
+    bool now = __builtin_expect(weft__rounds_charge(r, task), 1);
+    ranks->queued++;
+    if (front) {
+        weft__row_push_front(now ? &ranks->ready : &ranks->next1, &task->link);
     } else {
-        weft__chain_push(&ranks->ready, &task->link);
+        weft__row_push(now ? &ranks->ready : &ranks->next2, &task->link);
     }
     weft__rounds_list(r, ranks);
 }

@@ -399,18 +399,15 @@ static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t tic
                memory_order_acquire, memory_order_relaxed); /* the frame. pairs: settle */
 }
 
-/* The same for one whose wait is mostly a body's without a shield, for what no fiber holds: that is tried without a look. */
+/* The same, only if its wait is WEFT__WAIT_PLAIN: without a look before. */
 static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticket,
                                          enum weft__reason reason)
 {
     uint64_t wait = ticket << WEFT__TICKET_SHIFT;
     uint64_t word = wait | (uint64_t)WEFT__WAIT_PLAIN << WEFT__STATE_BITS | WEFT__TASK_WAITING;
-    return __builtin_expect(atomic_compare_exchange_strong_explicit(
-                                &task->state, &word,
-                                wait | (uint64_t)reason << WEFT__STATE_BITS | WEFT__TASK_READY,
-                                memory_order_acquire, memory_order_relaxed),
-                            1) || /* the frame. pairs: rest, settle */
-           weft__task_fire_waiting(task, ticket, reason);
+    return atomic_compare_exchange_strong_explicit(
+        &task->state, &word, wait | (uint64_t)reason << WEFT__STATE_BITS | WEFT__TASK_READY,
+        memory_order_acquire, memory_order_relaxed); /* the frame. pairs: rest, settle */
 }
 
 /* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the caller queues it.

@@ -142,7 +142,7 @@ HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bo
     struct weft__node node;
     weft__node_init(&node, &waiter, 0);
     node.item = item;
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    weft__waiter_arm(&waiter, WEFT__WAIT_PLAIN);
     weft__waitlist_push(to_send ? &c->senders : &c->source.waiters, &node);
     if (to_send) {
         atomic_store_explicit(&c->offered, true, memory_order_relaxed);

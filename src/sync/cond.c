@@ -22,7 +22,7 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
     WEFT__REQUIRE(!mutex || weft_mutex_is_mine(mutex),
                   "a condition is waited for with a mutex that the caller does not hold");
     struct weft__waiter waiter;
-    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
+    weft__waiter_arm(&waiter, WEFT__WAIT_PLAIN);
     for (unsigned i = 0; i < n; i++) {
         weft__node_init(&nodes[i], &waiter, i);
         weft__cond_arm(weft__cond_of(conds[i]), &nodes[i]);

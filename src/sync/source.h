@@ -56,7 +56,7 @@ static inline bool weft__source_is_own(const struct weft__source *source,
     return __builtin_expect(w && w->owner == source->owner, 1);
 }
 
-/* Of one that has an owner: ends the wait of the first node of the list, if it is that of a fiber that has settled in it.
+/* Of one that has an owner: ends the wait of the first node of the list, if it is that of a fiber that has settled in it, plainly.
  * Then the fiber is the caller's, in no list any more and in no queue yet: what it is to find may still be written. NULL:
  * nothing was done. */
 static inline struct weft__task *weft__source_win_first(struct weft__waitlist *list)

@@ -1,0 +1,48 @@
+/* A row: tasks one behind another, by their links, with two ends to stand at. One thread's, no synchronisation of its own.
+ * While nobody is in it `last` is anything: to take the first out is one load and one store. */
+#ifndef WEFT_SCHED_ROW_H
+#define WEFT_SCHED_ROW_H
+
+#include "base/link.h"
+
+struct weft__row {
+    struct weft__link *first, *last;
+};
+
+static inline void weft__row_push(struct weft__row *row, struct weft__link *item)
+{
+    item->next = NULL;
+    *(row->first ? &row->last->next : &row->first) = item;
+    row->last = item;
+}
+
+static inline void weft__row_push_front(struct weft__row *row, struct weft__link *item)
+{
+    item->next = row->first;
+    if (!row->first) {
+        row->last = item;
+    }
+    row->first = item;
+}
+
+/* NULL: nobody is in it. */
+static inline struct weft__link *weft__row_pop(struct weft__row *row)
+{
+    struct weft__link *item = row->first;
+    if (item) {
+        row->first = item->next;
+    }
+    return item;
+}
+
+/* All of the other row come behind this one's. */
+static inline void weft__row_append(struct weft__row *row, struct weft__row *other)
+{
+    if (other->first) {
+        *(row->first ? &row->last->next : &row->first) = other->first;
+        row->last = other->last;
+        other->first = NULL;
+    }
+}
+
+#endif
