@@ -78,15 +78,15 @@ static inline enum weft__group_phase weft__group_phase(const weft_group *group)
 }
 
 /* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes straight into its queues. Not in a
- * timer's callback, which is nobody's. */
-static inline bool weft__group_is_among(const weft_group *group)
+ * timer's callback, which is nobody's. `w` is the calling thread's worker, or NULL. */
+static inline bool weft__group_is_among(const weft_group *group, const struct weft__worker *w)
 {
-    const struct weft__worker *w = weft__worker_self();
     return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
 }
 
 /* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. The spawn passes the gate, if it has to. */
-static inline int weft__group_admit(weft_group *group, const struct weft_member_opts *opts,
+static inline int weft__group_admit(weft_group *group, const struct weft__worker *w,
+                                    const struct weft_member_opts *opts,
                                     struct weft__member *member)
 {
     if (opts->signals_per_round > UINT16_MAX) {
@@ -96,7 +96,7 @@ static inline int weft__group_admit(weft_group *group, const struct weft_member_
         .group = group->ranks.index,
         .signals = (uint16_t)opts->signals_per_round,
         .daemon = opts->daemon,
-        .gate = weft__group_is_among(group) ? NULL : &group->ranks.gate,
+        .gate = weft__group_is_among(group, w) ? NULL : &group->ranks.gate,
     };
     return weft__group_phase(group) == WEFT__GROUP_FINISHED ? -ESHUTDOWN : 0;
 }

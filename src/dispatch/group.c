@@ -125,7 +125,7 @@ int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
         .detached = opts->detached,
         .fp_env = opts->fp_env,
     };
-    int err = weft__group_admit(group, opts, &member);
+    int err = weft__group_admit(group, weft__worker_self(), opts, &member);
     return err ? err : weft__spawn_member(group->dispatcher->pool, out, fn, arg, &inner, &member);
 }
 

@@ -9,11 +9,13 @@ void weft_frame_init(weft_frame *frame, const struct weft_frame_kind *kind)
     *frame = (weft_frame){.kind = kind};
 }
 
-weft_frame *weft_frame_new(const struct weft_frame_kind *kind, size_t bytes)
+__attribute__((noinline)) weft_frame *weft_frame_new(const struct weft_frame_kind *kind,
+                                                     size_t bytes)
 {
     WEFT__REQUIRE(bytes >= sizeof(weft_frame), "a frame of %zu bytes", bytes);
+    struct weft__worker *w = weft__worker_at_entrance();
     unsigned class = weft__small_class(bytes);
-    weft_frame *frame = weft__small_get(weft__small_here(), class, bytes);
+    weft_frame *frame = weft__small_get(w ? &w->small : NULL, class, bytes);
     if (frame) {
         if (bytes > sizeof *frame) {
             memset(frame + 1, 0, bytes - sizeof *frame);

@@ -54,13 +54,14 @@ int weft_spawn_frame(weft_fiber *out, weft_frame *frame, const struct weft_fiber
                                                        .like_maker = true});
 }
 
-int weft_group_spawn_frame(weft_group *group, weft_fiber *out, weft_frame *frame,
-                           const struct weft_member_opts *options)
+__attribute__((noinline)) int weft_group_spawn_frame(weft_group *group, weft_fiber *out,
+                                                     weft_frame *frame,
+                                                     const struct weft_member_opts *options)
 {
     static const struct weft_member_opts defaults;
     const struct weft_member_opts *opts = options ? options : &defaults;
     struct weft__body_opts body = {.name = opts->name, .detached = opts->detached};
-    int err = weft__group_admit(group, opts, &body.member);
+    int err = weft__group_admit(group, weft__worker_at_entrance(), opts, &body.member);
     if (err) {
         return err;
     }

@@ -675,10 +675,11 @@ void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable)
     start_body(inside_of(pool, weft__worker_self()), pool, task, out, joinable);
 }
 
-int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
-                     void *own, const struct weft__body_opts *opts)
+__attribute__((noinline)) int weft__body_spawn(weft_pool *pool, weft_fiber *out,
+                                               const struct weft__body_kind *kind, void *own,
+                                               const struct weft__body_opts *opts)
 {
-    struct weft__worker *w = weft__worker_self(), *inside = inside_of(pool, w);
+    struct weft__worker *w = weft__worker_at_entrance(), *inside = inside_of(pool, w);
     int err;
     struct weft__task *task = make_body(w, inside, pool, kind, own, opts, &err);
     if (task) {

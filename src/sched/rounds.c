@@ -4,11 +4,6 @@
 #include "sched/pool.h"
 #include "sched/worker.h"
 
-static struct weft__ranks *ranks_of(const struct weft__rounds *r, const struct weft__task *task)
-{
-    return r->ranks[task->group];
-}
-
 void weft__rounds_init(struct weft__rounds *r, struct weft__worker *w)
 {
     r->worker = w;
@@ -31,7 +26,7 @@ void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *r)
 
 const struct weft__ranks *weft__ranks_of_locked(const struct weft__task *task)
 {
-    return task->flags & WEFT__TASK_GROUPED ? ranks_of(task->home->rounds, task) : NULL;
+    return task->flags & WEFT__TASK_GROUPED ? weft__rounds_ranks(task->home->rounds, task) : NULL;
 }
 
 const char *weft__ranks_name_locked(const struct weft__task *task)
@@ -44,7 +39,7 @@ const char *weft__ranks_name_locked(const struct weft__task *task)
 
 void weft__rounds_wake(struct weft__rounds *r, struct weft__task *task, bool front)
 {
-    weft__rounds_wake_in(r, ranks_of(r, task), task, front);
+    weft__rounds_wake_in(r, weft__rounds_ranks(r, task), task, front);
 }
 
 void weft__rounds_wake_all(struct weft__rounds *r, struct weft__chain *tasks)
@@ -66,7 +61,7 @@ void weft__rounds_wake_all(struct weft__rounds *r, struct weft__chain *tasks)
 
 void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 {
-    struct weft__ranks *ranks = ranks_of(r, task);
+    struct weft__ranks *ranks = weft__rounds_ranks(r, task);
     ranks->queued++;
     weft__row_push(&ranks->next2, &task->link);
     weft__rounds_list(r, ranks);
@@ -74,25 +69,21 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
-    struct weft__ranks *ranks = ranks_of(r, task);
-    task->turn = ~r->round; /* no round that it was woken in */
+    struct weft__ranks *ranks = weft__rounds_ranks(r, task);
+    task->turn = r->round + task->signals - 1;                     /* it was woken once */
     atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* there is no other */
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_started(r->order, task);
     }
-    if (task->flags & WEFT__TASK_DAEMON) {
+    if (__builtin_expect(task->flags & WEFT__TASK_DAEMON, 0)) {
         ranks->daemons++;
         ranks->daemons_ever++;
     } else {
         ranks->live++;
     }
-    weft__rounds_wake_in(r, ranks, task, false);
-}
-
-void weft__rounds_end(struct weft__rounds *r, const struct weft__task *task)
-{
-    struct weft__ranks *ranks = ranks_of(r, task);
-    *(task->flags & WEFT__TASK_DAEMON ? &ranks->daemons : &ranks->live) -= 1;
+    ranks->queued++;
+    weft__row_push(&ranks->ready, &task->link);
+    weft__rounds_list(r, ranks);
 }
 
 /* To the front, as front insertion has ordered them; and behind. */
@@ -266,7 +257,7 @@ static void take_in(struct weft__rounds *r, struct weft__link *items)
         struct weft__link *next = items->next;
         struct weft__task *task = weft__task_of(items);
         if (weft__task_is_fresh(task)) {
-            struct weft__ranks *ranks = ranks_of(r, task);
+            struct weft__ranks *ranks = weft__rounds_ranks(r, task);
             weft__rounds_start(r, task);
             weft__gate_arrive(&ranks->gate);
         } else {

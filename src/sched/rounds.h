@@ -110,6 +110,13 @@ void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *rounds);
 /* Before it runs: the order is to be known. */
 void weft__rounds_record(struct weft__rounds *rounds, struct weft__order *order);
 
+/* The group of a fiber. */
+static inline struct weft__ranks *weft__rounds_ranks(const struct weft__rounds *r,
+                                                     const struct weft__task *task)
+{
+    return r->ranks[task->group];
+}
+
 /* --- queues -------------------------------------------------------------------------- */
 
 /* For the next round. Whose turn it is is asked at its end. */
@@ -160,7 +167,11 @@ void weft__rounds_yield(struct weft__rounds *rounds, struct weft__task *task);
 /* A fiber that never ran, made on the worker's thread or taken in from outside. */
 void weft__rounds_start(struct weft__rounds *rounds, struct weft__task *task);
 /* It has ended. */
-void weft__rounds_end(struct weft__rounds *rounds, const struct weft__task *task);
+static inline void weft__rounds_end(const struct weft__rounds *r, const struct weft__task *task)
+{
+    struct weft__ranks *ranks = weft__rounds_ranks(r, task);
+    *(__builtin_expect(task->flags & WEFT__TASK_DAEMON, 0) ? &ranks->daemons : &ranks->live) -= 1;
+}
 /* On a fiber's stack: the next of the group whose turn it is, if it has a stack. NULL: to the base context. */
 struct weft__task *weft__rounds_pick(struct weft__rounds *rounds);
 
