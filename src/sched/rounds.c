@@ -217,14 +217,15 @@ static inline void begin_round(struct weft__rounds *r)
 }
 
 /* After a turn: is the next round nothing but the next turn of this group? So it is with those who yield, or wake one another, while
- * nothing comes from outside and the other groups wait. The round that has just gone must not be one after which more is to be
+ * nothing comes from outside and no other group is ready, for this round or the next. The round that has just gone must not be one after which more is to be
  * done, and the next none in which the clock is looked at. */
 static inline bool is_alone(const struct weft__rounds *r, const struct weft__worker *w,
                             const struct weft__ranks *ranks)
 {
-    return is_ready(ranks) && !r->first && r->unlooked > 1 && r->unlooked != r->pace &&
-           r->most > 0 && ranks->live > 0 && weft__inbox_is_still(&w->inbox) &&
-           weft__inbox_is_still(&r->commands) && w->gauge.work_since == 0;
+    return is_ready(ranks) && !ranks->next && !r->first && r->unlooked > 1 &&
+           r->unlooked != r->pace && r->most > 0 && ranks->live > 0 &&
+           weft__inbox_is_still(&w->inbox) && weft__inbox_is_still(&r->commands) &&
+           w->gauge.work_since == 0;
 }
 
 /* Not part of the round, so that its loop has all registers. */

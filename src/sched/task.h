@@ -407,7 +407,7 @@ static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticke
     uint64_t word = wait | (uint64_t)WEFT__WAIT_PLAIN << WEFT__STATE_BITS | WEFT__TASK_WAITING;
     return atomic_compare_exchange_strong_explicit(
         &task->state, &word, wait | (uint64_t)reason << WEFT__STATE_BITS | WEFT__TASK_READY,
-        memory_order_acquire, memory_order_relaxed); /* the frame. pairs: rest, settle */
+        memory_order_acquire, memory_order_relaxed); /* pairs: rest, settle, unhold */
 }
 
 /* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the caller queues it.
@@ -431,7 +431,7 @@ static inline uint64_t weft__task_settle(struct weft__task *task)
 }
 
 /* Arm and settle in one step, for a wait that has everything it needs: `resting` is the word, made before. Then the caller looks at the
- * flags, as after settle. pairs: fire, hold, weft__task_ticket */
+ * flags, as after settle. */
 static inline uint64_t weft__task_resting(const struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
@@ -443,7 +443,7 @@ static inline uint64_t weft__task_resting(const struct weft__task *task)
 
 static inline void weft__task_rest(struct weft__task *task, uint64_t resting)
 {
-    atomic_store_explicit(&task->state, resting, memory_order_seq_cst);
+    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */
 }
 
 /* Takes a rest back: it is armed, as if it were still to settle. False: it was fired, and whoever did it queues the task. */
@@ -457,7 +457,8 @@ static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
         WEFT__STEP();
         if (atomic_compare_exchange_weak_explicit(&task->state, &word,
                                                   weft__word_with(word, WEFT__TASK_ARMED),
-                                                  memory_order_relaxed, memory_order_relaxed)) {
+                                                  memory_order_acquire, /* pairs: unhold */
+                                                  memory_order_relaxed)) {
             return true;
         }
     }

@@ -353,6 +353,123 @@ static void two_viewers_and_a_wake(int i)
     }
 }
 
+/* ---- a rest: arm and settle in one, before the step has returned ---- */
+
+static _Atomic(uint32_t) sent; /* to the only thread that runs the task, T0 */
+
+static void setup_body(void)
+{
+    setup();
+    task.flags = WEFT__TASK_BODY | WEFT__TASK_GROUPED;
+    atomic_init(&sent, 0);
+    x_name(&sent, sizeof sent, "sent");
+}
+
+static void rest(void)
+{
+    frame = 10;
+    weft__task_rest(&task, weft__task_resting(&task));
+}
+
+/* T0 finds the task in its inbox, if it has not gone on without that. */
+static void resume_when_sent(void)
+{
+    while (atomic_load_explicit(&sent, memory_order_acquire) == 0) {
+        x_spin();
+    }
+    atomic_store_explicit(&sent, 0, memory_order_relaxed);
+    resume();
+}
+
+/* Others: a cancel, and a viewer. */
+static void disturb(int i)
+{
+    uint64_t ticket, ident;
+    unsigned kind;
+    if (i == 2) {
+        if (weft__task_hold(&task)) {
+            X_ASSERT(frame == 10);
+            X_ASSERT(!weft__task_unhold(&task)); /* the winner waits */
+        }
+        return;
+    }
+    X_ASSERT(weft__ident_lock(&task, 1, WEFT__IDENT_CANCEL, &ident));
+    if (weft__task_ticket(&task, &ticket, &kind) &&
+        weft__task_fire(&task, ticket, WEFT__REASON_CANCEL) == WEFT__FIRE_ENQUEUE) {
+        atomic_store_explicit(&sent, 1, memory_order_release);
+    }
+    weft__ident_unlock(&task, ident);
+}
+
+/* The step takes its rest back: it ends at once, by what `why` says, or where it is sent to. */
+static void go_on_at_once(enum weft__reason why)
+{
+    if (!weft__task_unrest(&task)) {
+        resume_when_sent();
+        return;
+    }
+    if (why != WEFT__REASON_NONE) {
+        weft__task_fire(&task, 1, why);
+    }
+    reason = weft__task_disarm(&task);
+    frame++;
+    x_count(RESUMED);
+}
+
+static void rest_against_cancel(int i)
+{
+    if (i > 0) {
+        disturb(i);
+        return;
+    }
+    rest();
+    if (weft__ident_flags(&task) & WEFT__IDENT_CANCEL) {
+        go_on_at_once(WEFT__REASON_CANCEL);
+    } else {
+        resume_when_sent();
+    }
+}
+
+/* The step proves unsound after it has rested. */
+static void rest_taken_back(int i)
+{
+    if (i > 0) {
+        disturb(i);
+        return;
+    }
+    rest();
+    go_on_at_once(WEFT__REASON_NONE);
+}
+
+/* Another step of T0 signals what is waited for, and then that of an earlier wait. */
+static void rest_against_signal(int i)
+{
+    if (i > 0) {
+        disturb(i);
+        return;
+    }
+    rest();
+    X_ASSERT(!weft__task_fire_plain(&task, 0, WEFT__REASON_DONE));
+    if (weft__task_fire_plain(&task, 1, WEFT__REASON_DONE)) {
+        message[0] = 1;
+        resume();
+    } else if (fire(1, WEFT__REASON_DONE) == WEFT__FIRE_LOST) {
+        resume_when_sent();
+    }
+}
+
+static void resumed_once(void)
+{
+    X_ASSERT(x_counted(RESUMED) == 1 && sent == 0);
+    X_ASSERT(weft__task_state(&task) == WEFT__TASK_RUNNING);
+}
+
+static void cancelled_once(void)
+{
+    resumed_once();
+    cancelled();
+}
+
 /* ---- submit, and the end ---- */
 
 static void setup_created(void)
@@ -416,6 +533,9 @@ static const struct x_client clients[] = {
     X_CLIENT("viewer", 2, setup_fresh, viewer, NULL),
     X_CLIENT("hold_against_wake", 3, setup, hold_against_wake, resumed_if_won, .spurious = 1),
     X_CLIENT("two_viewers_and_a_wake", 3, setup_waiting, two_viewers_and_a_wake, resumed_if_won),
+    X_CLIENT("rest_against_cancel", 3, setup_body, rest_against_cancel, cancelled_once),
+    X_CLIENT("rest_taken_back", 3, setup_body, rest_taken_back, resumed_once, .spurious = 1),
+    X_CLIENT("rest_against_signal", 3, setup_body, rest_against_signal, resumed_once),
     X_CLIENT("submit_twice", 2, setup_created, submit_twice, submitted_once),
     X_CLIENT("life", 1, setup_created, life, NULL),
 };

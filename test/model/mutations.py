@@ -394,6 +394,31 @@ _of("task", "src/sched/task.h",
     "            break;\n        } else {",
     "a wake of a task that is held is lost")
 
+_of("task", "src/sched/task.h",
+    "    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */\n",
+    "    atomic_store_explicit(&task->state, resting, memory_order_release);\n",
+    "rest: a cancel that is looked for next may be missed")
+_of("task", "src/sched/task.h",
+    "    atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */\n",
+    "    atomic_store_explicit(&task->state, resting, memory_order_relaxed);\n",
+    "rest does not release the frame")
+_of("task", "src/sched/task.h",
+    "((uint64_t)1 << WEFT__TICKET_SHIFT | (uint64_t)WEFT__WAIT_PLAIN",
+    "((uint64_t)WEFT__WAIT_PLAIN",
+    "all rests have one ticket")
+_of("task", "src/sched/task.h",
+    "memory_order_acquire, memory_order_relaxed); /* pairs: rest, settle, unhold */",
+    "memory_order_relaxed, memory_order_relaxed);",
+    "a signal does not wait for a viewer that still reads the frame")
+_of("task", "src/sched/task.h",
+    "memory_order_acquire, /* pairs: unhold */",
+    "memory_order_relaxed,",
+    "who takes a rest back does not wait for a viewer that still reads the frame")
+_of("task", "src/sched/task.h",
+    "        if (weft__word_state(word) != WEFT__TASK_WAITING) {\n            return false;\n        }\n",
+    "",
+    "a rest that was ended is taken back")
+
 # --- parker ------------------------------------------------------------------
 
 _of("parker", "src/sched/parker.c",
