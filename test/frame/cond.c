@@ -46,6 +46,56 @@ static void sleeper_init(struct sleeper *s, const char *name, weft_cond *cond)
     weft_frame_init(&s->frame, &sleeping);
 }
 
+/* --- in the step that waits --------------------------------------------------------------------- */
+
+/* What ends its wait before it has returned ends it once; it goes on where it waits. */
+static enum weft_step ends_itself(weft_frame *f, struct weft_got got)
+{
+    SELF(sleeper);
+    enum weft_step step = sleeps(f, got);
+    notes_add("waits");
+    weft_cond_signal(self->conds[0]);
+    weft_cond_signal(self->conds[0]); /* nobody */
+    return step;
+}
+
+static enum weft_step ends_itself_late(weft_frame *f, struct weft_got got)
+{
+    SELF(sleeper);
+    enum weft_step step = sleeps(f, got);
+    notes_add("waits");
+    weft_cond_signal_later(self->conds[0]);
+    return step;
+}
+
+static const struct weft_frame_kind hasty = {.name = "hasty", .start = ends_itself};
+static const struct weft_frame_kind lazy = {.name = "lazy", .start = ends_itself_late};
+
+static void ends_its_wait(const struct weft_frame_kind *kind, int64_t deadline)
+{
+    struct home home;
+    weft_cond cond;
+    struct sleeper s;
+    home_open(&home, true);
+    weft_cond_init(&cond, &(struct weft_sync_opts){.group = home.group});
+    sleeper_init(&s, "woken", &cond);
+    s.frame.kind = kind;
+    s.deadline = deadline;
+    CHECK_EQ(home_run(&home, &s.frame, NULL), 0);
+    CHECK(s.got.status == 0 && s.got.value == &cond);
+    notes_are("waits woken");
+    weft_cond_deinit(&cond);
+    home_close(&home);
+}
+
+TEST(a_step_may_end_the_wait_that_it_has_begun)
+{
+    ends_its_wait(&hasty, WEFT_FOREVER);
+    ends_its_wait(&lazy, WEFT_FOREVER);
+    ends_its_wait(&hasty, weft_after(3600 * 1000 * MS));
+    ends_its_wait(&lazy, weft_after(3600 * 1000 * MS));
+}
+
 /* --- order, in a group ---------------------------------------------------------------------- */
 
 static void *notes(void *arg)

@@ -14,6 +14,7 @@ struct wrong {
     weft_frame frame;
     struct weft_wait wait, second;
     weft_event event;
+    weft_cond own; /* of the group it runs in */
     struct wrong *outer;
     weft_frame *other;
     int finals, handled;
@@ -50,6 +51,42 @@ static enum weft_step returns_after_wait(weft_frame *f, struct weft_got got)
     SELF(wrong);
     (void)got;
     (void)weft_frame_await_event(f, &self->wait, &self->event, WEFT_FOREVER, THEN);
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step returns_after_own_wait(weft_frame *f, struct weft_got got)
+{
+    SELF(wrong);
+    (void)got;
+    (void)weft_frame_await_cond(f, &self->wait, &self->own, WEFT_FOREVER, THEN);
+    return weft_frame_return(f, NULL);
+}
+
+/* Its fiber is ready again when it is found out. */
+static enum weft_step returns_after_its_signal(weft_frame *f, struct weft_got got)
+{
+    SELF(wrong);
+    (void)got;
+    (void)weft_frame_await_cond(f, &self->wait, &self->own, WEFT_FOREVER, THEN);
+    weft_cond_signal(&self->own);
+    return weft_frame_return(f, NULL);
+}
+
+static enum weft_step says_after_its_signal(weft_frame *f, struct weft_got got)
+{
+    SELF(wrong);
+    (void)got;
+    (void)weft_frame_await_cond(f, &self->wait, &self->own, WEFT_FOREVER, THEN);
+    weft_cond_signal(&self->own);
+    return WEFT_CALL;
+}
+
+static enum weft_step returns_after_its_interrupt(weft_frame *f, struct weft_got got)
+{
+    SELF(wrong);
+    (void)got;
+    (void)weft_frame_await_cond(f, &self->wait, &self->own, WEFT_FOREVER, THEN);
+    CHECK_EQ(weft_interrupt(weft_self()), 0);
     return weft_frame_return(f, NULL);
 }
 
@@ -180,6 +217,10 @@ static const struct mistake {
     {sleeps_twice, "frame wrong did two things in one step"},
     {awaits_twice, "frame wrong did two things in one step"},
     {returns_after_wait, "frame wrong did two things in one step"},
+    {returns_after_own_wait, "frame wrong did two things in one step"},
+    {returns_after_its_signal, "frame wrong did two things in one step"},
+    {says_after_its_signal, "frame wrong returned something else than what it did"},
+    {returns_after_its_interrupt, "frame wrong did two things in one step"},
     {throws_after_sleep, "frame wrong did two things in one step"},
     {says_something_else, "frame wrong returned something else than what it did"},
     {says_it_waits, "frame wrong returned something else than what it did"},
@@ -280,6 +321,7 @@ static weft_fiber open_cast(const struct home *home, struct cast *cast,
     weft_frame_init(&cast->wrong.frame, &wrong_kind);
     weft_frame_init(&cast->bystander.frame, &bystanding);
     weft_event_init(&cast->wrong.event, NULL);
+    weft_cond_init(&cast->wrong.own, &(struct weft_sync_opts){.group = home->group});
     cast->outer.outer = &cast->wrong; /* which it calls */
     cast->wrong.outer = &cast->outer;
     cast->wrong.other = &cast->bystander.frame;
@@ -308,6 +350,7 @@ static void ends_the_group(const struct weft_frame_kind *outer, int joined)
              -ENOTRECOVERABLE);
     CHECK(!weft_future_is_done(weft_group_finished(home.other))); /* which goes on */
     weft_event_deinit(&cast.wrong.event);
+    weft_cond_deinit(&cast.wrong.own); /* where nobody is linked */
     home_close(&home);
     CHECK_EQ(take_reports(), joined != 0);
 }
