@@ -185,7 +185,8 @@ static __attribute__((noinline)) void run_fiber(struct weft__worker *w, struct w
     } while ((task = w->handoff));
 }
 
-static inline void run_ready(struct weft__worker *w, struct weft__ranks *ranks)
+/* How many have run. */
+static inline uint32_t run_ready(struct weft__worker *w, struct weft__ranks *ranks)
 {
     struct weft__task *task;
     ranks->turns++;
@@ -201,6 +202,7 @@ static inline void run_ready(struct weft__worker *w, struct weft__ranks *ranks)
     uint32_t ran = ranks->slice - atomic_load_explicit(&w->slice_left, memory_order_relaxed);
     ranks->executed += ran;
     weft__count(&w->counters.executed, ran);
+    return ran;
 }
 
 static inline bool is_ready(const struct weft__ranks *ranks)
@@ -211,14 +213,19 @@ static inline bool is_ready(const struct weft__ranks *ranks)
 static inline void begin_round(struct weft__rounds *r)
 {
     r->most--;
-    r->unlooked--;
     r->round += WEFT__TURN_ONE_ROUND;
     weft__count(&r->gone, 1);
 }
 
+/* Of one or two fibers: as to the clock, it takes four of them to make a round. */
+static inline bool is_tiny(const struct weft__rounds *r, uint32_t ran)
+{
+    return ran <= 2 && (r->round & (3 * WEFT__TURN_ONE_ROUND)) != 0;
+}
+
 /* After a turn: is the next round nothing but the next turn of this group? So it is with those who yield, or wake one another, while
- * nothing comes from outside and no other group is ready, for this round or the next. The round that has just gone must not be one after which more is to be
- * done, and the next none in which the clock is looked at. */
+ * nothing comes from outside and no other group is ready, for this round or the next. The round that has just gone must not be one
+ * after which more is to be done, and the next none in which the clock is looked at. */
 static inline bool is_alone(const struct weft__rounds *r, const struct weft__worker *w,
                             const struct weft__ranks *ranks)
 {
@@ -234,11 +241,12 @@ static __attribute__((noinline)) void turn(struct weft__worker *w, struct weft__
     struct weft__rounds *r = ranks->rounds;
     enter(r, ranks);
     for (;;) {
-        run_ready(w, ranks);
+        uint32_t ran = run_ready(w, ranks);
         if (!is_alone(r, w, ranks)) {
             break;
         }
         begin_round(r);
+        r->unlooked -= !is_tiny(r, ran);
     }
     weft__body_steps_over(w);
     enter(r, NULL);
@@ -341,7 +349,7 @@ static void go_round(struct weft__rounds *r)
     struct weft__worker *w = r->worker;
     struct weft__link *woken = weft__inbox_drain_local(&w->inbox);
     begin_round(r);
-    if (r->unlooked == 0) {
+    if (--r->unlooked == 0) {
         look(r);
     }
     take_in(r, woken);

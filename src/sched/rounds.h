@@ -24,7 +24,8 @@
  * whomever it was signalled.
  *
  * The clock, and with it what timers and I/O have, is looked at in every round in which nothing else is to do, and else
- * in every sixteenth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round.
+ * in every sixteenth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round. Of rounds
+ * in which one group ran one or two fibers and nothing else was to do, four count as one.
  *
  * Before it sleeps, a dispatcher that others have been sending something within moments spins for the next (sched/spin.h). Timers and I/O
  * are no reason to spin, and end it.
