@@ -572,11 +572,14 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     } else {
         return run_waited(w, task);
     }
+    if (__builtin_expect(step == WEFT_SUSPEND && frame->act == WEFT__ACT_OWN, 1)) {
+        return WEFT__BODY_GONE;
+    }
     if (step == WEFT_CALL && frame->act == WEFT__ACT_GOT) {
         step = go_on_with(frame, waits_of(frame));
     }
     enum weft__frame_act act = (enum weft__frame_act)frame->act;
-    if (__builtin_expect(step == WEFT_SUSPEND && is_rest(act), 1)) {
+    if (step == WEFT_SUSPEND && is_rest(act)) {
         return rest_of(act);
     }
     bool ends =

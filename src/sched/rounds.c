@@ -166,11 +166,14 @@ run_body(struct weft__worker *w, struct weft__ranks *ranks, struct weft__task *t
     weft__task_run(task);
     weft__body_steps_on(w, task);
     enum weft__body_step step = task->body->step(w, task);
+    if (__builtin_expect(step <= WEFT__BODY_END, 1)) {
+        return; /* and it is gone */
+    }
     if (step == WEFT__BODY_YIELD) {
         weft__task_requeue(task);
         ranks->queued++;
         weft__row_push(&ranks->next2, &task->link);
-    } else if (step == WEFT__BODY_WAIT) {
+    } else {
         settle(ranks, task);
     }
 }

@@ -141,8 +141,11 @@ static inline bool weft__rounds_charge(const struct weft__rounds *r, struct weft
         task->turn = r->round + task->signals - 1; /* which is not 0 */
         return true;
     }
-    task->turn -= left > 0;
-    return left > 0;
+    if (__builtin_expect(left == 0, 0)) {
+        return false;
+    }
+    task->turn--;
+    return true;
 }
 
 /* The fiber of this group has become ready, on the worker's thread. */
