@@ -15,7 +15,8 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     if (!*err && wake_fd < 0) {
         wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         *err = wake_fd < 0 ? -errno : 0;
-        atomic_store_explicit(&w->sleeper.parker.wake_fd, wake_fd, memory_order_relaxed);
+        /* Release: for a waker that is late, and finds it without the word. pairs: weft__parker_wake */
+        atomic_store_explicit(&w->sleeper.parker.wake_fd, wake_fd, memory_order_release);
     }
     if (!*err) {
         *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);

@@ -66,7 +66,8 @@ bool weft__parker_wake(struct weft__parker *parker)
     WEFT__STEP();
     int fd = atomic_load_explicit(&parker->host_fd, memory_order_relaxed);
     if (fd < 0 && atomic_load_explicit(&parker->in_driver, memory_order_relaxed)) {
-        fd = atomic_load_explicit(&parker->wake_fd, memory_order_relaxed);
+        /* pairs: weft__worker_open_driver */
+        fd = atomic_load_explicit(&parker->wake_fd, memory_order_acquire);
     }
     if (fd >= 0) {
         write_wake(fd);

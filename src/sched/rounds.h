@@ -88,9 +88,9 @@ struct weft__rounds {
     struct weft__ranks *running;       /* whose turn it is */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
-    unsigned most;                     /* rounds that may still go before somebody else is asked */
     int64_t spin_ns;                   /* after them, for what others send; 0: not at all */
     struct weft__spin spin;            /* whether it pays */
+    unsigned most;                     /* rounds that may still go before somebody else is asked */
     unsigned pace;                     /* rounds between two looks at the clock, */
     unsigned unlooked;                 /* and how many are left of them */
     int64_t max_poll_ns;               /* 0: no limit */
