@@ -137,20 +137,17 @@ static int count_letters(weft_actor *self, const struct weft_actor_event *events
     return 0;
 }
 
-/* One that finds no room lets others run. */
+/* One that finds no room waits for it. */
 static int send_letters(weft_actor *self, const struct weft_actor_event *events, size_t n,
                         weft_out *out)
 {
     uint64_t *sent = weft_actor_state(self);
     (void)events, (void)n;
     while (*sent < LETTERS) {
-        int err = weft_actor_send(sink, "letter", *sent + 1, NULL);
-        if (err == -ENOBUFS) {
-            weft_out_continue(out);
-            return 0;
-        }
+        int err = weft_actor_send(sink, "letter", ++*sent, NULL);
+        if (err == -ENOBUFS)
+            return weft_out_send(out, 0, sink, "letter", *sent, NULL);
         must(err, "weft_actor_send");
-        ++*sent;
     }
     weft_out_done(out, NULL);
     return 0;
@@ -161,6 +158,7 @@ static void fanin(void)
     static const struct weft_actor_kind reader = {.name = "reader",
                                                   .state_bytes = 2 * sizeof(uint64_t),
                                                   .mailbox = ROOM,
+                                                  .policy = WEFT_MAILBOX_WAIT,
                                                   .step = count_letters},
                                         writer = {.name = "writer",
                                                   .state_bytes = sizeof(uint64_t),

@@ -70,7 +70,8 @@ struct weft__letter {
     int error;
     uint32_t generation; /* of the actor it is for, + 1 */
     uint8_t kind;        /* enum weft_actor_event_kind, or one of those below */
-    bool by_link;        /* of an exit: a link has brought it */
+    bool by_link : 1;    /* of an exit: a link has brought it */
+    bool pass : 1;       /* of a completion: `from` lets it send on, actor/gate.h */
     uint16_t to_host;
     uint32_t trace; /* actor/trace.h */
 };
@@ -81,6 +82,11 @@ struct weft__letter {
 static inline bool weft__letter_is_message(const struct weft__letter *letter)
 {
     return letter->kind == WEFT_EVENT_MESSAGE || letter->kind == WEFT_EVENT_CALL;
+}
+
+static inline weft_pid weft__letter_from(const struct weft__letter *letter)
+{
+    return (weft_pid){.node = letter->from_node, .host = letter->from_host, .id = letter->from_id};
 }
 
 /* Somebody waits for an answer to it: its tag is the reference. */
@@ -127,13 +133,16 @@ _Static_assert(sizeof(weft_actor) <= 120, "with its control block, less than 256
 #define WEFT__ASLEEP_BLOCKED 2u
 #define WEFT__ASLEEP_SHIFT 2u
 
-/* The gate: {generation + 1:32, CROWDED, OWED, messages that were accepted and not yet seen:30}; 0: nobody's. */
+/* The gate: {generation + 1:32, CROWDED, OWED, FRESH, passes:5, messages that were accepted and not yet seen:24}; 0: nobody's. */
 #define WEFT__GATE_SHIFT 32u
 #define WEFT__GATE_CROWDED ((uint64_t)1 << 31) /* senders wait for room: actor/gate.c */
 #define WEFT__GATE_OWED ((uint64_t)1 << 30)    /* there is something to settle at its end */
-#define WEFT__GATE_COUNT (WEFT__GATE_OWED - 1)
-#define WEFT__LIMIT_SHIFT 30u
-#define WEFT__LIMIT_MOST ((1u << WEFT__LIMIT_SHIFT) - 1)
+#define WEFT__GATE_FRESH ((uint64_t)1 << 29)   /* one of the passes is not used yet */
+#define WEFT__GATE_PASS ((uint64_t)1 << 24)
+#define WEFT__GATE_PASSES ((uint64_t)31 << 24) /* senders that may send on: actor/gate.h */
+#define WEFT__GATE_COUNT (WEFT__GATE_PASS - 1)
+#define WEFT__LIMIT_SHIFT 30u /* of the policy */
+#define WEFT__LIMIT_MOST ((uint32_t)WEFT__GATE_COUNT)
 
 static inline uint32_t weft__gate_generation(uint64_t gate)
 {
@@ -186,18 +195,41 @@ static inline bool weft__gate_refuses(const weft_actor *actor, weft_pid to)
            weft__gate_generation(gate) == weft__pid_generation(to) &&
            limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_REFUSE;
 }
-/* The same, and waits for it, in a fiber or a plain thread. -ETIMEDOUT, -ECANCELED, -EINTR. */
-int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
-/* Those who wait get what room there is. */
-void weft__gate_admit(weft_actor *actor);
-/* The actor has taken n messages out. */
+/* The actor has taken n messages out: who waits for room (actor/gate.h) may have it. */
+void weft__gate_admit(weft_pid to);
 static inline void weft__gate_leave(weft_actor *actor, size_t n)
 {
     uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
     if (__builtin_expect((gate & WEFT__GATE_CROWDED) != 0, 0)) {
-        weft__gate_admit(actor);
+        weft__gate_admit(weft_actor_pid(actor));
     }
 }
+/* Somebody waits, and nobody is about to give him the room there is. */
+static inline bool weft__gate_is_stuck(uint64_t gate)
+{
+    return __builtin_expect((gate & (WEFT__GATE_CROWDED | WEFT__GATE_FRESH)) == WEFT__GATE_CROWDED,
+                            0);
+}
+/* The same in a turn of steps, which may go on: they have it when half of the mailbox is empty, and when the turn ends
+ * (weft__gate_yield). */
+static inline void weft__gate_leave_some(weft_actor *actor, size_t n)
+{
+    uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
+    uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed) & WEFT__LIMIT_MOST;
+    if (weft__gate_is_stuck(gate) && weft__gate_count(gate) - n <= limit / 2) {
+        weft__gate_admit(weft_actor_pid(actor));
+    }
+}
+static inline void weft__gate_yield(weft_actor *actor)
+{
+    if (weft__gate_is_stuck(atomic_load_explicit(&actor->gate, memory_order_relaxed))) {
+        weft__gate_admit(weft_actor_pid(actor));
+    }
+}
+/* A pass is used from now on; the step is over; nobody will ever use it. */
+void weft__gate_pass_begin(weft_pid to);
+void weft__gate_pass_end(weft_pid to);
+void weft__gate_pass_drop(weft_pid to);
 /* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in the ledger is
  * settled. */
 void weft__gate_settle(weft_pid self, uint64_t gate);
@@ -381,6 +413,8 @@ static inline void weft__letter_free_local(struct weft__small *small, struct wef
     }
     if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
         weft__will_unref(letter->will);
+    } else if (__builtin_expect(letter->pass, 0)) { /* nobody will use it */
+        weft__gate_pass_drop(weft__letter_from(letter));
     }
     weft__small_put(small, weft__small_class(sizeof *letter), letter);
 }

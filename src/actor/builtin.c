@@ -6,6 +6,7 @@
 #include "actor/call.h"
 #include "actor/function.h"
 #include "actor/ledger.h"
+#include "actor/parcel.h"
 #include "actor/request.h"
 #include "actor/tie.h"
 #include "base/alloc.h"
@@ -51,6 +52,7 @@ struct message {
     const char *topic;
     uint64_t tag;
     weft_buf *buf;
+    int64_t deadline;
 };
 
 static void drop_message(struct weft__request *request)
@@ -58,25 +60,46 @@ static void drop_message(struct weft__request *request)
     weft_buf_free(((struct message *)(void *)request)->buf);
 }
 
+static int ask_send(weft_out *out, uint64_t tag, const struct message *message)
+{
+    return weft__request_ask(out, WEFT_COMMAND_SEND, tag, &message->request, sizeof *message);
+}
+
 int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic, uint64_t message_tag,
                   weft_buf *buf)
 {
-    struct message message = {
-        .request.drop = drop_message, .to = to, .topic = topic, .tag = message_tag, .buf = buf};
-    return weft__request_ask(out, WEFT_COMMAND_SEND, tag, &message.request, sizeof message);
+    return ask_send(out, tag,
+                    &(struct message){.request.drop = drop_message,
+                                      .to = to,
+                                      .topic = topic,
+                                      .tag = message_tag,
+                                      .buf = buf,
+                                      .deadline = WEFT__AT_ONCE});
+}
+
+int weft_out_send_until(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
+                        uint64_t message_tag, weft_buf *buf, int64_t deadline)
+{
+    return ask_send(out, tag,
+                    &(struct message){.request.drop = drop_message,
+                                      .to = to,
+                                      .topic = topic,
+                                      .tag = message_tag,
+                                      .buf = buf,
+                                      .deadline = deadline > 0 ? deadline : 0});
 }
 
 static int handle_send(const struct weft_command *command, void *arg)
 {
     struct message *message = weft__request_of(command);
-    struct weft__letter *news = weft__letter_new(WEFT_EVENT_COMPLETE, command->tag, NULL);
-    int err = -ENOMEM;
+    struct weft__letter *letter = weft__letter_new(WEFT_EVENT_MESSAGE, message->tag, message->buf);
+    int err = letter ? 0 : -ENOMEM;
     (void)arg;
-    if (news) {
-        weft_buf *buf = message->buf;
+    if (letter) {
         message->buf = NULL;
-        err = weft_actor_send(message->to, message->topic, message->tag, buf);
-        err = weft__letter_complete(command->actor, news, err, NULL);
+        letter->topic = message->topic;
+        weft__letter_sign(letter);
+        err = weft__parcel_send(command, message->to, letter, message->deadline);
     }
     weft_buf_free(command->arg);
     return err;

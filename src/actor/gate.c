@@ -7,28 +7,26 @@
  *     sender                                        actor
  *     1. takes the lot's lock                       1. counts down: was it CROWDED?
  *     2. sees that the gate is full and marks it    2. takes the lot's lock, and gives the places to those
- *        CROWDED by the same CAS; links its node       who wait, oldest first; nobody left: not CROWDED
+ *        CROWDED by the same CAS; gets in line         who wait, oldest first; nobody left: not CROWDED
  * CROWDED is set on a word that is full, so a count down after that sees it. A place that was given is the sender's: the
- * count stays as it is.
+ * count stays as it is. A letter that waited is pushed before the gate is not CROWDED any more: what its sender sends after it comes after
+ * it. Who gives the places and how many: actor/gate.h. It need not be the actor, which may end meanwhile: then the exchange on
+ * its gate fails, and whoever is left is told by its end.
  */
+#include "actor/gate.h"
+
 #include <errno.h>
 #include <stdalign.h>
 #include <string.h>
 
-#include "actor/actor.h"
-#include "actor/ledger.h"
+#include "actor/mailbox.h"
+#include "actor/parcel.h"
 
 #define LOTS 256u
 
-/* A sender that waits, on its stack. */
-struct sender {
-    struct weft__node node; /* first */
-    weft_pid to;
-};
-
 static struct lot {
     alignas(WEFT__CACHE_LINE) struct weft__lock lock;
-    struct weft__waitlist senders; /* under it */
+    struct weft__sender *first, *last; /* under it */
 } lots[LOTS];
 
 #ifdef WEFT_EXPLORE /* whose executions begin anew */
@@ -43,42 +41,97 @@ static struct lot *lot_of(uint64_t id)
     return &lots[(uint32_t)id % LOTS];
 }
 
+static void link_last(struct lot *lot, struct weft__sender *sender)
+{
+    sender->linked = true;
+    sender->next = NULL;
+    sender->prev = lot->last;
+    *(lot->last ? &lot->last->next : &lot->first) = sender;
+    lot->last = sender;
+}
+
+static void unlink_one(struct lot *lot, struct weft__sender *sender)
+{
+    *(sender->prev ? &sender->prev->next : &lot->first) = sender->next;
+    *(sender->next ? &sender->next->prev : &lot->last) = sender->prev;
+    sender->linked = false;
+}
+
+/* The oldest sender to this actor, or NULL. */
+static struct weft__sender *first_to(const struct lot *lot, uint64_t id)
+{
+    struct weft__sender *sender = lot->first;
+    while (sender && sender->to.id != id) {
+        sender = sender->next;
+    }
+    return sender;
+}
+
 static bool step_to(weft_actor *actor, uint64_t *from, uint64_t to)
 {
     return atomic_compare_exchange_weak_explicit(&actor->gate, from, to, memory_order_acquire,
                                                  memory_order_relaxed);
 }
 
-/* Under the lot's lock. 0: it has a place. 1: it must wait. */
-static int queue_locked(weft_actor *actor, struct lot *lot, struct sender *sender)
+static bool is_of(uint64_t gate, weft_pid to)
 {
-    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_acquire);
-    bool full;
+    return weft__gate_generation(gate) == weft__pid_generation(to);
+}
+
+/* --- getting in line --------------------------------------------------------------------------- */
+
+static int queue_locked(weft_actor *actor, struct lot *lot, struct weft__sender *sender)
+{
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
+    bool full, drops;
     do {
-        if (weft__gate_generation(gate) != weft__pid_generation(sender->to)) {
+        if (!is_of(gate, sender->to)) {
             return -ESRCH;
         }
-        full = weft__gate_is_full(gate, atomic_load_explicit(&actor->limit, memory_order_relaxed));
-    } while (!step_to(actor, &gate, full ? gate | WEFT__GATE_CROWDED : gate + 1));
-    if (full) {
-        weft__waitlist_push(&lot->senders, &sender->node);
+        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
+        full = weft__gate_is_full(gate, limit);
+        drops = limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_DROP; /* it has new code */
+    } while (!step_to(actor, &gate, full && !drops ? gate | WEFT__GATE_CROWDED : gate + 1));
+    if (full && !drops) {
+        link_last(lot, sender);
+        return WEFT__GATE_WAITS;
     }
     return full;
+}
+
+int weft__gate_queue(struct weft__sender *sender)
+{
+    struct lot *lot = lot_of(sender->to.id);
+    weft__lock(&lot->lock);
+    int err = queue_locked(weft__actor_find((uint32_t)sender->to.id), lot, sender);
+    weft__unlock(&lot->lock);
+    return err;
+}
+
+bool weft__gate_unqueue(struct weft__sender *sender)
+{
+    struct lot *lot = lot_of(sender->to.id);
+    weft__lock(&lot->lock);
+    bool linked = sender->linked;
+    if (linked) {
+        unlink_one(lot, sender);
+    }
+    weft__unlock(&lot->lock);
+    return linked;
 }
 
 static const struct weft__wait_kind room_kind = {.name = "room in a mailbox"};
 
 int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
 {
-    struct lot *lot = lot_of(to.id);
-    struct sender sender = {.to = to};
+    struct weft__node node;
+    struct weft__sender sender = {.to = to, .node = &node};
     struct weft__waiter waiter;
+    (void)actor;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
-    weft__node_init(&sender.node, &waiter, 0);
-    weft__lock(&lot->lock);
-    int err = queue_locked(actor, lot, &sender);
-    weft__unlock(&lot->lock);
-    if (err <= 0) {
+    weft__node_init(&node, &waiter, 0);
+    int err = weft__gate_queue(&sender);
+    if (err != WEFT__GATE_WAITS) {
         enum weft__reason reason = weft__waiter_disarm(&waiter);
         if (reason == WEFT__REASON_INTERRUPT) {
             weft_interrupt(weft_self()); /* the next wait has it */
@@ -87,72 +140,207 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
     }
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &room_kind, 0);
     if (weft__reason_done(reason)) {
-        return sender.node.status;
+        return node.status;
     }
-    weft__lock(&lot->lock);
-    if (sender.node.linked) {
-        weft__waitlist_remove(&lot->senders, &sender.node);
-    }
-    weft__unlock(&lot->lock);
+    weft__gate_unqueue(&sender);
     return weft__reason_errno(reason);
 }
 
-/* The oldest sender to this actor, or NULL. */
-static struct sender *first_to(const struct lot *lot, uint64_t id)
+/* --- a place --------------------------------------------------------------------------------------- */
+
+int weft__gate_pass(weft_actor *actor, weft_pid to)
 {
-    struct weft__node *node = lot->senders.first;
-    while (node && ((struct sender *)(void *)node)->to.id != id) {
-        node = node->next;
-    }
-    return (struct sender *)(void *)node;
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
+    do {
+        if (!is_of(gate, to)) {
+            return -ESRCH;
+        }
+        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
+        if (weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST)) {
+            return -ENOBUFS;
+        }
+    } while (!step_to(actor, &gate, gate + 1));
+    return 0;
 }
 
-/* A place for one who waits. */
-static bool reserve(weft_actor *actor)
+/* What it was; 0: it is another's. */
+static uint64_t step_down(weft_actor *actor, weft_pid to, uint64_t count, uint64_t bits)
 {
-    uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed) & WEFT__LIMIT_MOST;
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
-    while (weft__gate_count(gate) < limit) {
-        if (step_to(actor, &gate, gate + 1)) {
-            return true;
+    while (is_of(gate, to)) {
+        if (step_to(actor, &gate, (gate - count) & ~bits)) {
+            return gate;
         }
     }
-    return false;
+    return 0;
 }
 
-void weft__gate_admit(weft_actor *actor)
-{
-    struct lot *lot = lot_of(actor->self);
+/* --- who gets it ------------------------------------------------------------------------------------- */
+
+/* What was decided under the lock, and is done without it. */
+struct decided {
     struct weft__chain ready;
-    struct sender *sender;
-    weft__chain_init(&ready);
-    weft__lock(&lot->lock);
-    while ((sender = first_to(lot, actor->self)) && reserve(actor)) {
-        weft__waitlist_remove(&lot->senders, &sender->node);
-        if (!weft__node_fire(&sender->node, NULL, 0, &ready)) {
-            atomic_fetch_sub_explicit(&actor->gate, 1, memory_order_relaxed);
-        }
+    struct weft__sender *parcels, **last; /* taken out, the oldest first */
+    unsigned pushed;
+};
+
+static void decide(struct decided *decided)
+{
+    weft__chain_init(&decided->ready);
+    decided->parcels = NULL;
+    decided->last = &decided->parcels;
+    decided->pushed = 0;
+}
+
+static void keep(struct decided *decided, struct weft__sender *sender)
+{
+    sender->next = NULL;
+    *decided->last = sender;
+    decided->last = &sender->next;
+}
+
+static void settle_all(struct weft__sender *parcels, int error)
+{
+    while (parcels) {
+        struct weft__sender *next = parcels->next;
+        weft__parcel_settle(weft__parcel_of(parcels), error);
+        parcels = next;
+    }
+}
+
+/* How much of the room one of a pass takes. */
+static uint32_t measure(uint32_t limit)
+{
+    uint32_t part = limit / 4 ? limit / 4 : 1;
+    return part < WEFT__PASS ? part : WEFT__PASS;
+}
+
+/* Is there room, beside what those who have a pass are going to take? If there is nothing but room, they are too slow. */
+static bool has_room(uint64_t gate, uint32_t limit)
+{
+    uint64_t count = weft__gate_count(gate);
+    uint64_t passes = (gate & WEFT__GATE_PASSES) / WEFT__GATE_PASS;
+    return count == 0 || count + passes * measure(limit) < limit;
+}
+
+/* One after the other: who has one wakes the next when he begins to use it. */
+static bool has_pass(uint64_t gate)
+{
+    return !(gate & WEFT__GATE_FRESH) && (gate & WEFT__GATE_PASSES) != WEFT__GATE_PASSES;
+}
+
+/* A place for this one, and its pass. Of an actor that drops there is always a place, and nobody needs a pass. */
+static bool reserve(weft_actor *actor, struct weft__sender *sender, bool drops)
+{
+    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
+    uint64_t more = 0;
+    bool room;
+    sender->pass = sender->letter && !drops;
+    if (sender->pass) {
+        more = WEFT__GATE_PASS + WEFT__GATE_FRESH;
+    }
+    do {
+        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
+        room = is_of(gate, sender->to) && (drops || has_room(gate, limit & WEFT__LIMIT_MOST)) &&
+               (!sender->pass || has_pass(gate));
+    } while (room && !step_to(actor, &gate, gate + more + 1));
+    return room;
+}
+
+static void let_in(weft_actor *actor, struct lot *lot, struct weft__sender *sender,
+                   struct decided *decided)
+{
+    unlink_one(lot, sender);
+    if (sender->letter) {
+        weft__actor_push(actor, sender->to, sender->letter);
+        decided->pushed++;
+        keep(decided, sender);
+    } else if (!weft__node_fire(sender->node, NULL, 0, &decided->ready)) {
+        step_down(actor, sender->to, 1, 0);
+    }
+}
+
+static void admit_locked(weft_actor *actor, struct lot *lot, weft_pid to, bool drops,
+                         struct decided *decided)
+{
+    struct weft__sender *sender;
+    while ((sender = first_to(lot, to.id)) && reserve(actor, sender, drops)) {
+        let_in(actor, lot, sender, decided);
     }
     if (!sender) {
-        atomic_fetch_and_explicit(&actor->gate, ~WEFT__GATE_CROWDED, memory_order_relaxed);
+        step_down(actor, to, 0, WEFT__GATE_CROWDED);
     }
+}
+
+void weft__gate_admit(weft_pid to)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    struct lot *lot = lot_of(to.id);
+    struct decided decided;
+    if (!actor) {
+        return;
+    }
+    bool drops = weft__mailbox_is_shared(actor);
+    decide(&decided);
+    weft__lock(&lot->lock);
+    admit_locked(actor, lot, to, drops, &decided);
     weft__unlock(&lot->lock);
-    weft__place_many(&ready);
+    weft__place_many(&decided.ready);
+    if (decided.pushed) {
+        weft__actor_wake(actor, to, false);
+    }
+    for (unsigned i = 0; drops && i < decided.pushed; i++) {
+        weft__mailbox_shed(actor, to);
+    }
+    settle_all(decided.parcels, 0);
+}
+
+static void change_pass(weft_pid to, uint64_t count, uint64_t bits)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    uint64_t gate = actor ? step_down(actor, to, count, bits) : 0;
+    if (gate & WEFT__GATE_CROWDED) {
+        weft__gate_admit(to);
+    }
+}
+
+void weft__gate_pass_begin(weft_pid to)
+{
+    change_pass(to, 0, WEFT__GATE_FRESH);
+}
+
+void weft__gate_pass_end(weft_pid to)
+{
+    change_pass(to, WEFT__GATE_PASS, 0);
+}
+
+void weft__gate_pass_drop(weft_pid to)
+{
+    change_pass(to, WEFT__GATE_PASS, WEFT__GATE_FRESH);
 }
 
 static void turn_away(uint64_t id)
 {
     struct lot *lot = lot_of(id);
-    struct weft__chain ready;
-    struct sender *sender;
-    weft__chain_init(&ready);
+    struct decided decided;
+    struct weft__sender *sender;
+    decide(&decided);
     weft__lock(&lot->lock);
     while ((sender = first_to(lot, id))) {
-        weft__waitlist_remove(&lot->senders, &sender->node);
-        weft__node_fire(&sender->node, NULL, -ESRCH, &ready);
+        unlink_one(lot, sender);
+        if (sender->letter) {
+            keep(&decided, sender);
+        } else {
+            weft__node_fire(sender->node, NULL, -ESRCH, &decided.ready);
+        }
     }
     weft__unlock(&lot->lock);
-    weft__place_many(&ready);
+    weft__place_many(&decided.ready);
+    for (sender = decided.parcels; sender; sender = sender->next) {
+        weft__letter_address(sender->letter, sender->to);
+        weft__letter_bury(sender->letter, (uint32_t)id);
+    }
+    settle_all(decided.parcels, -ESRCH);
 }
 
 void weft__gate_settle(weft_pid self, uint64_t gate)

@@ -4,6 +4,7 @@
 #include <stdalign.h>
 #include <string.h>
 
+#include "actor/parcel.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "sched/cancel.h"
@@ -202,14 +203,34 @@ static void repeat(struct bucket *bucket, struct weft__debt *entry)
     }
 }
 
+/* The parcel, if nobody else settles it. */
+static struct weft__parcel *withdraw(struct weft__debt *entry)
+{
+    struct weft__parcel *parcel = (struct weft__parcel *)(void *)entry;
+    return weft__gate_unqueue(&parcel->sender) ? parcel : NULL;
+}
+
+/* What is told of an entry whose time has come. */
+static int due_error(const struct weft__debt *entry)
+{
+    return entry->kind == WEFT__DEBT_CALL || entry->kind == WEFT__DEBT_SEND ? -ETIMEDOUT : 0;
+}
+
 static void due(weft_timer *timer, void *arg, uint64_t times)
 {
     struct weft__debt *entry = arg;
     struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__parcel *parcel = NULL;
     (void)timer, (void)times;
     weft__lock(&bucket->lock);
     if (entry->ref && entry->kind == WEFT__DEBT_REPEAT) {
         repeat(bucket, entry);
+        return;
+    }
+    if (entry->ref && entry->kind == WEFT__DEBT_SEND && !(parcel = withdraw(entry))) {
+        entry->timed = false; /* who has it frees it */
+        weft_timer_deinit(&entry->timer);
+        weft__unlock(&bucket->lock);
         return;
     }
     struct weft__letter *letter = NULL;
@@ -217,10 +238,13 @@ static void due(weft_timer *timer, void *arg, uint64_t times)
     if (entry->ref) {
         letter = entry->letter;
         entry->letter = NULL;
-        letter->error = entry->kind == WEFT__DEBT_CALL ? -ETIMEDOUT : 0;
+        letter->error = due_error(entry);
         take_out(bucket, entry);
     }
     weft__unlock(&bucket->lock);
+    if (parcel) {
+        weft__letter_free(parcel->sender.letter);
+    }
     free_running(entry);
     if (letter) {
         hand_over(to, letter);
@@ -341,16 +365,96 @@ bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
     return told;
 }
 
+/* --- parcels ---------------------------------------------------------------------------------------- */
+
+int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
+{
+    struct weft__debt *entry = &parcel->entry;
+    struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    weft__lock(&bucket->lock);
+    int err = add_locked(bucket, entry, NULL);
+    if (!err) {
+        err = weft__gate_queue(&parcel->sender);
+        if (err != WEFT__GATE_WAITS) {
+            take_out(bucket, entry);
+        } else if (deadline != WEFT_FOREVER) {
+            entry->deadline = deadline > 0 ? deadline : 0;
+            set_timer(entry);
+        }
+    }
+    weft__unlock(&bucket->lock);
+    return err;
+}
+
+struct weft__letter *weft__ledger_deliver(struct weft__parcel *parcel)
+{
+    struct weft__debt *entry = &parcel->entry;
+    struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    weft__lock(&bucket->lock);
+    struct weft__letter *letter = entry->letter;
+    entry->letter = NULL;
+    take_out(bucket, entry);
+    bool gone = stop_timer(entry);
+    weft__unlock(&bucket->lock);
+    if (gone) {
+        weft__debt_free(entry);
+    }
+    return letter;
+}
+
+bool weft__ledger_queues(weft_pid from, weft_pid to)
+{
+    struct bucket *bucket = bucket_of((uint32_t)from.id);
+    weft__lock(&bucket->lock);
+    struct weft__debt *entry = bucket->first;
+    while (entry && (entry->kind != WEFT__DEBT_SEND || entry->to.id != from.id ||
+                     ((struct weft__parcel *)(void *)entry)->sender.to.id != to.id)) {
+        entry = entry->next;
+    }
+    weft__unlock(&bucket->lock);
+    return entry != NULL;
+}
+
+/* Of a sender that has ended. False: somebody has it, who frees it; without its timer, which is of a pool that may be gone by
+ * then. The letter is put before the others: nobody traces it any more, so there it says whose it was. */
+static bool give_up(struct weft__debt *entry, struct weft__link **letters)
+{
+    struct weft__parcel *parcel = withdraw(entry);
+    if (!parcel) {
+        entry->timed = entry->timed && !stop_timer(entry);
+        return false;
+    }
+    struct weft__letter *letter = parcel->sender.letter;
+    weft__letter_address(letter, parcel->sender.to);
+    letter->trace = (uint32_t)parcel->sender.to.id;
+    letter->link.next = *letters;
+    *letters = &letter->link;
+    return true;
+}
+
+static void bury(struct weft__link *letters)
+{
+    while (letters) {
+        struct weft__letter *letter = (struct weft__letter *)(void *)letters;
+        letters = letters->next;
+        weft__letter_bury(letter, letter->trace);
+    }
+}
+
 void weft__ledger_end(weft_pid self)
 {
     struct bucket *bucket = bucket_of((uint32_t)self.id);
     struct weft__debt *gone = NULL, *next;
+    struct weft__link *letters = NULL;
     struct weft__chain ready;
     weft__chain_init(&ready);
     weft__lock(&bucket->lock);
     for (struct weft__debt *entry = bucket->first; entry; entry = next) {
         next = entry->next;
         if (entry->to.id != self.id) {
+            continue;
+        }
+        if (entry->kind == WEFT__DEBT_SEND && !give_up(entry, &letters)) {
             continue;
         }
         take_out(bucket, entry);
@@ -363,6 +467,7 @@ void weft__ledger_end(weft_pid self)
     }
     weft__unlock(&bucket->lock);
     weft__place_many(&ready);
+    bury(letters);
     while (gone) {
         next = gone->next;
         weft__debt_free(gone);

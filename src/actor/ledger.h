@@ -22,6 +22,7 @@ enum weft__debt_kind {
     WEFT__DEBT_REPEAT, /* copies of it */
     WEFT__DEBT_CALL, /* `letter` is for `to`, when there is an answer, and at the latest at its time */
     WEFT__DEBT_WAIT,  /* a call of a fiber or a thread: `node` */
+    WEFT__DEBT_SEND,  /* of a parcel: `letter` is for `to`, when its message has a place: actor/parcel.h */
     WEFT__DEBT_FIBER, /* `fiber` works for `to`, and is cancelled if that ends first */
 };
 
@@ -53,6 +54,14 @@ int weft__ledger_add(struct weft__debt *entry, int64_t deadline, int64_t period_
 bool weft__ledger_drop(uint64_t ref, unsigned kinds);
 /* Ends a call. False: nobody waits for it; `buf` is gone. */
 bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf);
+/* Puts a parcel in, and its message into the queue of the gate, at once, as seen from the ledger. What weft__gate_queue
+ * answers; unless it waits, it is still the caller's. */
+struct weft__parcel;
+int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline);
+/* It was taken out of the queue: takes it out, frees it, answers its completion. */
+struct weft__letter *weft__ledger_deliver(struct weft__parcel *parcel);
+/* Does a message of this sender wait for room there? */
+bool weft__ledger_queues(weft_pid from, weft_pid to);
 /* The actor has ended. */
 void weft__ledger_end(weft_pid self);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "actor/fiber.h"
+#include "actor/gate.h"
 #include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/trace.h"
@@ -130,12 +131,28 @@ static bool may_wait(void)
     return !w || weft__current(w);
 }
 
+/* A step that has waited there sends on. */
+static bool has_pass(const struct weft__worker *w, weft_pid to)
+{
+    return w && w->pass_left && w->pass_to == to.id;
+}
+
+static int use_pass(weft_actor *actor, weft_pid to)
+{
+    struct weft__worker *w = weft__worker_self();
+    int place = has_pass(w, to) ? weft__gate_pass(actor, to) : -ENOBUFS;
+    if (place >= 0) {
+        w->pass_left--;
+    }
+    return place;
+}
+
 /* The gate is full. WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
 static __attribute__((noinline)) int
 wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, int64_t deadline)
 {
     if (!may_wait()) {
-        return -ENOBUFS;
+        return use_pass(actor, to);
     }
     if (deadline != WEFT__AT_ONCE) {
         return weft__gate_await(actor, to, deadline);
@@ -221,7 +238,7 @@ static inline int send_message(weft_pid to, const char *topic, uint64_t tag, wef
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
     /* Who is told to try again does so often: before there is a letter. */
     if (deadline == WEFT__AT_ONCE && to.node == weft__node() &&
-        __builtin_expect(weft__gate_refuses(actor, to), 0)) {
+        __builtin_expect(weft__gate_refuses(actor, to), 0) && !has_pass(w, to)) {
         weft_buf_free(buf);
         return -ENOBUFS;
     }

@@ -58,6 +58,14 @@ static void unlock_kept(weft_actor *actor)
     }
 }
 
+/* Nobody waits for room: there is always some. */
+static void leave_shared(weft_actor *actor, size_t n)
+{
+    if (n) {
+        atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
+    }
+}
+
 /* The oldest, if there are too many; under the lock. */
 static struct weft__letter *pop_excess_locked(weft_actor *actor)
 {
@@ -68,7 +76,7 @@ static struct weft__letter *pop_excess_locked(weft_actor *actor)
     }
     struct weft__letter *oldest = pop(actor);
     oldest->error = -ENOBUFS;
-    atomic_fetch_sub_explicit(&actor->gate, 1, memory_order_relaxed);
+    leave_shared(actor, 1);
     return oldest;
 }
 
@@ -186,9 +194,7 @@ static __attribute__((noinline)) size_t take_shared(weft_actor *actor, struct we
     while (actor->kept && n < max) {
         out[n++] = pop(actor);
     }
-    if (n) {
-        weft__gate_leave(actor, n);
-    }
+    leave_shared(actor, n);
     weft__unlock(&actor->lock);
     bury(actor, strays);
     return n;
@@ -215,7 +221,7 @@ size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t m
     }
     actor->kept = link;
     if (n) {
-        weft__gate_leave(actor, n);
+        weft__gate_leave_some(actor, n);
     }
     bury(actor, strays);
     return n;
@@ -269,9 +275,7 @@ static struct weft__link *find_shared(weft_actor *actor, weft__letter_fn wanted,
     weft__lock(&actor->lock);
     actor->kept = all;
     mail->in_hand = false;
-    if (found) {
-        weft__gate_leave(actor, 1);
-    }
+    leave_shared(actor, found != NULL);
     while ((oldest = pop_excess_locked(actor))) {
         oldest->link.next = NULL;
         *excess_last = &oldest->link;

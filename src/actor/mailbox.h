@@ -75,7 +75,7 @@ static inline struct weft_actor_event weft__letter_event(const struct weft__lett
         .kind = (enum weft_actor_event_kind)letter->kind,
         .error = letter->error,
         .tag = letter->tag,
-        .from = {.node = letter->from_node, .host = letter->from_host, .id = letter->from_id},
+        .from = weft__letter_from(letter),
         .topic = ends ? NULL : letter->topic,
         .buf = letter->buf,
         .reason = ends && letter->will ? letter->will->text : NULL,

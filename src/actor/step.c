@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "actor/fiber.h"
+#include "actor/gate.h"
+#include "actor/ledger.h"
 #include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/trace.h"
@@ -19,6 +21,7 @@ struct batch {
     size_t n;
     unsigned completed;
     const struct weft__letter *fatal; /* the first that ends it */
+    struct weft__letter *pass;        /* the last that has one */
 };
 
 /* What there is for the next step, up to a measure; what is not a message comes first. While messages are traced, one of them,
@@ -29,11 +32,13 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
     max = weft__trace_is_on() && max ? 1 : max;
     batch->n = batch->completed = 0;
     batch->fatal = NULL;
+    batch->pass = NULL;
     while (batch->n < max && weft__mailbox_any(actor, true) &&
            (letter = weft__mailbox_next(actor))) {
         batch->fatal =
             !batch->fatal && weft__letter_is_fatal(actor, letter) ? letter : batch->fatal;
         batch->completed += letter->kind == WEFT_EVENT_COMPLETE;
+        batch->pass = letter->pass ? letter : batch->pass;
         batch->letters[batch->n++] = letter;
     }
     if (!batch->fatal && !actor->blocked) { /* fatal: they are dead letters, with the rest */
@@ -251,7 +256,7 @@ static enum next end_by(struct weft__worker *w, struct weft__task *task, weft_ou
 }
 
 /* The step, and what it says is done. */
-static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
+static enum next step_once(struct weft__worker *w, struct weft__task *task, struct batch *batch)
 {
     weft_actor *actor = task->own;
     weft_out out;
@@ -296,6 +301,28 @@ static enum next take_step(struct weft__worker *w, struct weft__task *task, stru
     return out.status == WEFT__OUT_CONTINUE ? GIVE_WAY : SLEEP;
 }
 
+/* Of one that has waited for room: as long as none of its messages waits there, it may send on. */
+static __attribute__((noinline)) enum next pass_on(struct weft__worker *w, struct weft__task *task,
+                                                   struct batch *batch)
+{
+    weft_actor *actor = task->own;
+    weft_pid to = weft__letter_from(batch->pass);
+    batch->pass->pass = false; /* else the letter's end would be the pass's */
+    weft__gate_pass_begin(to);
+    w->pass_to = to.id;
+    w->pass_left = weft__ledger_queues(weft_actor_pid(actor), to) ? 0 : WEFT__PASS;
+    enum next next = step_once(w, task, batch);
+    w->pass_left = 0;
+    weft__gate_pass_end(to);
+    return next;
+}
+
+static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
+{
+    return __builtin_expect(batch->pass != NULL, 0) ? pass_on(w, task, batch)
+                                                    : step_once(w, task, batch);
+}
+
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
 {
     weft_actor *actor = task->own;
@@ -329,6 +356,9 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         if (next == OVER) {
             return WEFT__BODY_END;
         }
+        if (next == SLEEP && actor->blocked) {
+            weft__gate_yield(actor);
+        }
         if (next == SLEEP && dozes(w, task, actor, actor->blocked)) {
             return WEFT__BODY_GONE;
         }
@@ -336,6 +366,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             break;
         }
     }
+    weft__gate_yield(actor);
     return WEFT__BODY_YIELD;
 }
 

@@ -49,6 +49,7 @@ static void become(weft_actor *actor, const struct weft_actor_kind *kind)
     actor->kind = kind;
     atomic_store_explicit(&actor->limit, weft__kind_limit(kind, actor->host), memory_order_relaxed);
     weft__unlock(&actor->lock);
+    weft__gate_admit(weft_actor_pid(actor)); /* there may be more room, or always */
     if (kind->trap) {
         atomic_store_explicit(&actor->trap, true, memory_order_relaxed);
     }

@@ -118,6 +118,8 @@ struct weft__worker {
     _Atomic(uint32_t) slice_left; /* with it: of the group whose turn it is; the watchdog looks */
     uint32_t
         handles; /* if the body is an actor, the trace of what its step handles: actor/trace.h */
+    uint32_t pass_left; /* and how many messages it may send on to this one: actor/gate.h */
+    uint64_t pass_to;
 
     /* Any thread. */
     alignas(WEFT__CACHE_LINE) _Atomic(struct weft__task *) next;
