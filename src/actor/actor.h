@@ -166,8 +166,9 @@ static inline bool weft__gate_is_full(uint64_t gate, uint32_t limit)
 }
 
 /* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one, but the oldest must
- * go. *policy: what it says of that. */
-static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy)
+ * go. *policy: what it says of that. `passes`: those who wait do not count. */
+static inline int weft__gate_enter(weft_actor *actor, weft_pid to, bool passes,
+                                   enum weft_mailbox_policy *policy)
 {
     uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
     bool full;
@@ -178,7 +179,7 @@ static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mai
         /* If this is another's by now, the exchange fails. */
         uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
         *policy = (enum weft_mailbox_policy)(limit >> WEFT__LIMIT_SHIFT);
-        full = weft__gate_is_full(gate, limit);
+        full = weft__gate_is_full(passes ? gate & ~WEFT__GATE_CROWDED : gate, limit);
         if (__builtin_expect(full, 0) && *policy != WEFT_MAILBOX_DROP) {
             return -ENOBUFS;
         }

@@ -148,21 +148,6 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
 
 /* --- a place --------------------------------------------------------------------------------------- */
 
-int weft__gate_pass(weft_actor *actor, weft_pid to)
-{
-    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
-    do {
-        if (!is_of(gate, to)) {
-            return -ESRCH;
-        }
-        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
-        if (weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST)) {
-            return -ENOBUFS;
-        }
-    } while (!step_to(actor, &gate, gate + 1));
-    return 0;
-}
-
 /* What it was; 0: it is another's. */
 static uint64_t step_down(weft_actor *actor, weft_pid to, uint64_t count, uint64_t bits)
 {

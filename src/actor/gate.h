@@ -35,7 +35,4 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
 int weft__gate_queue(struct weft__sender *sender);
 /* Takes it out again. False: it was not in it, any more. */
 bool weft__gate_unqueue(struct weft__sender *sender);
-/* A place, by a pass. As weft__gate_enter. */
-int weft__gate_pass(weft_actor *actor, weft_pid to);
-
 #endif

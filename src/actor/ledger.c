@@ -15,6 +15,7 @@
 #define MOST_SLOTS (1u << SLOT_BITS)
 #define FIRST_SLOTS 8u
 #define NO_SLOT UINT32_MAX
+#define NO_REF UINT64_MAX /* of a parcel: nobody asks for it */
 
 struct slot {
     struct weft__debt *entry;
@@ -80,14 +81,20 @@ static struct weft__debt *find(const struct bucket *bucket, uint64_t ref)
     return entry && entry->ref == ref ? entry : NULL;
 }
 
-static void take_out(struct bucket *bucket, struct weft__debt *entry)
+static void give_slot(struct bucket *bucket, uint32_t at)
 {
-    uint32_t at = slot_of(entry->ref);
     struct slot *slot = &bucket->slots[at];
     slot->entry = NULL;
     if (++slot->turn) { /* else it is used up */
         slot->next_free = bucket->free;
         bucket->free = at + 1;
+    }
+}
+
+static void take_out(struct bucket *bucket, struct weft__debt *entry)
+{
+    if (entry->ref != NO_REF) {
+        give_slot(bucket, slot_of(entry->ref));
     }
     if (!weft_pid_is_none(entry->to)) {
         *(entry->prev ? &entry->prev->next : &bucket->first) = entry->next;
@@ -126,7 +133,11 @@ void weft__debt_free(struct weft__debt *entry)
     if (entry->letter) {
         weft__letter_free(entry->letter);
     }
-    weft__free(entry);
+    if (entry->kind == WEFT__DEBT_SEND) {
+        weft__parcel_free((struct weft__parcel *)(void *)entry);
+    } else {
+        weft__free(entry);
+    }
 }
 
 /* To the actor, unless it has ended. */
@@ -261,9 +272,26 @@ static void set_timer(struct weft__debt *entry)
 
 /* --- the ledger --------------------------------------------------------------------------------- */
 
-static int add_locked(struct bucket *bucket, struct weft__debt *entry, uint64_t *ref)
+/* Of an actor: its end finds it. */
+static int enlist_locked(struct bucket *bucket, struct weft__debt *entry)
 {
     weft_actor *actor = weft__actor_find((uint32_t)entry->to.id);
+    entry->prev = NULL;
+    entry->next = bucket->first;
+    if (entry->next) {
+        entry->next->prev = entry;
+    }
+    bucket->first = entry;
+    if (!weft__gate_owe(actor, entry->to)) {
+        take_out(bucket, entry);
+        return -ESRCH;
+    }
+    entry->host = actor->host;
+    return 0;
+}
+
+static int add_locked(struct bucket *bucket, struct weft__debt *entry, uint64_t *ref)
+{
     uint32_t slot = take_slot(bucket);
     if (slot == NO_SLOT) {
         return -ENOMEM;
@@ -271,23 +299,11 @@ static int add_locked(struct bucket *bucket, struct weft__debt *entry, uint64_t 
     entry->ref = (uint64_t)bucket->slots[slot].turn << 32 | slot << BUCKET_BITS |
                  (uint32_t)(bucket - buckets);
     bucket->slots[slot].entry = entry;
-    if (!weft_pid_is_none(entry->to)) {
-        entry->prev = NULL;
-        entry->next = bucket->first;
-        if (entry->next) {
-            entry->next->prev = entry;
-        }
-        bucket->first = entry;
-        if (!weft__gate_owe(actor, entry->to)) {
-            take_out(bucket, entry);
-            return -ESRCH;
-        }
-        entry->host = actor->host;
-    }
-    if (ref) {
+    int err = weft_pid_is_none(entry->to) ? 0 : enlist_locked(bucket, entry);
+    if (ref && !err) {
         *ref = entry->ref;
     }
-    return 0;
+    return err;
 }
 
 int weft__ledger_add(struct weft__debt *entry, int64_t deadline, int64_t period_ns, uint64_t *ref)
@@ -372,7 +388,8 @@ int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
     struct weft__debt *entry = &parcel->entry;
     struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
-    int err = add_locked(bucket, entry, NULL);
+    entry->ref = NO_REF;
+    int err = enlist_locked(bucket, entry);
     if (!err) {
         err = weft__gate_queue(&parcel->sender);
         if (err != WEFT__GATE_WAITS) {

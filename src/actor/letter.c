@@ -131,28 +131,12 @@ static bool may_wait(void)
     return !w || weft__current(w);
 }
 
-/* A step that has waited there sends on. */
-static bool has_pass(const struct weft__worker *w, weft_pid to)
-{
-    return w && w->pass_left && w->pass_to == to.id;
-}
-
-static int use_pass(weft_actor *actor, weft_pid to)
-{
-    struct weft__worker *w = weft__worker_self();
-    int place = has_pass(w, to) ? weft__gate_pass(actor, to) : -ENOBUFS;
-    if (place >= 0) {
-        w->pass_left--;
-    }
-    return place;
-}
-
 /* The gate is full. WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
 static __attribute__((noinline)) int
 wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, int64_t deadline)
 {
     if (!may_wait()) {
-        return use_pass(actor, to);
+        return -ENOBUFS;
     }
     if (deadline != WEFT__AT_ONCE) {
         return weft__gate_await(actor, to, deadline);
@@ -162,10 +146,20 @@ wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, i
                : -ENOBUFS;
 }
 
-static inline int enter(weft_actor *actor, weft_pid to, int64_t deadline)
+/* A step that has waited there sends on. */
+static inline bool passes(const struct weft__worker *w, weft_pid to)
+{
+    return w && w->pass_to == to.id && w->pass_left > 0;
+}
+
+static inline int enter(weft_actor *actor, weft_pid to, struct weft__worker *w, int64_t deadline)
 {
     enum weft_mailbox_policy policy;
-    int place = weft__gate_enter(actor, to, &policy);
+    bool pass = passes(w, to);
+    int place = weft__gate_enter(actor, to, pass, &policy);
+    if (pass) {
+        w->pass_left--;
+    }
     return place == -ENOBUFS ? wait_for_room(actor, to, policy, deadline) : place;
 }
 
@@ -180,7 +174,7 @@ static inline void put(weft_actor *actor, weft_pid to, struct weft__letter *lett
 
 int weft__letter_enter(weft_pid to, int64_t deadline)
 {
-    return enter(weft__actor_find((uint32_t)to.id), to, deadline);
+    return enter(weft__actor_find((uint32_t)to.id), to, weft__worker_self(), deadline);
 }
 
 void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
@@ -189,9 +183,9 @@ void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
 }
 
 static inline int submit(weft_actor *actor, weft_pid to, struct weft__letter *letter,
-                         int64_t deadline)
+                         struct weft__worker *w, int64_t deadline)
 {
-    int place = enter(actor, to, deadline);
+    int place = enter(actor, to, w, deadline);
     if (__builtin_expect(place < 0, 0)) {
         return place;
     }
@@ -201,7 +195,7 @@ static inline int submit(weft_actor *actor, weft_pid to, struct weft__letter *le
 
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    return submit(weft__actor_find((uint32_t)to.id), to, letter, deadline);
+    return submit(weft__actor_find((uint32_t)to.id), to, letter, weft__worker_self(), deadline);
 }
 
 /* It did not get there. */
@@ -217,18 +211,18 @@ static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *l
 }
 
 static inline int post(weft_actor *actor, weft_pid to, struct weft__letter *letter,
-                       int64_t deadline)
+                       struct weft__worker *w, int64_t deadline)
 {
     if (__builtin_expect(to.node != weft__node(), 0)) {
         return weft__route_letter(to, letter);
     }
-    int err = submit(actor, to, letter, deadline);
+    int err = submit(actor, to, letter, w, deadline);
     return __builtin_expect(err, 0) ? give_up(to, letter, err) : 0;
 }
 
 int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline)
 {
-    return post(weft__actor_find((uint32_t)to.id), to, letter, deadline);
+    return post(weft__actor_find((uint32_t)to.id), to, letter, weft__worker_self(), deadline);
 }
 
 static inline int send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
@@ -238,7 +232,7 @@ static inline int send_message(weft_pid to, const char *topic, uint64_t tag, wef
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
     /* Who is told to try again does so often: before there is a letter. */
     if (deadline == WEFT__AT_ONCE && to.node == weft__node() &&
-        __builtin_expect(weft__gate_refuses(actor, to), 0) && !has_pass(w, to)) {
+        __builtin_expect(weft__gate_refuses(actor, to), 0) && !passes(w, to)) {
         weft_buf_free(buf);
         return -ENOBUFS;
     }
@@ -251,7 +245,7 @@ static inline int send_message(weft_pid to, const char *topic, uint64_t tag, wef
     *letter =
         (struct weft__letter){.kind = WEFT_EVENT_MESSAGE, .tag = tag, .topic = topic, .buf = buf};
     sign(letter, w);
-    return post(actor, to, letter, deadline);
+    return post(actor, to, letter, w, deadline);
 }
 
 int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf)

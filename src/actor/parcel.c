@@ -1,11 +1,11 @@
 #include "actor/parcel.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/trace.h"
-#include "base/alloc.h"
 
 /* The completion, from whom it was sent to; NULL: no memory. */
 static struct weft__letter *news_of(const struct weft_command *command, weft_pid to)
@@ -27,21 +27,45 @@ static bool waits(weft_pid to, int64_t deadline)
     return deadline != WEFT__AT_ONCE || limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_WAIT;
 }
 
+static struct weft__small *small_here(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? &w->small : NULL;
+}
+
+/* Its timer is set up when there is a deadline. */
+static struct weft__parcel *make(const struct weft_command *command, weft_pid to,
+                                 struct weft__letter *letter, struct weft__letter *news)
+{
+    struct weft__parcel *parcel =
+        weft__small_get(small_here(), weft__small_class(sizeof *parcel), sizeof *parcel);
+    if (parcel) {
+        memset(&parcel->entry, 0, offsetof(struct weft__debt, timer));
+        parcel->entry.kind = WEFT__DEBT_SEND;
+        parcel->entry.to = command->actor;
+        parcel->entry.letter = news;
+        parcel->sender = (struct weft__sender){.to = to, .letter = letter};
+    }
+    return parcel;
+}
+
+void weft__parcel_free(struct weft__parcel *parcel)
+{
+    weft__small_put(small_here(), weft__small_class(sizeof *parcel), parcel);
+}
+
 /* There is no place. Takes the letters if there is no error: as weft__gate_queue. */
 static int wait_for_room(const struct weft_command *command, weft_pid to,
                          struct weft__letter *letter, struct weft__letter *news, int64_t deadline)
 {
-    struct weft__parcel *parcel = weft__alloc(sizeof *parcel);
+    struct weft__parcel *parcel = make(command, to, letter, news);
     if (!parcel) {
         return -ENOMEM;
     }
-    parcel->entry =
-        (struct weft__debt){.kind = WEFT__DEBT_SEND, .to = command->actor, .letter = news};
-    parcel->sender = (struct weft__sender){.to = to, .letter = letter};
     weft__worker_self()->pass_left = 0; /* what it sends from now on comes after this */
     int place = weft__ledger_queue(parcel, deadline == WEFT__AT_ONCE ? WEFT_FOREVER : deadline);
     if (place != WEFT__GATE_WAITS) {
-        weft__free(parcel);
+        weft__parcel_free(parcel);
     }
     return place;
 }

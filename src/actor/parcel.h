@@ -23,6 +23,7 @@ static inline struct weft__parcel *weft__parcel_of(struct weft__sender *sender)
  * actor says so. Takes the letter. An error is what it is to complete by. */
 int weft__parcel_send(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                       int64_t deadline);
+void weft__parcel_free(struct weft__parcel *parcel);
 /* It was taken out of the queue, and its letter has gone: completes it. */
 void weft__parcel_settle(struct weft__parcel *parcel, int error);
 

@@ -6,25 +6,34 @@
 #include "actor/ledger.h"
 #include "base/alloc.h"
 
+static struct weft__small *small_here(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    return w ? &w->small : NULL;
+}
+
 static void release(const void *memory, size_t len, void *arg)
 {
     struct weft__request *request = arg;
-    (void)memory, (void)len;
+    (void)memory;
     if (request->drop) {
         request->drop(request);
     }
-    weft__free(request);
+    weft__small_put(small_here(), weft__small_class(len), request);
 }
 
 weft_buf *weft__request_new(const struct weft__request *request, size_t bytes)
 {
-    struct weft__request *copy = weft__alloc_dirty(bytes);
+    struct weft__request *copy =
+        weft__small_get(small_here(), weft__small_class(bytes), bytes);
     if (copy) {
         memcpy(copy, request, bytes);
     }
     weft_buf *buf = copy ? weft_buf_wrap(copy, bytes, release, copy) : NULL;
     if (!buf) {
-        weft__free(copy);
+        if (copy) {
+            weft__small_put(small_here(), weft__small_class(bytes), copy);
+        }
         if (request->drop) {
             request->drop((struct weft__request *)(uintptr_t)request);
         }

@@ -312,6 +312,7 @@ static __attribute__((noinline)) enum next pass_on(struct weft__worker *w, struc
     w->pass_to = to.id;
     w->pass_left = weft__ledger_queues(weft_actor_pid(actor), to) ? 0 : WEFT__PASS;
     enum next next = step_once(w, task, batch);
+    w->pass_to = 0;
     w->pass_left = 0;
     weft__gate_pass_end(to);
     return next;
