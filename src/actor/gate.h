@@ -19,7 +19,7 @@
 /* One who waits. */
 struct weft__sender {
     struct weft__sender *next, *prev; /* under the lock of its lot, as `linked` */
-    bool linked, pass; /* pass: it has one */
+    bool linked, pass;                /* pass: it has one */
     weft_pid to;
     struct weft__node *node;     /* of a fiber or a thread; or */
     struct weft__letter *letter; /* of a step; with it it is a parcel's */

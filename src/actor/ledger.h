@@ -21,8 +21,8 @@ enum weft__debt_kind {
     WEFT__DEBT_LETTER, /* `letter` is for `to`, at its time */
     WEFT__DEBT_REPEAT, /* copies of it */
     WEFT__DEBT_CALL, /* `letter` is for `to`, when there is an answer, and at the latest at its time */
-    WEFT__DEBT_WAIT,  /* a call of a fiber or a thread: `node` */
-    WEFT__DEBT_SEND,  /* of a parcel: `letter` is for `to`, when its message has a place: actor/parcel.h */
+    WEFT__DEBT_WAIT, /* a call of a fiber or a thread: `node` */
+    WEFT__DEBT_SEND, /* of a parcel: `letter` is for `to`, when its message has a place: actor/parcel.h */
     WEFT__DEBT_FIBER, /* `fiber` works for `to`, and is cancelled if that ends first */
 };
 

@@ -24,8 +24,7 @@ static void release(const void *memory, size_t len, void *arg)
 
 weft_buf *weft__request_new(const struct weft__request *request, size_t bytes)
 {
-    struct weft__request *copy =
-        weft__small_get(small_here(), weft__small_class(bytes), bytes);
+    struct weft__request *copy = weft__small_get(small_here(), weft__small_class(bytes), bytes);
     if (copy) {
         memcpy(copy, request, bytes);
     }
