@@ -6,8 +6,10 @@
 #include <weft/names.h>
 
 #include "actor/fiber.h"
+#include "actor/gate.h"
 #include "actor/ledger.h"
 #include "actor/mailbox.h"
+#include "actor/parcel.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "actor/trace.h"
@@ -192,6 +194,12 @@ void weft__ledger_end(weft_pid self)
     (void)self;
     x_fail("an actor of nothing to come has something to come");
 }
+bool weft__ledger_queues(weft_pid from, weft_pid to)
+{
+    (void)from, (void)to;
+    x_fail("an actor that sends nothing has a pass");
+    return false;
+}
 void weft__pair_lock(weft_pid a, weft_pid b)
 {
     (void)a, (void)b;
@@ -288,7 +296,7 @@ int64_t weft_now(void)
 
 /* --- the actor -------------------------------------------------------------------------------- */
 
-static int messages, completions, want, order[2];
+static int messages, completions, want, order[3];
 static bool second;             /* incarnation */
 static bool asks;               /* a command, in its first step */
 static _Atomic(uint32_t) asked; /* it has */
@@ -362,7 +370,7 @@ static void setup_with(int count, enum weft_mailbox_policy policy, unsigned room
     host.max_actors = 2;
     want = count;
     messages = completions = 0;
-    order[0] = order[1] = 0;
+    order[0] = order[1] = order[2] = 0;
     asks = second = false;
     atomic_init(&asked, 0);
     X_ASSERT(weft_actor_spawn(&host, &pid, &kind, NULL, NULL) == 0);
@@ -546,7 +554,7 @@ static void send_against_reuse(int i)
         want = 1;
         second = true;
         messages = 0;
-        order[0] = order[1] = 0;
+        order[0] = order[1] = order[2] = 0;
         X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
         X_ASSERT(weft_actor_send(next, "own", 0, NULL) == 0);
         serve();
@@ -618,6 +626,165 @@ static void each_seen_or_buried(void)
     X_ASSERT(messages >= 1 && x_counted(SEEN) + x_counted(BURIED) == 3);
 }
 
+/* --- steps that wait for room: threads that do what their actors would ---------------------------------------- */
+
+enum { WAITS = 1, LET_IN = 2, HAS_PASS = 4, TOLD = 8 };
+
+static struct {
+    struct weft__parcel parcel;
+    _Atomic(uint32_t) how;
+} steps[3];
+
+void weft__parcel_settle(struct weft__parcel *parcel, int error)
+{
+    int i = 1;
+    while (&steps[i].parcel != parcel) {
+        i++;
+    }
+    X_ASSERT(error == 0 || error == -ESRCH);
+    uint32_t how = error ? TOLD : LET_IN | (parcel->sender.pass ? HAS_PASS : 0);
+    X_ASSERT(atomic_exchange_explicit(&steps[i].how, how, memory_order_acq_rel) == WAITS);
+    weft__futex_wake(&steps[i].how, 1);
+}
+
+static struct weft__letter *letter_of(int i, uint64_t k)
+{
+    struct weft__letter *letter =
+        weft__letter_new(WEFT_EVENT_MESSAGE, (uint64_t)(i - 1) * 10 + k, NULL);
+    letter->topic = "x";
+    return letter;
+}
+
+/* 0: there was a place at once, or nobody is there. */
+static uint32_t asks_for_room(int i, struct weft__letter *letter)
+{
+    struct weft__sender *sender = &steps[i].parcel.sender;
+    *sender = (struct weft__sender){.to = pid, .letter = letter};
+    atomic_store_explicit(&steps[i].how, WAITS, memory_order_relaxed);
+    int place = weft__letter_enter(pid, WEFT__AT_ONCE);
+    if (place == -ENOBUFS) {
+        place = weft__gate_queue(sender);
+    }
+    if (place == WEFT__GATE_WAITS) {
+        return WAITS;
+    }
+    if (place < 0) {
+        X_ASSERT(place == -ESRCH);
+        weft__letter_bury(letter, 1);
+    } else {
+        weft__letter_put(pid, letter, place);
+    }
+    return 0;
+}
+
+static uint32_t hears(int i)
+{
+    while (atomic_load_explicit(&steps[i].how, memory_order_acquire) == WAITS) {
+        weft__futex_wait(&steps[i].how, WAITS, INT64_MAX);
+    }
+    return atomic_load_explicit(&steps[i].how, memory_order_acquire);
+}
+
+/* Its next message, in the step that has the completion. False: there is no place for it. */
+static bool sends_on(int i, uint64_t k)
+{
+    enum weft_mailbox_policy policy;
+    int place = weft__gate_enter(&record, pid, true, &policy);
+    if (place == -ENOBUFS) {
+        return false;
+    }
+    if (place == -ESRCH) {
+        weft__letter_bury(letter_of(i, k), 1);
+    } else {
+        weft__letter_put(pid, letter_of(i, k), place);
+    }
+    return true;
+}
+
+/* So many messages, each when it may. */
+static void step_sends(int i, uint64_t count)
+{
+    for (uint64_t k = 0; k < count; k++) {
+        uint32_t how = asks_for_room(i, letter_of(i, k)) ? hears(i) : 0;
+        if (how & HAS_PASS) {
+            weft__gate_pass_begin(pid);
+            k += k + 1 < count && sends_on(i, k + 1);
+            weft__gate_pass_end(pid);
+        }
+    }
+}
+
+static void steps_through_one(int i)
+{
+    if (i == 0) {
+        serve();
+    } else {
+        step_sends(i, i == 1 ? 2 : 1);
+    }
+}
+
+static void steps_against_end(int i)
+{
+    steps_through_one(i);
+}
+
+/* One has died before it could use its pass. */
+static void pass_against_room(int i)
+{
+    if (i == 0) {
+        serve();
+    } else if (i == 1) {
+        if (asks_for_room(i, letter_of(i, 0)) && hears(i) & HAS_PASS) {
+            weft__gate_pass_drop(pid);
+        }
+        step_sends(2, 1);
+    } else {
+        X_ASSERT(weft_actor_send_until(pid, "x", 20, NULL, WEFT_FOREVER) == 0);
+    }
+}
+
+/* One does not want to wait any more. */
+static void leaving_against_room(int i)
+{
+    if (i == 0) {
+        serve();
+    } else if (i == 2) {
+        step_sends(i, 2);
+    } else if (asks_for_room(i, letter_of(i, 0))) {
+        if (weft__gate_unqueue(&steps[i].parcel.sender)) {
+            weft__letter_free(steps[i].parcel.sender.letter);
+            X_ASSERT(weft_actor_send_until(pid, "x", 0, NULL, WEFT_FOREVER) == 0);
+        } else if (hears(i) & HAS_PASS) {
+            weft__gate_pass_drop(pid);
+        }
+    }
+}
+
+/* What one still does with its pass is nothing to the next actor of the slot. */
+static void pass_against_reuse(int i)
+{
+    static weft_pid next;
+    if (i == 0) {
+        serve();
+        want = 1;
+        second = true;
+        messages = 0;
+        order[0] = order[1] = order[2] = 0;
+        X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
+        X_ASSERT(weft_actor_send(next, "own", 10, NULL) == 0);
+        serve();
+        X_ASSERT(messages == 1);
+    } else {
+        step_sends(i, 2);
+    }
+}
+
+static void two_and_one_seen_or_buried(void)
+{
+    rest(2);
+    X_ASSERT(x_counted(SEEN) + x_counted(BURIED) == 3);
+}
+
 static void setup_dropping(void)
 {
     setup_full(1, WEFT_MAILBOX_DROP);
@@ -655,6 +822,16 @@ static const struct x_client clients[] = {
              .stale = 1),
     X_CLIENT("room_against_end", 3, setup_leaving, room_against_end, each_seen_or_buried,
              .preemptions = 1, .stale = 1),
+    X_CLIENT("steps_through_one", 3, setup_waiting, steps_through_one, three_came, .preemptions = 1,
+             .stale = 1),
+    X_CLIENT("steps_against_end", 3, setup_leaving, steps_against_end, each_seen_or_buried,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("pass_against_room", 3, setup_waiting, pass_against_room, three_came, .preemptions = 1,
+             .stale = 1),
+    X_CLIENT("leaving_against_room", 3, setup_waiting, leaving_against_room, three_came,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("pass_against_reuse", 2, setup_leaving, pass_against_reuse, two_and_one_seen_or_buried,
+             .preemptions = 2, .stale = 1),
     X_CLIENT("drop_against_step", 2, setup_dropping, drop_against_step, none_twice,
              .preemptions = 3, .stale = 1),
 };
