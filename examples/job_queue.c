@@ -1,11 +1,11 @@
 /* A job queue with back-pressure: producers put jobs into an actor's mailbox, which has room for a few. Who is faster than the actor
- * waits until there is room again. The actor gives each job to a pool of functions and goes on when one is done; how far it
+ * waits until there is room again, be it a fiber or an actor. The actor gives each job to a pool of functions and goes on when one is done; how far it
  * is, it says when it is called. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
 
-enum { PRODUCERS = 3, JOBS = 20, AT_ONCE = 4 };
+enum { PRODUCERS = 3, JOBS = 20, AT_ONCE = 4 }; /* one of the producers is an actor */
 
 struct queue {
     long running, done, sum;
@@ -79,6 +79,23 @@ static const struct weft_actor_kind queue = {.name = "queue",
 
 static weft_pid pid;
 
+/* An actor does not wait: it goes on when the last job has a place. */
+static int produce_in_steps(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                            weft_out *out)
+{
+    long *sent = weft_actor_state(self);
+    bool failed = n && (events[0].kind != WEFT_EVENT_COMPLETE || events[0].error);
+    if (failed || *sent == JOBS) {
+        weft_out_done(out, NULL);
+        return 0;
+    }
+    ++*sent;
+    return weft_out_send(out, 0, pid, "job", (uint64_t)*sent, weft_buf_copy(sent, sizeof *sent));
+}
+
+static const struct weft_actor_kind producer = {
+    .name = "producer", .state_bytes = sizeof(long), .step = produce_in_steps};
+
 static void *produce(void *arg)
 {
     (void)arg;
@@ -93,14 +110,14 @@ static void *produce(void *arg)
 static void *run(void *arg)
 {
     struct queue progress = {0};
-    weft_fiber producers[PRODUCERS];
+    weft_fiber producers[PRODUCERS - 1];
     bool *well = arg;
-    for (int i = 0; i < PRODUCERS; i++) {
+    for (int i = 0; i < PRODUCERS - 1; i++) {
         if (weft_spawn(&producers[i], produce, NULL, NULL) != 0) {
             return NULL;
         }
     }
-    for (int i = 0; i < PRODUCERS; i++) {
+    for (int i = 0; i < PRODUCERS - 1; i++) {
         weft_join(producers[i], NULL, WEFT_FOREVER);
     }
     while (progress.done < (long)PRODUCERS * JOBS) {
@@ -130,7 +147,8 @@ int main(void)
                              &(struct weft_funcpool_opts){.kind = WEFT_FUNCPOOL_LAZY,
                                                           .pool = pool,
                                                           .workers = AT_ONCE}) == 0 &&
-        weft_actor_spawn(host, &pid, &queue, NULL, NULL) == 0) {
+        weft_actor_spawn(host, &pid, &queue, NULL, NULL) == 0 &&
+        weft_actor_spawn(host, NULL, &producer, NULL, NULL) == 0) {
         weft_pool_run(pool, run, &well, NULL);
     }
     weft_host_stop(host, "done", WEFT_FOREVER);

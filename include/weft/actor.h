@@ -76,7 +76,7 @@ struct weft_host_opts {
     enum weft_driver driver; /* of its pool; default: auto */
     uint64_t max_actors;     /* exact; default: as memory allows */
     unsigned
-        mailbox; /* messages that wait for one actor, unless its kind says otherwise; default 65,536 */
+        mailbox; /* messages that wait for one actor, unless its kind says otherwise; default 65,536, at most 2^24 - 1 */
     unsigned
         batch; /* events for one step at most, unless its kind says otherwise; 1 .. 64, default 64 */
     /* One turn of an actor on a worker, before others have theirs: it ends after the step in which either is reached. */
@@ -138,7 +138,8 @@ struct weft_actor_event {
     enum weft_actor_event_kind kind;
     int error; /* 0 or a negative errno */
     uint64_t tag;
-    weft_pid from; /* of a message that a plain thread or fiber has sent, none */
+    weft_pid
+        from; /* of a message that a plain thread or fiber has sent, none; of a send's completion, whom it was sent to */
     const char *topic;
     weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
     const weft_buf
@@ -150,7 +151,7 @@ struct weft_actor_event {
 enum weft_mailbox_policy {
     WEFT_MAILBOX_REFUSE, /* the sender is told: -ENOBUFS */
     WEFT_MAILBOX_DROP,   /* the oldest is dropped, as a dead letter */
-    WEFT_MAILBOX_WAIT, /* a sender that is a fiber waits for room; steps and plain threads are told */
+    WEFT_MAILBOX_WAIT, /* a sender that is a fiber waits for room, as do messages of weft_out_send; steps and plain threads are told */
 };
 
 struct weft_actor_kind {
@@ -192,7 +193,7 @@ WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_
 
 /* The same, but a fiber or a plain thread waits for room until the deadline, whatever the mailbox's policy, behind those who
  * wait already: -ETIMEDOUT, -ECANCELED, -EINTR. -ESRCH also if the actor ends meanwhile. In a step there is no waiting:
- * -ENOBUFS. */
+ * -ENOBUFS (weft_out_send_until of <weft/actor_command.h>). */
 WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                    int64_t deadline);
 

@@ -9,7 +9,7 @@
 
 /* --- who is sent to: blocked until it is let go, by the completion of its one command ----------------- */
 
-enum { HOLD = 256, MOST = 40000 };
+enum { HOLD = 256, SENDERS = 60, EACH = 150, MOST = SENDERS * EACH };
 
 static weft_host *host;
 static weft_event held;
@@ -541,16 +541,15 @@ TEST(who_has_waited_sends_on_though_others_wait)
 
 /* --- many ---------------------------------------------------------------------------------------------- */
 
-enum { SENDERS = 60, EACH = 300 };
-
 /* Sends what it can, and what it cannot by a command; sometimes several at once. */
 static int pour(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     uint64_t *state = weft_actor_state(self);
     for (size_t i = 0; i < n; i++) {
-        CHECK_EQ(events[i].kind, WEFT_EVENT_COMPLETE);
-        CHECK_EQ(events[i].error, 0);
-        state[2]--;
+        if (events[i].kind == WEFT_EVENT_COMPLETE) { /* else all have come, and the host stops */
+            CHECK_EQ(events[i].error, 0);
+            state[2]--;
+        }
     }
     if (!state[1]) {
         state[0] = (uint64_t)atomic_fetch_add(&born, 1) << 32;
@@ -621,8 +620,8 @@ static int note_all(weft_actor *self, const struct weft_actor_event *events, siz
 
 TEST(many_wait_for_one_and_keep_their_order)
 {
-    static const unsigned rooms[] = {1, 2, 7, 64, 1000};
-    for (unsigned i = 0; i < 10; i++) {
+    static const unsigned rooms[] = {1, 7, 64, 1000};
+    for (unsigned i = 0; i < 8; i++) {
         const struct weft_actor_kind kind = {.name = "reader",
                                              .step = note_all,
                                              .mailbox = rooms[i / 2],
