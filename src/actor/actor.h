@@ -166,9 +166,8 @@ static inline bool weft__gate_is_full(uint64_t gate, uint32_t limit)
 }
 
 /* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one, but the oldest must
- * go. *policy: what it says of that. `passes`: those who wait do not count. */
-static inline int weft__gate_enter(weft_actor *actor, weft_pid to, bool passes,
-                                   enum weft_mailbox_policy *policy)
+ * go. *policy: what it says of that. */
+static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy)
 {
     uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
     bool full;
@@ -179,7 +178,7 @@ static inline int weft__gate_enter(weft_actor *actor, weft_pid to, bool passes,
         /* If this is another's by now, the exchange fails. */
         uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
         *policy = (enum weft_mailbox_policy)(limit >> WEFT__LIMIT_SHIFT);
-        full = weft__gate_is_full(passes ? gate & ~WEFT__GATE_CROWDED : gate, limit);
+        full = weft__gate_is_full(gate, limit);
         if (__builtin_expect(full, 0) && *policy != WEFT_MAILBOX_DROP) {
             return -ENOBUFS;
         }
@@ -412,10 +411,12 @@ static inline void weft__letter_free_local(struct weft__small *small, struct wef
     if (letter->buf) {
         weft_buf_free(letter->buf);
     }
-    if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
-        weft__will_unref(letter->will);
-    } else if (__builtin_expect(letter->pass, 0)) { /* nobody will use it */
-        weft__gate_pass_drop(weft__letter_from(letter));
+    if (letter->kind != WEFT_EVENT_MESSAGE) {
+        if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
+            weft__will_unref(letter->will);
+        } else if (__builtin_expect(letter->pass, 0)) { /* nobody will use it */
+            weft__gate_pass_drop(weft__letter_from(letter));
+        }
     }
     weft__small_put(small, weft__small_class(sizeof *letter), letter);
 }

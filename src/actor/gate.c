@@ -148,6 +148,22 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
 
 /* --- a place --------------------------------------------------------------------------------------- */
 
+int weft__gate_pass(weft_actor *actor, weft_pid to)
+{
+    uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
+    while (is_of(gate, to)) {
+        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
+        bool full = weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST);
+        if (full && limit >> WEFT__LIMIT_SHIFT != WEFT_MAILBOX_DROP) {
+            return -ENOBUFS;
+        }
+        if (step_to(actor, &gate, gate + 1)) {
+            return full;
+        }
+    }
+    return -ESRCH;
+}
+
 /* What it was; 0: it is another's. */
 static uint64_t step_down(weft_actor *actor, weft_pid to, uint64_t count, uint64_t bits)
 {

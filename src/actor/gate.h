@@ -31,6 +31,8 @@ struct weft__sender {
 /* Has a place, or waits for it until the deadline, in a fiber or a plain thread. As weft__gate_enter; -ETIMEDOUT, -ECANCELED,
  * -EINTR. */
 int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
+/* The same for one that has a pass, and never waits. */
+int weft__gate_pass(weft_actor *actor, weft_pid to);
 /* Has a place, or is put into the queue. */
 int weft__gate_queue(struct weft__sender *sender);
 /* Takes it out again. False: it was not in it, any more. */

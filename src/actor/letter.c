@@ -146,24 +146,25 @@ wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, i
                : -ENOBUFS;
 }
 
-/* A step that has waited there sends on. */
+/* Of a step that has waited there, and sends on. */
 static inline bool passes(const struct weft__worker *w, weft_pid to)
 {
-    return w && w->pass_to == to.id && w->pass_left > 0;
+    return __builtin_expect(w && w->pass_to == to.id, 0) && w->pass_left;
 }
 
 static inline int enter(weft_actor *actor, weft_pid to, struct weft__worker *w, int64_t deadline)
 {
     enum weft_mailbox_policy policy;
-    bool pass = passes(w, to);
-    int place = weft__gate_enter(actor, to, pass, &policy);
-    if (pass) {
+    if (passes(w, to)) {
         w->pass_left--;
+        return weft__gate_pass(actor, to);
     }
+    int place = weft__gate_enter(actor, to, &policy);
     return place == -ENOBUFS ? wait_for_room(actor, to, policy, deadline) : place;
 }
 
-static inline void put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place)
+static inline __attribute__((always_inline)) void put(weft_actor *actor, weft_pid to,
+                                                      struct weft__letter *letter, int place)
 {
     weft__trace_sent(to, letter);
     deliver(actor, to, letter, false);
@@ -182,8 +183,9 @@ void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
     put(weft__actor_find((uint32_t)to.id), to, letter, place);
 }
 
-static inline int submit(weft_actor *actor, weft_pid to, struct weft__letter *letter,
-                         struct weft__worker *w, int64_t deadline)
+static inline __attribute__((always_inline)) int submit(weft_actor *actor, weft_pid to,
+                                                        struct weft__letter *letter,
+                                                        struct weft__worker *w, int64_t deadline)
 {
     int place = enter(actor, to, w, deadline);
     if (__builtin_expect(place < 0, 0)) {
@@ -210,8 +212,9 @@ static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *l
     return err;
 }
 
-static inline int post(weft_actor *actor, weft_pid to, struct weft__letter *letter,
-                       struct weft__worker *w, int64_t deadline)
+static inline __attribute__((always_inline)) int post(weft_actor *actor, weft_pid to,
+                                                      struct weft__letter *letter,
+                                                      struct weft__worker *w, int64_t deadline)
 {
     if (__builtin_expect(to.node != weft__node(), 0)) {
         return weft__route_letter(to, letter);
@@ -225,8 +228,8 @@ int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline
     return post(weft__actor_find((uint32_t)to.id), to, letter, weft__worker_self(), deadline);
 }
 
-static inline int send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
-                               int64_t deadline)
+static inline __attribute__((always_inline)) int
+send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
     weft_actor *actor = weft__actor_find((uint32_t)to.id);

@@ -240,6 +240,24 @@ static void take_note(struct weft__task *task, const struct batch *batch)
     }
 }
 
+/* Of one that has waited for room: in this step it may send on, unless another message of its own waits there. */
+static __attribute__((noinline)) void pass_begins(struct weft__worker *w, const weft_actor *actor,
+                                                  struct weft__letter *letter)
+{
+    weft_pid to = weft__letter_from(letter);
+    letter->pass = false; /* else the letter's end would be the pass's */
+    weft__gate_pass_begin(to);
+    w->pass_to = to.id;
+    w->pass_left = weft__ledger_queues(weft_actor_pid(actor), to) ? 0 : WEFT__PASS;
+}
+
+static __attribute__((noinline)) void pass_ends(struct weft__worker *w)
+{
+    weft_pid to = {.id = w->pass_to};
+    w->pass_to = 0;
+    weft__gate_pass_end(to);
+}
+
 /* What follows a step. */
 enum next {
     OVER,
@@ -256,7 +274,7 @@ static enum next end_by(struct weft__worker *w, struct weft__task *task, weft_ou
 }
 
 /* The step, and what it says is done. */
-static enum next step_once(struct weft__worker *w, struct weft__task *task, struct batch *batch)
+static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
 {
     weft_actor *actor = task->own;
     weft_out out;
@@ -301,29 +319,6 @@ static enum next step_once(struct weft__worker *w, struct weft__task *task, stru
     return out.status == WEFT__OUT_CONTINUE ? GIVE_WAY : SLEEP;
 }
 
-/* Of one that has waited for room: as long as none of its messages waits there, it may send on. */
-static __attribute__((noinline)) enum next pass_on(struct weft__worker *w, struct weft__task *task,
-                                                   struct batch *batch)
-{
-    weft_actor *actor = task->own;
-    weft_pid to = weft__letter_from(batch->pass);
-    batch->pass->pass = false; /* else the letter's end would be the pass's */
-    weft__gate_pass_begin(to);
-    w->pass_to = to.id;
-    w->pass_left = weft__ledger_queues(weft_actor_pid(actor), to) ? 0 : WEFT__PASS;
-    enum next next = step_once(w, task, batch);
-    w->pass_to = 0;
-    w->pass_left = 0;
-    weft__gate_pass_end(to);
-    return next;
-}
-
-static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
-{
-    return __builtin_expect(batch->pass != NULL, 0) ? pass_on(w, task, batch)
-                                                    : step_once(w, task, batch);
-}
-
 static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
 {
     weft_actor *actor = task->own;
@@ -352,7 +347,13 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         if (batch.n || due) { /* else nothing has come that concerns it */
             due = false;
             take_note(task, &batch);
+            if (__builtin_expect(batch.pass != NULL, 0)) {
+                pass_begins(w, actor, batch.pass);
+            }
             next = take_step(w, task, &batch);
+            if (__builtin_expect(w->pass_to != 0, 0)) {
+                pass_ends(w);
+            }
         }
         if (next == OVER) {
             return WEFT__BODY_END;
