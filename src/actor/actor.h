@@ -215,9 +215,11 @@ static inline bool weft__gate_is_stuck(uint64_t gate)
 static inline void weft__gate_leave_some(weft_actor *actor, size_t n)
 {
     uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
-    uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed) & WEFT__LIMIT_MOST;
-    if (weft__gate_is_stuck(gate) && weft__gate_count(gate) - n <= limit / 2) {
-        weft__gate_admit(weft_actor_pid(actor));
+    if (weft__gate_is_stuck(gate)) {
+        uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
+        if (weft__gate_count(gate) - n <= (limit & WEFT__LIMIT_MOST) / 2) {
+            weft__gate_admit(weft_actor_pid(actor));
+        }
     }
 }
 static inline void weft__gate_yield(weft_actor *actor)

@@ -106,6 +106,9 @@ static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *a
     if (weft__mailbox_any(actor, blocked)) {
         return false;
     }
+    if (blocked) { /* else it has taken all there was */
+        weft__gate_yield(actor);
+    }
     if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {
         return dozes_shared(w, task, actor, blocked);
     }
@@ -357,9 +360,6 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
         }
         if (next == OVER) {
             return WEFT__BODY_END;
-        }
-        if (next == SLEEP && actor->blocked) {
-            weft__gate_yield(actor);
         }
         if (next == SLEEP && dozes(w, task, actor, actor->blocked)) {
             return WEFT__BODY_GONE;

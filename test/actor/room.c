@@ -81,6 +81,12 @@ static const struct weft_actor_kind waiting = {.name = "waiting",
                                             .mailbox = 4,
                                             .batch = 1,
                                             .policy = WEFT_MAILBOX_WAIT},
+                                    halting = {.name = "halting",
+                                               .state_bytes = sizeof(bool),
+                                               .step = note,
+                                               .mailbox = 4,
+                                               .batch = 2,
+                                               .policy = WEFT_MAILBOX_WAIT},
                                     changing = {.name = "changing",
                                                 .state_bytes = sizeof(bool),
                                                 .step = become,
@@ -379,6 +385,24 @@ TEST(one_that_blocks_gives_the_room_there_is)
     let_go();
     check_complete(&b, 1, 5, 0);
     await_notes(6);
+    end();
+}
+
+/* It takes two and blocks: the second has its place when the first has used its pass, or not. */
+TEST(who_is_let_in_leaves_the_rest_of_the_room_to_the_next)
+{
+    struct puppet p[3];
+    begin(&halting, 1, 4);
+    for (int i = 0; i < 3; i++) {
+        puppet_start(host, &p[i]);
+        send_by(&p[i], puppet_send, 4 + (uint64_t)i);
+    }
+    holds_again = true;
+    let_go();
+    check_complete(&p[0], 1, 4, 0);
+    check_complete(&p[1], 1, 5, 0);
+    CHECK_EQ(waiting_messages(), 4);
+    CHECK_EQ(puppet_count(&p[2]), 0);
     end();
 }
 

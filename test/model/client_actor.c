@@ -759,6 +759,45 @@ static void leaving_against_room(int i)
     }
 }
 
+static _Atomic(uint32_t) through;
+
+static void setup_blocking(void)
+{
+    setup_with(2, WEFT_MAILBOX_WAIT, 2);
+    atomic_init(&through, 0);
+    for (int i = 0; i < 2; i++) {
+        X_ASSERT(weft_actor_send(pid, "x", 0, NULL) == 0);
+    }
+}
+
+/* It takes what is there, and nothing more until both have a place: each has the room that the other leaves. */
+static void pass_against_block(int i)
+{
+    struct weft__letter *taken_out[2];
+    if (i > 0) {
+        step_sends(i, 1);
+        atomic_fetch_add_explicit(&through, 1, memory_order_release);
+        weft__futex_wake(&through, 1);
+        return;
+    }
+    size_t n = weft__mailbox_take(&record, taken_out, 2);
+    X_ASSERT(n == 2);
+    weft__letter_free(taken_out[0]);
+    weft__letter_free(taken_out[1]);
+    weft__gate_yield(&record);
+    uint32_t seen;
+    while ((seen = atomic_load_explicit(&through, memory_order_acquire)) < 2) {
+        weft__futex_wait(&through, seen, INT64_MAX);
+    }
+    serve();
+}
+
+static void two_came(void)
+{
+    rest(1);
+    X_ASSERT(messages == 2 && x_counted(BURIED) == 0);
+}
+
 /* What one still does with its pass is nothing to the next actor of the slot. */
 static void pass_against_reuse(int i)
 {
@@ -828,6 +867,8 @@ static const struct x_client clients[] = {
     X_CLIENT("pass_against_room", 3, setup_waiting, pass_against_room, three_came, .preemptions = 1,
              .stale = 1),
     X_CLIENT("leaving_against_room", 3, setup_waiting, leaving_against_room, three_came,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("pass_against_block", 3, setup_blocking, pass_against_block, two_came,
              .preemptions = 1, .stale = 1),
     X_CLIENT("pass_against_reuse", 2, setup_leaving, pass_against_reuse, two_and_one_seen_or_buried,
              .preemptions = 2, .stale = 1),

@@ -119,6 +119,6 @@ _of("actor", "src/actor/gate.c",
     "    weft__unlock(&lot->lock);",
     "one that does not wait any more stays in the queue")
 _of("actor", "src/actor/actor.h",
-    "weft__gate_count(gate) - n <= limit / 2",
-    "weft__gate_count(gate) - n < limit / 2",
+    "weft__gate_count(gate) - n <= (limit",
+    "weft__gate_count(gate) - n < (limit",
     "an actor keeps room for itself")
