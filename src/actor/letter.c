@@ -149,7 +149,7 @@ wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, i
 /* Of a step that has waited there, and sends on. */
 static inline bool passes(const struct weft__worker *w, weft_pid to)
 {
-    return __builtin_expect(w && w->pass_to == to.id, 0) && w->pass_left;
+    return w && __builtin_expect(w->pass_to == to.id, 0) && w->pass_left;
 }
 
 static inline int enter(weft_actor *actor, weft_pid to, struct weft__worker *w, int64_t deadline)
