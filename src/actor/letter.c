@@ -149,13 +149,13 @@ wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, i
 /* Of a step that has waited there, and sends on. */
 static inline bool passes(const struct weft__worker *w, weft_pid to)
 {
-    return w && __builtin_expect(w->pass_to == to.id, 0) && w->pass_left;
+    return __builtin_expect(w->pass_to == to.id, 0) && w->pass_left;
 }
 
 static inline int enter(weft_actor *actor, weft_pid to, struct weft__worker *w, int64_t deadline)
 {
     enum weft_mailbox_policy policy;
-    if (passes(w, to)) {
+    if (w && passes(w, to)) {
         w->pass_left--;
         return weft__gate_pass(actor, to);
     }
@@ -235,7 +235,7 @@ send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
     /* Who is told to try again does so often: before there is a letter. */
     if (deadline == WEFT__AT_ONCE && to.node == weft__node() &&
-        __builtin_expect(weft__gate_refuses(actor, to), 0) && !passes(w, to)) {
+        __builtin_expect(weft__gate_refuses(actor, to), 0) && !(w && passes(w, to))) {
         weft_buf_free(buf);
         return -ENOBUFS;
     }
