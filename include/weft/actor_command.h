@@ -48,7 +48,8 @@ WEFT_API int weft_out_after(weft_out *out, uint64_t tag, int64_t delay_ns);
  * Who has waited may send on in the step that has the completion, though others wait, as long as there is room: up to 256 messages. So a step that has much to send does so by weft_actor_send, and what that refuses (-ENOBUFS) it sends by this. */
 WEFT_API int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
                            uint64_t message_tag, weft_buf *buf);
-/* The same, but it waits whatever the mailbox's policy, until the deadline: -ETIMEDOUT, and the message is gone. */
+/* The same, but it waits whatever the mailbox's policy, until the deadline: -ETIMEDOUT, and the message is gone. To another node
+ * neither waits. */
 WEFT_API int weft_out_send_until(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
                                  uint64_t message_tag, weft_buf *buf, int64_t deadline);
 
