@@ -27,18 +27,12 @@ static bool waits(weft_pid to, int64_t deadline)
     return deadline != WEFT__AT_ONCE || limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_WAIT;
 }
 
-static struct weft__small *small_here(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? &w->small : NULL;
-}
-
 /* Its timer is set up when there is a deadline. */
 static struct weft__parcel *make(const struct weft_command *command, weft_pid to,
                                  struct weft__letter *letter, struct weft__letter *news)
 {
     struct weft__parcel *parcel =
-        weft__small_get(small_here(), weft__small_class(sizeof *parcel), sizeof *parcel);
+        weft__small_get(weft__small_here(), weft__small_class(sizeof *parcel), sizeof *parcel);
     if (parcel) {
         memset(&parcel->entry, 0, offsetof(struct weft__debt, timer));
         parcel->entry.kind = WEFT__DEBT_SEND;
@@ -51,7 +45,7 @@ static struct weft__parcel *make(const struct weft_command *command, weft_pid to
 
 void weft__parcel_free(struct weft__parcel *parcel)
 {
-    weft__small_put(small_here(), weft__small_class(sizeof *parcel), parcel);
+    weft__small_put(weft__small_here(), weft__small_class(sizeof *parcel), parcel);
 }
 
 /* There is no place. Takes the letters if there is no error: as weft__gate_queue. */
@@ -70,49 +64,67 @@ static int wait_for_room(const struct weft_command *command, weft_pid to,
     return place;
 }
 
+static void put_traced(weft_pid to, struct weft__letter *letter, int place)
+{
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    weft__actor_deliver(actor, to, letter);
+    if (place > 0) {
+        weft__mailbox_shed(actor, to);
+    }
+}
+
 /* 0: it has a place, or waits. */
 static int submit(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                   struct weft__letter *news, int64_t deadline)
 {
     int place = weft__letter_enter(to, WEFT__AT_ONCE);
-    if (place == -ENOBUFS && waits(to, deadline)) {
-        weft__trace_sent(to, letter);
+    bool full = place == -ENOBUFS && waits(to, deadline);
+    if (full) {
+        weft__trace_sent(to, letter); /* before anybody can have it */
         place = wait_for_room(command, to, letter, news, deadline);
     }
-    if (place >= 0 && place != WEFT__GATE_WAITS) {
-        weft__letter_put(to, letter, place);
-        weft__letter_post_system(command->actor, news);
+    if (place < 0 || place == WEFT__GATE_WAITS) {
+        return place < 0 ? place : 0;
     }
-    return place < 0 ? place : 0;
+    if (full) {
+        put_traced(to, letter, place);
+    } else {
+        weft__letter_put(to, letter, place);
+    }
+    weft__letter_post_system(command->actor, news);
+    return 0;
+}
+
+/* The same, and takes the letter. */
+static int send_here(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
+                     struct weft__letter *news, int64_t deadline)
+{
+    int err = submit(command, to, letter, news, deadline);
+    if (err == -ESRCH) {
+        weft__letter_address(letter, to);
+        weft__letter_bury(letter, (uint32_t)to.id);
+    } else if (err) {
+        weft__letter_free(letter);
+    }
+    return err;
 }
 
 int weft__parcel_send(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                       int64_t deadline)
 {
     struct weft__letter *news = news_of(command, to);
-    int err = news ? 0 : -ENOMEM;
-    if (!err && to.node != weft__node()) {
-        err = weft__route_letter(to, letter);
-        if (!err) {
-            weft__letter_post_system(command->actor, news);
-        } else {
-            weft__letter_free(news);
-        }
-        return err;
+    if (!news) {
+        weft__letter_free(letter);
+        return -ENOMEM;
     }
-    err = err ? err : submit(command, to, letter, news, deadline);
-    if (err) {
-        weft__letter_address(letter, to);
-        if (err == -ESRCH) {
-            weft__letter_bury(letter, (uint32_t)to.id);
-        } else {
-            weft__letter_free(letter);
-        }
-        if (news) {
-            weft__letter_free(news);
-        }
+    bool remote = to.node != weft__node();
+    int err =
+        remote ? weft__route_letter(to, letter) : send_here(command, to, letter, news, deadline);
+    if (err || remote) { /* told without memory: it has happened */
+        news->error = err;
+        weft__letter_post_system(command->actor, news);
     }
-    return err;
+    return 0;
 }
 
 void weft__parcel_settle(struct weft__parcel *parcel, int error)

@@ -20,7 +20,7 @@ static inline struct weft__parcel *weft__parcel_of(struct weft__sender *sender)
 }
 
 /* Sends the message, which is signed, for this command of a step, which completes when it has a place. WEFT__AT_ONCE: it waits if the
- * actor says so. Takes the letter. An error is what it is to complete by. */
+ * actor says so. Takes the letter. An error: it was not told by what it completes. */
 int weft__parcel_send(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                       int64_t deadline);
 void weft__parcel_free(struct weft__parcel *parcel);

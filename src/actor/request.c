@@ -6,12 +6,6 @@
 #include "actor/ledger.h"
 #include "base/alloc.h"
 
-static struct weft__small *small_here(void)
-{
-    struct weft__worker *w = weft__worker_self();
-    return w ? &w->small : NULL;
-}
-
 static void release(const void *memory, size_t len, void *arg)
 {
     struct weft__request *request = arg;
@@ -19,19 +13,20 @@ static void release(const void *memory, size_t len, void *arg)
     if (request->drop) {
         request->drop(request);
     }
-    weft__small_put(small_here(), weft__small_class(len), request);
+    weft__small_put(weft__small_here(), weft__small_class(len), request);
 }
 
 weft_buf *weft__request_new(const struct weft__request *request, size_t bytes)
 {
-    struct weft__request *copy = weft__small_get(small_here(), weft__small_class(bytes), bytes);
+    struct weft__request *copy =
+        weft__small_get(weft__small_here(), weft__small_class(bytes), bytes);
     if (copy) {
         memcpy(copy, request, bytes);
     }
     weft_buf *buf = copy ? weft_buf_wrap(copy, bytes, release, copy) : NULL;
     if (!buf) {
         if (copy) {
-            weft__small_put(small_here(), weft__small_class(bytes), copy);
+            weft__small_put(weft__small_here(), weft__small_class(bytes), copy);
         }
         if (request->drop) {
             request->drop((struct weft__request *)(uintptr_t)request);
