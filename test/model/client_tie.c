@@ -8,6 +8,7 @@
 #include "actor/fiber.h"
 #include "actor/ledger.h"
 #include "actor/mailbox.h"
+#include "actor/parcel.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "actor/trace.h"
@@ -43,6 +44,13 @@ void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
     (void)slot;
     x_count(BURIED);
     weft__letter_free(letter);
+}
+
+/* Nobody waits for room. */
+void weft__parcel_settle(struct weft__parcel *parcel, int error)
+{
+    (void)parcel, (void)error;
+    x_fail("a parcel that nobody has sent");
 }
 
 void weft__letters_bury(struct weft__link *letters, uint32_t slot)
