@@ -43,7 +43,8 @@ WEFT_API int weft_out_after(weft_out *out, uint64_t tag, int64_t delay_ns);
 /* A message, sent when the step is over, from this actor. Completes when it has a place in the mailbox, from whom it was sent
  * to, or by what weft_actor_send answers. To one of WEFT_MAILBOX_WAIT that has no room it waits, behind those who wait already, and the
  * actor goes on meanwhile; -ESRCH: that one has ended. What this actor sends there while it waits waits behind it, or is refused:
- * messages arrive in order. If this actor ends first, the message is a dead letter.
+ * messages arrive in order. If this actor ends first, the message is a dead letter. Two that wait for room at one another by weft_out_wait,
+ * and so take no messages, wait for ever: there is weft_out_send_until.
  *
  * Who has waited may send on in the step that has the completion, though others wait, as long as there is room: up to 256 messages. So a step that has much to send does so by weft_actor_send, and what that refuses (-ENOBUFS) it sends by this. */
 WEFT_API int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic,

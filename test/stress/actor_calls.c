@@ -72,7 +72,10 @@ static void act(weft_actor *self, struct node *n, weft_out *out)
     case 3:
         tag = take_tag(n);
         if (tag < TAGS) {
-            CHECK_EQ(weft_out_send(out, tag, to, "send", 0, weft_buf_copy("x", 1)), 0);
+            /* Two that wait for room at one another, and take no messages meanwhile, would do so for ever. */
+            CHECK_EQ(weft_out_send_until(out, tag, to, "send", 0, weft_buf_copy("x", 1),
+                                         weft_after(next(&n->rand) % MS)),
+                     0);
         }
         break;
     case 4:
