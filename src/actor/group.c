@@ -104,7 +104,7 @@ static int join(weft_actor *actor, weft_host *host, struct brought *brought)
     member = brought->member;
     brought->member = NULL;
     append(group, member);
-    weft__tie_add(actor, &member->tie);
+    weft__tie_add(&actor->ties, &member->tie);
     return 0;
 }
 

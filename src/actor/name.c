@@ -102,7 +102,7 @@ int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t 
     }
     weft__unlock(&name->host->names.lock);
     if (!err) {
-        weft__tie_add(actor, &name->tie);
+        weft__tie_add(&actor->ties, &name->tie);
     }
     return err;
 }
@@ -129,7 +129,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
     int err = put_in(name);
     weft__unlock(&name->host->names.lock);
     if (!err) {
-        weft__tie_add(actor, &name->tie);
+        weft__tie_add(&actor->ties, &name->tie);
     }
     return err;
 }

@@ -122,7 +122,7 @@ void weft__bond_free(struct weft__bond *bond)
 void weft__bond_tie(struct weft__bond *bond)
 {
     for (int i = 0; i < 2; i++) {
-        weft__tie_add(record_of(bond->pids[i]), &bond->ends[i]);
+        weft__tie_add(&record_of(bond->pids[i])->ties, &bond->ends[i]);
     }
 }
 
@@ -207,14 +207,22 @@ static void cut_join(weft_actor *actor, struct weft__tie *tie, struct weft__end 
     weft__place_many(&ready);
 }
 
-/* Before anybody hears of the end: who starts the next one wants the name. */
-static void cut_names(weft_actor *actor)
+static void set_aside(struct weft__tie **at, struct weft__tie *tie)
+{
+    weft__tie_remove(tie);
+    weft__tie_add(at, tie);
+}
+
+/* Names go before anybody hears of the end: who starts the next one wants the name. Joiners are set aside, who came first first. */
+static void cut_names(weft_actor *actor, struct weft__tie **joins)
 {
     struct weft__tie *tie, *next;
     weft__lock(&actor->lock);
     for (tie = actor->ties; tie; tie = next) {
         next = tie->next;
-        if (tie->kind == WEFT__TIE_NAME || tie->kind == WEFT__TIE_GROUP) {
+        if (tie->kind == WEFT__TIE_JOIN) {
+            set_aside(joins, tie);
+        } else if (!weft__tie_is_bond(tie)) {
             weft__tie_remove(tie);
             (tie->kind == WEFT__TIE_NAME ? weft__name_cut : weft__group_cut)(tie);
         }
@@ -222,23 +230,27 @@ static void cut_names(weft_actor *actor)
     weft__unlock(&actor->lock);
 }
 
+/* Joiners are told last, so that they find all others told; also those who join meanwhile, but for the result, which the first has
+ * asked for. One that gives up takes its tie out of whichever list it is in. */
 void weft__ties_cut(weft_actor *actor, struct weft__end *end)
 {
-    cut_names(actor);
-    for (;;) {
-        weft__lock(&actor->lock);
-        struct weft__tie *tie = actor->ties;
-        if (!tie) {
-            weft__unlock(&actor->lock);
-            return;
-        }
-        if (weft__tie_is_bond(tie)) {
-            cut_bond(actor, tie, end);
+    struct weft__tie *joins = NULL, *tie;
+    cut_names(actor, &joins);
+    weft__lock(&actor->lock);
+    while ((tie = actor->ties)) {
+        if (tie->kind == WEFT__TIE_JOIN) {
+            set_aside(joins ? &joins->next : &joins, tie);
         } else {
-            WEFT__ASSERT(tie->kind == WEFT__TIE_JOIN && end);
-            cut_join(actor, tie, end);
+            cut_bond(actor, tie, end);
+            weft__lock(&actor->lock);
         }
     }
+    while (joins) {
+        WEFT__ASSERT(end);
+        cut_join(actor, joins, end);
+        weft__lock(&actor->lock);
+    }
+    weft__unlock(&actor->lock);
 }
 
 /* --- killing --------------------------------------------------------------------------------- */

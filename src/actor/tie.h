@@ -48,14 +48,14 @@ struct weft__bond {
     struct weft__letter *letters[2]; /* for pids[i], when the other ends; NULL: it is not told */
 };
 
-static inline void weft__tie_add(weft_actor *actor, struct weft__tie *tie)
+static inline void weft__tie_add(struct weft__tie **list, struct weft__tie *tie)
 {
-    tie->next = actor->ties;
-    tie->back = &actor->ties;
+    tie->next = *list;
+    tie->back = list;
     if (tie->next) {
         tie->next->back = &tie->next;
     }
-    actor->ties = tie;
+    *list = tie;
 }
 
 static inline void weft__tie_remove(struct weft__tie *tie)
@@ -123,7 +123,7 @@ void weft__group_cut(struct weft__tie *tie);
 static inline void weft__join_add(weft_actor *actor, struct weft__join *join)
 {
     join->tie.kind = WEFT__TIE_JOIN;
-    weft__tie_add(actor, &join->tie);
+    weft__tie_add(&actor->ties, &join->tie);
 }
 /* Waits, as weft_actor_join. */
 int weft__join_wait(weft_actor *actor, struct weft__join *join, struct weft__waiter *waiter,
