@@ -17,21 +17,21 @@ void weft_cond_deinit(weft_cond *cond)
 /* The nodes are linked before the mutex is unlocked: who locks it after that, changes something and signals, finds
  * them. */
 static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *nodes,
-                    weft_mutex *mutex, unsigned *which, int64_t deadline)
+                    struct weft__waiter *waiter, weft_mutex *mutex, unsigned *which,
+                    int64_t deadline)
 {
     WEFT__REQUIRE(!mutex || weft_mutex_is_mine(mutex),
                   "a condition is waited for with a mutex that the caller does not hold");
-    struct weft__waiter waiter;
-    weft__waiter_arm(&waiter, WEFT__WAIT_PLAIN);
+    weft__waiter_arm(waiter, WEFT__WAIT_PLAIN);
     for (unsigned i = 0; i < n; i++) {
-        weft__node_init(&nodes[i], &waiter, i);
+        weft__node_init(&nodes[i], waiter, i);
         weft__cond_arm(weft__cond_of(conds[i]), &nodes[i]);
     }
     if (mutex) {
         weft_mutex_unlock(mutex);
     }
     enum weft__reason reason =
-        weft__waiter_park(&waiter, deadline, &cond_kind, (uint64_t)(uintptr_t)conds[0]);
+        weft__waiter_park(waiter, deadline, &cond_kind, (uint64_t)(uintptr_t)conds[0]);
     for (unsigned i = 0; i < n; i++) {
         weft__cond_finish(weft__cond_of(conds[i]), &nodes[i]);
     }
@@ -46,16 +46,18 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
 
 int weft_cond_wait(weft_cond *cond, weft_mutex *mutex, int64_t deadline)
 {
+    struct weft__waiter waiter;
     struct weft__node node;
-    return wait_for(&cond, 1, &node, mutex, NULL, deadline);
+    return wait_for(&cond, 1, &node, &waiter, mutex, NULL, deadline);
 }
 
 int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, unsigned *which,
                        int64_t deadline)
 {
+    struct weft__waiter waiter;
     struct weft__node nodes[WEFT_COND_MAX];
     WEFT__REQUIRE(n >= 1 && n <= WEFT_COND_MAX, "a wait for %u conditions", n);
-    return wait_for(conds, n, nodes, mutex, which, deadline);
+    return wait_for(conds, n, nodes, &waiter, mutex, which, deadline);
 }
 
 /* Under the lock: fires the first. Returns a fiber that must be queued, or NULL. */

@@ -57,7 +57,11 @@
 #include "base/latch.h"
 
 #define WEFT__WHEEL_TICK_SHIFT 16 /* the default tick: 65.5 us */
-#define WEFT__WHEEL_LOW_BITS 14   /* of level 0 */
+#ifdef WEFT_EXPLORE
+#define WEFT__WHEEL_LOW_BITS 10 /* each execution makes one anew */
+#else
+#define WEFT__WHEEL_LOW_BITS 14 /* of level 0 */
+#endif
 #define WEFT__WHEEL_LOW (1u << WEFT__WHEEL_LOW_BITS)
 #define WEFT__WHEEL_LOW_WORDS (WEFT__WHEEL_LOW / 64)
 #define WEFT__WHEEL_SLOTS 64u  /* of the levels above: one word of occupancy each */

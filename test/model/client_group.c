@@ -38,6 +38,11 @@ void weft__worker_begin_round(struct weft__worker *w)
     (void)w;
 }
 
+void weft__worker_poll(struct weft__worker *w) /* of one that spins: sched/spin.h */
+{
+    (void)w;
+}
+
 bool weft__worker_told_to_leave(const struct weft__worker *w)
 {
     (void)w;

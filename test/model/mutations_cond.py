@@ -15,8 +15,8 @@ _of("cond", "src/sync/cond.c",
     "",
     "a wait leaves its nodes behind")
 _of("cond", "src/sync/cond.c",
-    "        weft__node_init(&nodes[i], &waiter, i);\n",
-    "        weft__node_init(&nodes[i], &waiter, 0);\n",
+    "        weft__node_init(&nodes[i], waiter, i);\n",
+    "        weft__node_init(&nodes[i], waiter, 0);\n",
     "which condition fired is not told")
 _of("cond", "src/sync/cond.c",
     "        weft__mutex_lock_surely(weft__mutex_of(mutex));\n",
