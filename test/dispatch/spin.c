@@ -72,18 +72,59 @@ TEST(a_hand_off_is_met_by_one_that_spins)
     stop_dispatcher(d);
 }
 
-/* Unless the machine is too slow for that: then there were not so many short waits in a row. */
-TEST(quick_hand_offs_make_it_spin_by_itself)
+static void slept(struct weft__spin *spin, int times, int64_t ns)
+{
+    for (int i = 0; i < times; i++) {
+        weft__spin_slept(spin, ns);
+    }
+}
+
+TEST(short_sleeps_in_a_row_begin_a_trial_and_failed_ones_make_it_rarer)
+{
+    struct weft__spin spin = {0};
+    slept(&spin, WEFT__SPIN_TRIAL - 1, WEFT__SPIN_SHORT_NS);
+    slept(&spin, 1, WEFT__SPIN_SHORT_NS + 1);
+    slept(&spin, WEFT__SPIN_TRIAL - 1, WEFT__SPIN_SHORT_NS);
+    CHECK(!weft__spin_pays(&spin));
+    slept(&spin, 1, WEFT__SPIN_SHORT_NS);
+    CHECK(weft__spin_pays(&spin));
+    for (unsigned failures = 1; failures < 2 * WEFT__SPIN_DOUBLINGS; failures++) {
+        while (weft__spin_pays(&spin)) {
+            weft__spin_missed(&spin);
+        }
+        unsigned shift = failures < WEFT__SPIN_DOUBLINGS ? failures : WEFT__SPIN_DOUBLINGS;
+        slept(&spin, (int)(WEFT__SPIN_TRIAL << shift) - 1, 0);
+        CHECK(!weft__spin_pays(&spin));
+        slept(&spin, 1, 0);
+        CHECK(weft__spin_pays(&spin));
+    }
+    for (int i = 0; i <= WEFT__SPIN_MOST; i++) { /* which a full score makes good */
+        weft__spin_hit(&spin);
+    }
+    CHECK_EQ(spin.failures, 0);
+}
+
+static void sets_promise(struct request *request)
+{
+    spin_of_self()->promise = (uint16_t)request->value;
+}
+
+static void asks_promise(struct request *request)
+{
+    request->value = spin_of_self()->promise;
+}
+
+/* How long its sleeps are depends on the machine. But a long one ends what the short ones before it had promised. */
+TEST(the_lengths_of_its_sleeps_count)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
     weft_group *group = make_group(d, "g");
-    int quick = 0, score = 0;
-    for (int i = 0; i < 20000 && !score && quick < 100; i++) {
-        int64_t began = weft_now();
-        score = ask(group, asks_score, 0).value;
-        quick = weft_now() - began < WEFT__SPIN_SHORT_NS / 2 ? quick + 1 : 0;
+    bool counted = weft__cpu_usable() == 1;
+    while (!counted) {
+        ask(group, sets_promise, 1);
+        usleep(5000); /* not to wait for something: that it sleeps so long */
+        counted = ask(group, asks_promise, 0).value == 0;
     }
-    CHECK(score > 0 || quick < 100);
     stop_dispatcher(d);
 }
 
