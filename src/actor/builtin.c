@@ -60,33 +60,28 @@ static void drop_message(struct weft__request *request)
     weft_buf_free(((struct message *)(void *)request)->buf);
 }
 
-static int ask_send(weft_out *out, uint64_t tag, const struct message *message)
+static int ask_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
+                    uint64_t message_tag, weft_buf *buf, int64_t deadline)
 {
-    return weft__request_ask(out, WEFT_COMMAND_SEND, tag, &message->request, sizeof *message);
+    struct message message = {.request.drop = drop_message,
+                              .to = to,
+                              .topic = topic,
+                              .tag = message_tag,
+                              .buf = buf,
+                              .deadline = deadline};
+    return weft__request_ask(out, WEFT_COMMAND_SEND, tag, &message.request, sizeof message);
 }
 
 int weft_out_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic, uint64_t message_tag,
                   weft_buf *buf)
 {
-    return ask_send(out, tag,
-                    &(struct message){.request.drop = drop_message,
-                                      .to = to,
-                                      .topic = topic,
-                                      .tag = message_tag,
-                                      .buf = buf,
-                                      .deadline = WEFT__AT_ONCE});
+    return ask_send(out, tag, to, topic, message_tag, buf, WEFT__AT_ONCE);
 }
 
 int weft_out_send_until(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
                         uint64_t message_tag, weft_buf *buf, int64_t deadline)
 {
-    return ask_send(out, tag,
-                    &(struct message){.request.drop = drop_message,
-                                      .to = to,
-                                      .topic = topic,
-                                      .tag = message_tag,
-                                      .buf = buf,
-                                      .deadline = deadline > 0 ? deadline : 0});
+    return ask_send(out, tag, to, topic, message_tag, buf, deadline > 0 ? deadline : 0);
 }
 
 static int handle_send(const struct weft_command *command, void *arg)

@@ -1,5 +1,6 @@
 #include "sched/due.h"
 
+#include "sched/body.h"
 #include "sched/deadline.h"
 #include "sched/rounds.h"
 
@@ -32,8 +33,7 @@ static void fire(struct weft__worker *w, const struct weft__deadline *node)
 {
     struct weft__task *task = node->task;
     if (weft__task_fire(task, node->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
-        __builtin_prefetch(task->own); /* or the end of its stack, which is in the same place */
-        __builtin_prefetch((const char *)task->own + 48); /* frames are no whole lines */
+        weft__body_prefetch(task);
         WEFT__TRACE(w, WEFT__TRACE_WAKE, weft__task_handle(task));
         weft__rounds_wake(w->rounds, task, false);
     }

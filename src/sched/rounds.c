@@ -105,8 +105,7 @@ static inline void ask_for(const struct weft__link *next)
         const struct weft__task *task = (const struct weft__task *)(const void *)next;
         __builtin_prefetch(next->next);
         __builtin_prefetch((const char *)next->next + WEFT__CACHE_LINE);
-        __builtin_prefetch(task->own);
-        __builtin_prefetch((const char *)task->own + 48); /* frames are no whole lines */
+        weft__body_prefetch(task);
     }
 }
 

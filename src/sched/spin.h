@@ -4,7 +4,7 @@
  * answer one another at once pay it twice for each answer; spinning, they need less than one microsecond. But a spin that
  * finds nothing is CPU time lost. So nobody spins who has not seen that it would have helped:
  *
- *   asleep  waits that ended within SHORT_NS, so often in a row as `trial` says, begin a trial; a longer one, and it counts anew;
+ *   asleep  waits that ended within SHORT_NS, TRIAL in a row, begin a trial; a longer one, and it counts anew;
  *   spins   a hit adds 1 to the score, up to MOST; a miss takes 2. At 0 the spinning is over, and the next trial needs twice
  *           as many short waits as this one, up to 1,024: who is woken fast and yet never within a spin, as when both are bound to one
  *           CPU, pays next to nothing for finding that out again. A full score makes that good.

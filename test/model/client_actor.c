@@ -546,19 +546,24 @@ static void killed(void)
 /* --- and against the next one --------------------------------------------------------------------------- */
 
 /* The next one has a message of its own to wait for. */
-static void send_against_reuse(int i)
+static void serve_two(uint64_t tag)
 {
     static weft_pid next;
+    serve();
+    want = 1;
+    second = true;
+    messages = 0;
+    order[0] = order[1] = order[2] = 0;
+    X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
+    X_ASSERT(weft_actor_send(next, "own", tag, NULL) == 0);
+    serve();
+    X_ASSERT(messages == 1);
+}
+
+static void send_against_reuse(int i)
+{
     if (i == 0) {
-        serve();
-        want = 1;
-        second = true;
-        messages = 0;
-        order[0] = order[1] = order[2] = 0;
-        X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
-        X_ASSERT(weft_actor_send(next, "own", 0, NULL) == 0);
-        serve();
-        X_ASSERT(messages == 1);
+        serve_two(0);
     } else {
         sends_to(pid, 10);
     }
@@ -801,17 +806,8 @@ static void two_came(void)
 /* What one still does with its pass is nothing to the next actor of the slot. */
 static void pass_against_reuse(int i)
 {
-    static weft_pid next;
     if (i == 0) {
-        serve();
-        want = 1;
-        second = true;
-        messages = 0;
-        order[0] = order[1] = order[2] = 0;
-        X_ASSERT(weft_actor_spawn(&host, &next, &kind, NULL, NULL) == 0);
-        X_ASSERT(weft_actor_send(next, "own", 10, NULL) == 0);
-        serve();
-        X_ASSERT(messages == 1);
+        serve_two(10);
     } else {
         step_sends(i, 2);
     }
