@@ -19,6 +19,8 @@ struct weft__latch {
 };
 
 void weft__latch_take_slow(struct weft__latch *latch);
+/* Stays away for a while; `times` is how often it did before, for the same thing. */
+void weft__latch_stay_away(unsigned times);
 
 /* An exchange: it needs no look before, and is a quarter of a timer's set and cancel cheaper. */
 static inline bool weft__latch_try(struct weft__latch *latch)

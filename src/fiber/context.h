@@ -104,8 +104,7 @@ weft__context_switch(struct weft__context *from, const struct weft__context *to,
 #endif
 }
 
-/* Returns its argument, by a jump instead of a return. For the end of a function that has suspended, as its last call:
- * so the jump goes to that function's caller.
+/* Returns its argument, by a jump instead of a return. For the last call of a function: so the jump goes to that function's caller.
  *
  * A processor predicts returns by a stack of its own, of the calls it has seen. A fiber that was resumed by another
  * returns to where that other was called from, as far as the processor knows: a misprediction, which costs more than all
@@ -113,12 +112,21 @@ weft__context_switch(struct weft__context *from, const struct weft__context *to,
  * and the next return is then off by one; so jump only if the other had another way back. Fibers that all run
  * the same code return, and that is predicted, with all that follows.
  *
+ * After a system call there is nothing to be off: the kernel's calls, deeper than that stack, have taken the place of ours. So whoever sends
+ * or receives returns by a jump, always.
+ *
  * On aarch64 a plain return: with BTI a jump may not go where a return may. So with clang, which makes no jump of the last call
  * of a function whose locals others have seen; gcc does if it is told that the callee looks at none (const). */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(WEFT_EXPLORE)
 int weft__context_return(int result) __attribute__((const));
+long weft__context_return_long(long result) __attribute__((const));
 #else
 static inline int weft__context_return(int result)
+{
+    return result;
+}
+
+static inline long weft__context_return_long(long result)
 {
     return result;
 }

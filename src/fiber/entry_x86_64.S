@@ -18,20 +18,23 @@ weft__context_entry:
         .size   weft__context_entry, . - weft__context_entry
 
 /* Returns what it was given; see fiber/context.h. notrack: a return address carries no endbr64. */
-        .globl  weft__context_return
-        .hidden weft__context_return
+        .globl  weft__context_return, weft__context_return_long
+        .hidden weft__context_return, weft__context_return_long
         .type   weft__context_return, @function
+        .type   weft__context_return_long, @function
         .p2align 4
 weft__context_return:
+weft__context_return_long:
         .cfi_startproc
         endbr64
-        movl    %edi, %eax
+        movq    %rdi, %rax
         popq    %rcx
         .cfi_adjust_cfa_offset -8
         .cfi_register rip, rcx
         notrack jmpq *%rcx
         .cfi_endproc
         .size   weft__context_return, . - weft__context_return
+        .size   weft__context_return_long, . - weft__context_return_long
 
         .section .note.GNU-stack, "", @progbits
 

@@ -142,7 +142,7 @@ void weft_each_fiber(weft_pool *pool, bool (*visit)(const struct weft_fiber_info
             !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
             continue;
         }
-        bool ours = !pool || task->home == pool;
+        bool ours = !pool || weft__pool_has(pool, task, ident);
         bool woken = ours && fiber_snapshot_locked(task, ident, now, &info);
         weft__ident_unlock(task, ident);
         if (woken) {

@@ -115,8 +115,7 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     out->bound = task->pin;
     out->age_ns = now > task->born ? now - task->born : 0;
     snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
-    if (task->home &&
-        !(ident & WEFT__IDENT_DONE)) { /* of one that has ended the pool may be gone */
+    if (!(ident & WEFT__IDENT_DONE) && task->home) {
         memcpy(out->pool, task->home->name, sizeof out->pool);
         out->daemon = task->flags & WEFT__TASK_DAEMON;
         snprintf(out->group, sizeof out->group, "%s", weft__ranks_name_locked(task));
@@ -154,7 +153,7 @@ static bool view(struct weft__viewer *viewer, struct weft__task *task, uint64_t 
         out->unreadable = locked != 0;
         return out->unreadable;
     }
-    if ((viewer->pool && task->home != viewer->pool) ||
+    if ((viewer->pool && !weft__pool_has(viewer->pool, task, ident)) ||
         (viewer->group &&
          ((ident & WEFT__IDENT_DONE) || weft__ranks_of_locked(task) != viewer->group))) {
         weft__ident_unlock(task, ident);

@@ -76,7 +76,7 @@ void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable);
 void weft__body_unmake(struct weft__task *task);
 
 /* By its maker, or by its step. Not a plain store: a worker that thinks it is about to run the task, or the fiber that was
- * there before, prefetches what is in this place (sched/switch.c). */
+ * there before, prefetches what is in this place (sched/switch.h). */
 static inline void weft__body_set_own(struct weft__task *task, void *own)
 {
 #ifdef WEFT_EXPLORE /* which has no prefetches, and no atomics but its own */

@@ -506,6 +506,7 @@ static inline __attribute__((always_inline)) void give_up(struct weft__worker *w
         weft__spawner_retire(&w->spawner, self);
     } else {
         ident = (ident & ~(uint64_t)WEFT__IDENT_RIGHTS) | rights * (uint64_t)WEFT__IDENT_RIGHT;
+        self->was_home = w->pool->serial; /* it may outlive the pool */
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
     }
     if (ready.head) {

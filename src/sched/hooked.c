@@ -98,6 +98,12 @@ bool weft_hook_enter(void)
     return task && task->pin >= 0;
 }
 
+bool weft_hook_may_wait(void)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return !w || weft__current(w);
+}
+
 bool weft_hook_active(void)
 {
     return weft_hook_loaded() && hooked_task(weft__worker_self()) != NULL;

@@ -20,6 +20,9 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     }
     if (!*err) {
         *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);
+        if (*err && weft__driver_choose_again(w->pool->wanted, *err, &kind, &why)) {
+            *err = weft__driver_open(&driver, kind, !w->has_thread, wake_fd, &w->io);
+        }
     }
     if (!*err && w->index == 0 && w->pool->caller) {
         *err = weft__pool_host_watch(w->pool, driver);
@@ -32,6 +35,7 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     atomic_store_explicit(&w->pool->driver, kind, memory_order_release); /* pairs: stats */
     /* Release: for those who look at it from outside. */
     atomic_store_explicit(&w->driver, driver, memory_order_release);
+    w->drives = kind->completes ? WEFT__DRIVES_OPERATIONS : WEFT__DRIVES_READINESS;
     return driver;
 }
 
@@ -39,6 +43,7 @@ void weft__worker_close_driver(struct weft__worker *w)
 {
     struct weft__driver *driver = weft__worker_peek_driver(w);
     if (driver) {
+        w->drives = WEFT__DRIVES_NOTHING;
         atomic_store_explicit(&w->driver, NULL, memory_order_release);
         weft__fd_leave(driver);
         weft__driver_close(driver);

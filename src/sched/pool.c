@@ -1,30 +1,23 @@
-/* The life of a pool: create, start, run, poll, destroy. Stopping has its own file. */
+/* The life of a pool: create, start, admit, destroy. Stopping has its own file, and so has a caller that is worker 0. */
 #include "sched/pool.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/thread.h"
 #include "sched/fault.h"
 #include "sched/fork.h"
 #include "sched/hooked.h"
-#include "sched/ident.h"
-#include "sched/slab.h"
 
 #define MAX_WORKERS 1024u
 #define MAX_TICK_NS 1000000000
 #define DEFAULT_SLOTS 4096u
 #define DEFAULT_SPIN_NS 5000
-#define PATIENCE_NS 1000000000
 
 struct weft__pools weft__pools;
 
@@ -37,6 +30,7 @@ static bool pools_add(weft_pool *pool)
         other = other->next;
     }
     if (!other) {
+        pool->serial = ++weft__pools.made;
         pool->next = weft__pools.first;
         weft__pools.first = pool;
     }
@@ -161,39 +155,6 @@ static int workers_init(weft_pool *pool, const struct weft_pool_opts *opts)
     return 0;
 }
 
-static int host_add(const weft_pool *pool, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(pool->host_epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
-}
-
-static void host_close(const weft_pool *pool)
-{
-    if (pool->host_fd >= 0) {
-        close(pool->host_fd);
-    }
-    if (pool->host_epoll >= 0) {
-        close(pool->host_epoll);
-    }
-}
-
-/* What a host waits for: wakes, and later the driver's events. */
-static int host_open(weft_pool *pool)
-{
-    pool->host_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pool->host_epoll = epoll_create1(EPOLL_CLOEXEC);
-    int err = pool->host_fd < 0 || pool->host_epoll < 0 ? -errno : host_add(pool, pool->host_fd);
-    if (err) {
-        host_close(pool);
-    }
-    return err;
-}
-
-int weft__pool_host_watch(weft_pool *pool, const struct weft__driver *driver)
-{
-    return driver->poll_fd >= 0 ? host_add(pool, driver->poll_fd) : 0;
-}
-
 /* A driver that was asked for must be one that can be had; what `auto` comes to is found out by its first use. */
 static int check_driver(enum weft_driver wanted)
 {
@@ -267,7 +228,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         goto free_pool;
     }
     if (opts.caller) {
-        err = host_open(pool);
+        err = weft__pool_host_open(pool);
         if (err) {
             goto free_global;
         }
@@ -288,29 +249,12 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
 deinit_workers:
     workers_deinit(pool);
 close_fd:
-    host_close(pool);
+    weft__pool_host_close(pool);
 free_global:
     weft__global_deinit(&pool->global);
 free_pool:
     weft__free(pool);
     return err;
-}
-
-/* Fibers that have ended and were not joined outlive their pool, and the next one may have its address. */
-static void leave_unjoined(const weft_pool *pool)
-{
-    uint32_t slots = weft__slab_slots();
-    for (uint32_t slot = 1; slot <= slots; slot++) {
-        struct weft__task *task = weft__slab_find(slot);
-        uint64_t ident = atomic_load_explicit(&task->ident, memory_order_acquire);
-        if ((ident & WEFT__IDENT_DONE) &&
-            weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
-            if ((ident & WEFT__IDENT_DONE) && task->home == pool) {
-                task->home = NULL;
-            }
-            weft__ident_unlock(task, ident);
-        }
-    }
 }
 
 void weft_pool_destroy(weft_pool *pool)
@@ -333,10 +277,9 @@ void weft_pool_destroy(weft_pool *pool)
         sched_yield(); /* a few instructions of another thread, which may have been preempted there */
     }
     pools_remove(pool);
-    leave_unjoined(pool);
     weft__watchdog_stop();
     workers_deinit(pool);
-    host_close(pool);
+    weft__pool_host_close(pool);
     weft__global_deinit(&pool->global);
     pthread_mutex_destroy(&pool->joining);
     weft__free(pool);
@@ -487,170 +430,6 @@ uint64_t weft__pool_live(weft_pool *pool)
     return entered - left;
 }
 
-/* --- the caller as worker 0 ----------------------------------------------------------- */
-
-static int check_caller(const weft_pool *pool)
-{
-    weft__pool_check_fork(pool);
-    if (!pool->caller || !pthread_equal(pool->caller_thread, pthread_self())) {
-        return -EINVAL;
-    }
-    /* Inside a fiber, or inside another pool's loop, this thread is taken. */
-    return weft__worker_self() ? -EBUSY : 0;
-}
-
-/* seq_cst: a stop looks at it after it has begun, a caller that leaves looks for a stop afterwards.
- */
-static void set_present(weft_pool *pool, enum weft_worker_state state)
-{
-    atomic_store_explicit(&pool->workers[0].state, state, memory_order_seq_cst);
-}
-
-void weft__pool_caller_enters(weft_pool *pool)
-{
-    set_present(pool, WEFT_WORKER_RUNNING);
-    weft__pool_leave_host(pool);
-}
-
-void weft__pool_caller_leaves(weft_pool *pool)
-{
-    set_present(pool, WEFT_WORKER_ABSENT);
-    weft__worker_evict_io(&pool->workers[0]);
-    weft__worker_hand_over(&pool->workers[0]);
-    if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
-        weft__pool_look_drained(pool);
-    }
-}
-
-static void set_runner(weft_pool *pool, struct weft__waiter *waiter)
-{
-    weft__lock(&pool->lock);
-    pool->runner = waiter;
-    weft__unlock(&pool->lock);
-}
-
-enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter)
-{
-    struct weft__worker *w = &pool->workers[0];
-    cpu_set_t before, mine;
-    bool pinned =
-        w->cpu >= 0 && pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
-    if (pinned) {
-        CPU_ZERO(&mine);
-        CPU_SET(w->cpu, &mine);
-        pthread_setaffinity_np(pthread_self(), sizeof mine, &mine);
-    }
-    set_runner(pool, waiter);
-    weft__worker_enter_thread(w);
-    weft__worker_loop(w, &waiter->word);
-    weft__worker_leave_thread(w, WEFT_WORKER_RUNNING);
-    set_runner(pool, NULL);
-    if (pinned) {
-        pthread_setaffinity_np(pthread_self(), sizeof before, &before);
-    }
-    return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
-}
-
-int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
-{
-    int err = pool->rounds ? -EINVAL : check_caller(pool);
-    if (err) {
-        return err;
-    }
-    weft_fiber main_fiber;
-    /* Before the spawn, or a stop would take the main fiber for one that nobody runs. */
-    weft__pool_caller_enters(pool);
-    err = weft_pool_spawn(pool, &main_fiber, fn, arg, &(struct weft_fiber_opts){.name = "main"});
-    if (err) {
-        weft__pool_caller_leaves(pool);
-        return err;
-    }
-    struct weft__waiter waiter;
-    struct weft__node node;
-    weft__waiter_arm_worker(&waiter, &pool->workers[0].sleeper.parker, &pool->visitors);
-    weft__node_init(&node, &waiter, 0);
-    if (weft__join_arm(main_fiber, &node) &&
-        weft__pool_lend_thread(pool, &waiter) == WEFT__REASON_CANCEL) {
-        weft__join_disarm(main_fiber, &node);
-        err = -EDEADLK;
-    }
-    weft__pool_caller_leaves(pool);
-    if (err) {
-        return err;
-    }
-    if (result) {
-        *result = node.value;
-    }
-    return 0;
-}
-
-/* --- inside a host's loop ------------------------------------------------------------------ */
-
-/* Worker 0 may be listed as sleeping between two polls. */
-void weft__pool_leave_host(weft_pool *pool)
-{
-    struct weft__worker *w = &pool->workers[0];
-    if (atomic_load_explicit(&w->sleeper.parker.host_fd, memory_order_relaxed) < 0) {
-        return;
-    }
-    uint64_t count;
-    weft__parker_leave_host(&w->sleeper.parker);
-    weft__idle_leave(&pool->idle, &w->sleeper);
-    w->sleeper.host = false;
-    if (read(pool->host_fd, &count, sizeof count) < 0) {
-        /* It had not been written to. */
-    }
-}
-
-int weft_pool_poll(weft_pool *pool)
-{
-    return pool->rounds ? -EINVAL : weft__pool_poll(pool);
-}
-
-int weft__pool_poll(weft_pool *pool)
-{
-    int err = check_caller(pool);
-    if (err) {
-        return err;
-    }
-    struct weft__worker *w = &pool->workers[0];
-    uint64_t turns = 0;
-    weft__worker_enter_thread(w);
-    weft__pool_leave_host(pool);
-    for (;;) {
-        turns += weft__worker_drain(w);
-        weft__worker_offer_timers(w);
-        /* As any worker that goes to sleep: enter, look again. */
-        w->sleeper.host = true;
-        weft__idle_enter(&pool->idle, &w->sleeper, false);
-        weft__worker_look_cancelling(w);
-        if (atomic_load_explicit(&pool->watched, memory_order_seq_cst)) {
-            weft__pool_look_drained(pool);
-        }
-        bool left = weft__worker_anything_left(w);
-        if ((!left || w->rounds) && weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
-            if (left) {
-                weft__parker_wake(&w->sleeper.parker); /* the host comes back at once */
-            }
-            break;
-        }
-        weft__idle_leave(&pool->idle, &w->sleeper);
-        w->sleeper.host = false;
-    }
-    weft__worker_leave_thread(w, WEFT_WORKER_PARKED);
-    return turns < INT32_MAX ? (int)turns : INT32_MAX;
-}
-
-int weft_pool_fd(weft_pool *pool)
-{
-    return pool->caller ? pool->host_epoll : -EINVAL;
-}
-
-int64_t weft_pool_next_deadline(weft_pool *pool)
-{
-    return weft__worker_nearest_timer(&pool->workers[0]);
-}
-
 /* --- asking --------------------------------------------------------------------------------- */
 
 weft_pool *weft_pool_self(void)
@@ -678,39 +457,4 @@ unsigned weft_pool_workers(const weft_pool *pool)
 unsigned weft_usable_cpus(void)
 {
     return weft__cpu_usable();
-}
-
-/* --- all in one -------------------------------------------------------------------------------- */
-
-/* After a deadlock the fibers are ended as far as they let themselves be. What is left of them keeps the pool. */
-static int end_deadlocked(weft_pool *pool)
-{
-    int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(PATIENCE_NS));
-    return err ? weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE_NS)) : 0;
-}
-
-int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
-{
-    struct weft_pool_opts opts = {0};
-    if (options) {
-        opts = *options;
-    }
-    opts.caller = true;
-    weft_pool *pool = NULL;
-    int err = weft_pool_create(&pool, &opts);
-    if (err) {
-        return err;
-    }
-    WEFT__ASSERT(pool);
-    err = weft_pool_start(pool);
-    if (!err) {
-        err = weft_pool_run(pool, fn, arg, result);
-        int stopped = err == -EDEADLK ? err : weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
-        err = err ? err : stopped;
-        if (stopped == -EDEADLK && end_deadlocked(pool) != 0) {
-            return err;
-        }
-    }
-    weft_pool_destroy(pool);
-    return err;
 }

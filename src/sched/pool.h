@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/lock.h"
 #include "queue/global.h"
+#include "sched/ident.h"
 #include "sched/idle.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
@@ -27,6 +28,7 @@ enum weft__pool_phase {
 struct weft_pool {
     /* immutable after create */
     char name[16];
+    uint64_t serial; /* no other pool has it, before or after, as it may have the address */
     unsigned worker_count;
     bool caller;  /* worker 0 is the creating thread */
     bool compute; /* no I/O driver */
@@ -78,8 +80,16 @@ struct weft_pool {
 struct weft__pools {
     struct weft__lock lock;
     weft_pool *first;
+    uint64_t made; /* so far */
 };
 extern struct weft__pools weft__pools;
+
+/* Under its ident lock: is the fiber of this pool, or was it when it ended? */
+static inline bool weft__pool_has(const weft_pool *pool, const struct weft__task *task,
+                                  uint64_t ident)
+{
+    return ident & WEFT__IDENT_DONE ? task->was_home == pool->serial : task->home == pool;
+}
 
 /* A thread that is not of this pool makes one of its fibers ready and touches the pool once more, to wake a
  * worker. By then the fiber may have ended and the pool been stopped: destroy waits for such visitors. The
@@ -144,6 +154,9 @@ enum weft__reason weft__pool_serve(weft_pool *pool, struct weft__waiter *waiter,
 /* Nobody looks after worker 0 any more: what it leaves behind is told to those who could take it,
  * and to those who wait for it in stop. */
 void weft__pool_caller_leaves(weft_pool *pool);
+/* What a host waits for: wakes, and later the driver's events. */
+int weft__pool_host_open(weft_pool *pool);
+void weft__pool_host_close(const weft_pool *pool);
 /* The host's descriptor shows the driver's events as well. */
 int weft__pool_host_watch(weft_pool *pool, const struct weft__driver *driver);
 /* Ends the time between two polls. */

@@ -10,6 +10,7 @@
 #include "sched/parent.h"
 #include "sched/pool.h"
 #include "sched/rounds.h"
+#include "sched/switch.h"
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
@@ -27,23 +28,12 @@ void weft__worker_set_self(struct weft__worker *worker)
     weft__worker_own = worker;
 }
 
-#define WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */
-#define TOGETHER 48u  /* stacks whose addresses are translated at the same time */
-
-/* The parts of one switch are one function each, and one piece of code. */
-#define HOT static inline __attribute__((always_inline))
-
-HOT void set_current(struct weft__worker *w, struct weft__task *task)
-{
-    atomic_store_explicit(&w->current, task, memory_order_relaxed);
-}
-
 /* --- pick ------------------------------------------------------------------- */
 
 /* The rare branches are functions, so that the frame of a yield is two cache lines. */
-#define RARE static __attribute__((noinline, cold))
+#define RARE __attribute__((noinline, cold))
 
-RARE struct weft__task *take_fresh_fifo(struct weft__worker *w)
+RARE struct weft__task *weft__worker_take_oldest(struct weft__worker *w)
 {
     bool lost;
     struct weft__link *item;
@@ -53,17 +43,12 @@ RARE struct weft__task *take_fresh_fifo(struct weft__worker *w)
     return weft__task_of(item);
 }
 
-HOT struct weft__task *take_fresh(struct weft__worker *w)
+WEFT__HOT struct weft__task *take_fresh(struct weft__worker *w)
 {
     if (__builtin_expect(w->fresh_fifo, 0)) {
-        return take_fresh_fifo(w);
+        return weft__worker_take_oldest(w);
     }
     return weft__task_of(weft__fresh_take_newest_local(&w->fresh));
-}
-
-static inline bool others_ready(const struct weft__worker *w)
-{
-    return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
 }
 
 /* With something in the next slot, or bound tasks: the rules of precedence. */
@@ -71,7 +56,7 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
 {
     struct weft__task *task;
     if (atomic_load_explicit(&w->next, memory_order_relaxed) &&
-        (w->streak < WEFT__NEXT_STREAK || !others_ready(w))) {
+        (w->streak < WEFT__NEXT_STREAK || !weft__others_ready(w))) {
         w->streak += w->streak < WEFT__NEXT_STREAK;
         if ((task = weft__worker_swap_next(w, NULL))) { /* a thief may have been faster */
             return task;
@@ -90,8 +75,7 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
 }
 
 /* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked at. */
-static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__worker *w,
-                                                                  bool yielded)
+struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
 {
     struct weft__task *task;
     if (__builtin_expect(w->rounds != NULL, 0)) {
@@ -127,108 +111,23 @@ static __attribute__((noinline)) struct weft__task *pick_by_rules(struct weft__w
     return task;
 }
 
-/* The stack of the task after this one, of a thousand in no near cache. The task may be another worker's by now:
- * blocks are never unmapped, and any address is good enough for a prefetch. One that waited mostly returns through some frames
- * to its caller, and then waits again; one that yielded needs but the first line. */
-HOT void prefetch_frame(const struct weft__task *task, bool yielded)
+void weft__translate_many(struct weft__worker *w, uint64_t head, uint64_t n)
 {
-    if (task) {
-        const char *sp = __atomic_load_n((const char *const *)&task->ctx.sp, __ATOMIC_RELAXED);
-        __builtin_prefetch(sp);
-        for (size_t line = 1; !yielded && line < WAIT_LINES; line++) {
-            __builtin_prefetch(sp + line * WEFT__CACHE_LINE);
-        }
-    }
-}
-
-static __attribute__((noinline)) void translate_many(struct weft__worker *w, uint64_t head,
-                                                     uint64_t n)
-{
-    n = n < TOGETHER ? n : TOGETHER;
+    n = n < WEFT__TOGETHER ? n : WEFT__TOGETHER;
     w->translated = head + n;
     for (uint64_t i = 0; i < n; i++) {
-        prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, i)), true);
+        weft__prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, i)), true);
     }
-}
-
-/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations. A prefetch waits for its own, 0.2 us
- * in a virtual machine, but those of several go on side by side: so one fiber waits for all that come next. */
-HOT void translate(struct weft__worker *w, uint64_t head)
-{
-    if ((int64_t)(head - w->translated) >= 0) {
-        uint64_t n = atomic_load_explicit(&w->ring.tail, memory_order_relaxed) - head;
-        if (n > 1) {
-            translate_many(w, head, n);
-        }
-    }
-}
-
-/* What the next one looks at first, where whoever woke it knew that. */
-HOT void prefetch_near(const void **near)
-{
-    if (*near) {
-        __builtin_prefetch(*near, 1);
-        *near = NULL; /* the slot may be another's next time */
-    }
-}
-
-/* Most turns of a busy worker find nothing but the ring: as long as nothing was put anywhere else
- * (weft__worker_look_up) and no tick is due, look nowhere else. */
-HOT struct weft__task *pick(struct weft__worker *w, bool yielded)
-{
-    int plain = weft__turns(&w->plain);
-    if (plain > 0) {
-        struct weft__task *task = weft__task_of(weft__ring_pop_local(&w->ring));
-        if (task) {
-            uint64_t head = atomic_load_explicit(&w->ring.head, memory_order_relaxed);
-            if (!yielded) {
-                translate(w, head);
-                prefetch_near(&w->near[head & w->ring.mask]);
-            }
-            prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
-            __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
-            weft__turns_set(&w->plain, plain - 1);
-            return task;
-        }
-    }
-    return pick_by_rules(w, yielded);
-}
-
-/* One that waits mostly goes on with the task it has just woken: by the same rules, in few steps. NULL: not so
- * simple, or a thief was faster. */
-HOT struct weft__task *pick_woken(struct weft__worker *w)
-{
-    if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
-        return NULL;
-    }
-    int left = weft__turns(&w->turns_left);
-    if (left <= 0) {
-        return NULL;
-    }
-    if (w->streak >= WEFT__NEXT_STREAK) {
-        if (others_ready(w)) {
-            return NULL;
-        }
-        w->streak = 0; /* nobody was passed over */
-    }
-    struct weft__task *task = weft__worker_swap_next(w, NULL);
-    if (task) {
-        weft__turns_set(&w->turns_left, left - 1);
-        w->streak++;
-        w->fresh_last = false;
-    }
-    return task;
 }
 
 struct weft__task *weft__worker_pick(struct weft__worker *w)
 {
-    return pick(w, false);
+    return weft__pick(w, false);
 }
 
 /* --- after a switch ---------------------------------------------------------- */
 
-static __attribute__((noinline)) void requeue_bound(struct weft__worker *w, struct weft__task *task,
-                                                    bool yielded)
+void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool yielded)
 {
     if (!(task->flags & WEFT__TASK_GROUPED)) {
         weft__chain_push(&w->pinned, &task->link);
@@ -240,67 +139,20 @@ static __attribute__((noinline)) void requeue_bound(struct weft__worker *w, stru
     }
 }
 
-HOT void requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
-{
-    if (task->pin >= 0) {
-        requeue_bound(w, task, yielded);
-        return;
-    }
-    if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
-        weft__place_local(w, task, memory_order_release);
-    }
-    /* It waits behind what runs now, which may be long: another worker that sleeps could take it. A look
-     * without a barrier, because a yield should not pay for one: a sleeper that is missed by nanoseconds is
-     * found at the next switch or tick. */
-    uint32_t idle = atomic_load_explicit(&w->pool->idle.word, memory_order_relaxed);
-    if (__builtin_expect(weft__idle_wants_work(idle), 0)) {
-        weft__idle_wake_one(&w->pool->idle);
-    }
-}
-
 void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
 {
-    requeue(w, task, yielded);
-}
-
-/* Does for the context that was left what could not be done on its stack. */
-HOT void after_switch(struct weft__worker *w)
-{
-    struct weft__task *task = w->post_task;
-    enum weft__post post = (enum weft__post)w->post;
-    if (post == WEFT__POST_YIELD) {
-        weft__task_requeue(task);
-        requeue(w, task, true);
-    } else if (post == WEFT__POST_PARK) {
-        if (__builtin_expect(!weft__waiter_settle(task), 0)) {
-            requeue(w, task, false);
-        }
-    } else if (post == WEFT__POST_END) {
-        weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
-    } else if (post == WEFT__POST_HOP) {
-        weft__task_requeue(task);
-        weft__place(task);
-    }
-    w->post = WEFT__POST_NONE;
-    weft__san_bury(&w->dead_san);
+    weft__requeue(w, task, yielded);
 }
 
 /* --- switching ------------------------------------------------------------------ */
 
-#if WEFT__ASAN || WEFT__TSAN
-#define SAN_OF(stack) (&(stack)->san)
-#else
-#define SAN_OF(stack) NULL
-#endif
-
 /* Fibers of one stride would keep their hottest lines in the same few cache sets. */
-HOT size_t colour(const struct weft__task *task)
+WEFT__HOT size_t colour(const struct weft__task *task)
 {
     return (size_t)(task->slot % 16) * WEFT__CACHE_LINE;
 }
 
-static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft__task *task,
-                                             struct weft__stack *stack)
+void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack)
 {
     task->stack = stack;
     atomic_store_explicit(&stack->user, task, memory_order_relaxed);
@@ -312,37 +164,14 @@ static __attribute__((noinline)) void attach(struct weft__worker *w, struct weft
     rare->hops = NULL;
     rare->scope = NULL;
     weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
-    weft__san_create(SAN_OF(stack), weft__stack_bottom(stack, task->stack_class),
+    weft__san_create(WEFT__SAN_OF(stack), weft__stack_bottom(stack, task->stack_class),
                      weft__stack_bytes(task->stack_class));
     weft__count(&w->counters.stacks, 1);
 }
 
-/* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs one
- * that only the base context may fetch, or is a body, which runs there. */
-HOT bool start(struct weft__worker *w, struct weft__task *task, struct weft__stack *spare)
-{
-    if (__builtin_expect(weft__task_is_body(task), 0)) {
-        w->handoff = task;
-        return false;
-    }
-    if (weft__task_is_fresh(task)) {
-        struct weft__stack *stack =
-            spare ? spare : weft__stack_cache_get(&w->stacks, task->stack_class);
-        if (__builtin_expect(!stack, 0)) {
-            w->handoff = task;
-            return false;
-        }
-        attach(w, task, stack);
-    }
-    weft__task_run(task);
-    set_current(w, task);
-    atomic_store_explicit(&task->ran_on, (int16_t)w->index, memory_order_relaxed);
-    return true;
-}
-
 /* Between two fibers of which one keeps FP control words of its own. NULL is the base context, which has
  * the default ones, as has every other fiber. */
-RARE void switch_fp(const struct weft__task *from, const struct weft__task *to)
+RARE void weft__switch_fp(const struct weft__task *from, const struct weft__task *to)
 {
     if (from && (from->flags & WEFT__TASK_FP_ENV)) {
         weft__fp_save(&weft__task_rare(from)->fp);
@@ -359,46 +188,6 @@ void weft__worker_check_fp(const struct weft__task *task)
         "fiber %s changed the floating-point control words without fp_env", weft__task_name(task));
 }
 
-HOT void check_fp(const struct weft__task *task)
-{
-    if (WEFT_DEBUG) {
-        weft__worker_check_fp(task);
-    }
-}
-
-/* `next` NULL: to the base context. */
-HOT struct weft__worker *leave(struct weft__worker *w, struct weft__task *next,
-                               enum weft__post post)
-{
-    struct weft__task *self = weft__current(w);
-    int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
-    unsigned fp = self->flags;
-    check_fp(self);
-    weft__show_settle(w->show);
-    w->post = (uint8_t)post;
-    w->post_task = self;
-    const struct weft__context *to = &w->base;
-    struct weft__san *to_san = &w->base_san;
-    if (next && start(w, next, NULL)) {
-        to = &next->ctx;
-        to_san = SAN_OF(next->stack);
-        fp |= next->flags;
-    } else {
-        next = NULL;
-        set_current(w, NULL);
-    }
-    if (__builtin_expect(fp & WEFT__TASK_FP_ENV, 0)) {
-        switch_fp(self, next);
-    }
-    weft__san_leave(SAN_OF(self->stack), to_san, false);
-    w = weft__context_switch(&self->ctx, to, w);
-    weft__san_arrive(SAN_OF(self->stack), &w->base_san);
-    after_switch(w);
-    *w->errno_at = error;
-    (void)to_san;
-    return w;
-}
-
 void weft_yield(void)
 {
     struct weft__worker *w = weft__worker_self();
@@ -406,22 +195,22 @@ void weft_yield(void)
         sched_yield();
         return;
     }
-    struct weft__task *next = pick(w, true);
+    struct weft__task *next = weft__pick(w, true);
     if (next ||
         weft__turns(&w->turns_left) < 0) { /* else nothing is ready here, and no tick is due */
-        leave(w, next, WEFT__POST_YIELD);
+        weft__leave(w, next, WEFT__POST_YIELD);
     }
 }
 
 /* Somebody listens, to what happens or to how long waits are. */
-RARE struct weft__worker *suspend_traced(struct weft__worker *w, unsigned tracing,
-                                         enum weft__post post)
+RARE struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned tracing,
+                                               enum weft__post post)
 {
     bool measured = (tracing & WEFT__TRACING_WAITS) && post == WEFT__POST_PARK;
     int64_t began = measured ? weft__clock_ns() : 0;
     weft__trace_event(w, post == WEFT__POST_HOP ? WEFT__TRACE_HOP : WEFT__TRACE_WAIT,
                       weft__task_handle(weft__current(w)));
-    w = leave(w, pick(w, false), post);
+    w = weft__leave(w, weft__pick(w, false), post);
     if (began) {
         weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
@@ -430,20 +219,15 @@ RARE struct weft__worker *suspend_traced(struct weft__worker *w, unsigned tracin
 
 struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post)
 {
-    unsigned tracing = weft__tracing(w);
-    if (__builtin_expect(tracing, 0)) {
-        return suspend_traced(w, tracing, post);
-    }
-    struct weft__task *next = pick_woken(w);
-    return leave(w, next ? next : pick(w, false), post);
+    return weft__suspend_here(w, post);
 }
 
 /* A body, and then whom it has woken: as a fiber that blocks, without the way round through the loop. */
-HOT void run_bodies(struct weft__worker *w, struct weft__task *task)
+WEFT__HOT void run_bodies(struct weft__worker *w, struct weft__task *task)
 {
     do {
         weft__body_run(w, task);
-        task = pick_woken(w);
+        task = weft__pick_woken(w);
     } while (task && weft__task_is_body(task));
     w->handoff = task;
 }
@@ -461,16 +245,16 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
             spare = weft__stack_get_slow(task->stack_class);
         }
     }
-    start(w, task, spare);
+    weft__start(w, task, spare);
     if (task->flags & WEFT__TASK_FP_ENV) {
-        switch_fp(NULL, task);
+        weft__switch_fp(NULL, task);
     }
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
     w->counted_from = weft__turns(&w->turns_left) + weft__turns(&w->plain);
-    weft__san_leave(&w->base_san, SAN_OF(task->stack), false);
+    weft__san_leave(&w->base_san, WEFT__SAN_OF(task->stack), false);
     w = weft__context_switch(&w->base, &task->ctx, w);
     weft__san_arrive(&w->base_san, NULL);
-    after_switch(w);
+    weft__after_switch(w);
     /* This one, and a turn for every pick since but the last, which led back here: counted here to keep it off
      * the path of a yield. */
     weft__worker_count_turns(w);
@@ -489,8 +273,8 @@ void weft__fiber_main(void *pass)
 {
     struct weft__worker *w = pass;
     struct weft__task *self = weft__current(w);
-    weft__san_arrive(SAN_OF(self->stack), &w->base_san);
-    after_switch(w);
+    weft__san_arrive(WEFT__SAN_OF(self->stack), &w->base_san);
+    weft__after_switch(w);
     *w->errno_at = 0;
     void *arg = self->value;
     self->held = NULL;
@@ -504,12 +288,12 @@ void weft__fiber_main(void *pass)
 
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
 {
-    struct weft__task *next = pick(w, false);
+    struct weft__task *next = weft__pick(w, false);
     const struct weft__context *to = &w->base;
     struct weft__san *to_san = &w->base_san;
     struct weft__stack *spare = NULL;
     weft__show_settle(w->show);
-    w->dead_san = weft__san_take(SAN_OF(stack));
+    w->dead_san = weft__san_take(WEFT__SAN_OF(stack));
     if (next && weft__task_is_fresh(next) && !weft__task_is_body(next) &&
         next->stack_class == stack_class) {
         /* A fiber that never ran takes over this very stack, warm as it is. */
@@ -520,16 +304,16 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
         w->post_stack = stack;
         w->post_class = (uint8_t)stack_class;
     }
-    if (next && start(w, next, spare)) {
+    if (next && weft__start(w, next, spare)) {
         to = &next->ctx;
-        to_san = SAN_OF(next->stack);
+        to_san = WEFT__SAN_OF(next->stack);
         if (next->flags & WEFT__TASK_FP_ENV) {
-            switch_fp(NULL, next);
+            weft__switch_fp(NULL, next);
         }
     } else {
-        set_current(w, NULL);
+        weft__set_current(w, NULL);
     }
-    weft__san_leave(SAN_OF(stack), to_san, true);
+    weft__san_leave(WEFT__SAN_OF(stack), to_san, true);
     weft__context_switch(&w->dead, to, w);
     (void)to_san;
     __builtin_unreachable();

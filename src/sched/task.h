@@ -134,7 +134,10 @@ struct weft__task {
             struct weft__claim claim;
         };
     };
-    struct weft_pool *home;  /* changed by the task itself, under its ident lock */
+    union {
+        struct weft_pool *home; /* changed by the task itself, under its ident lock */
+        uint64_t was_home;      /* of one that has ended: `serial` of the pool, which may be gone */
+    };
     _Atomic(uint64_t) ident; /* sched/ident.h */
     int16_t pin;             /* bound to this worker, or -1; changed like home */
     uint8_t stack_class;

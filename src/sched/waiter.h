@@ -219,6 +219,17 @@ static inline bool weft__waiter_is_plain(const struct weft__task *task, int64_t 
            __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
 }
 
+/* After the switch: why the wait has ended. */
+static inline enum weft__reason weft__waiter_parked(struct weft__task *task,
+                                                    const struct weft__note *note)
+{
+    enum weft__reason reason = weft__task_reason(task);
+    if (__builtin_expect(reason < WEFT__REASON_DONE, 0)) {
+        weft__waiter_note_end(task, note, reason);
+    }
+    return reason;
+}
+
 /* *w: where it runs, before and after. Of the caller's nothing is kept across the switch but the note. */
 static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
                                                         struct weft__worker **w,
@@ -228,11 +239,7 @@ static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
     struct weft__note note = {.kind = kind, .on = on, .since = (*w)->now};
     task->note = &note;
     *w = weft__worker_suspend(*w, WEFT__POST_PARK);
-    enum weft__reason reason = weft__task_reason(weft__current(*w));
-    if (__builtin_expect(reason < WEFT__REASON_DONE, 0)) {
-        weft__waiter_note_end(weft__current(*w), &note, reason);
-    }
-    return reason;
+    return weft__waiter_parked(weft__current(*w), &note);
 }
 
 /* For a fiber that has armed its task itself: parks until the wait ends; says why. */

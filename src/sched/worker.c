@@ -21,11 +21,6 @@
 #define GLOBAL_MOST 256u       /* taken by one that has nothing else */
 #define TIMER_BATCH 256u       /* fired before other work gets a turn, if it does not take longer */
 #define TIMER_SLICE_NS 200000  /* than this */
-#define DENSE_NS 500000        /* timers that come closer than this, */
-#define DENSE_PARKS 8u         /* so often in a row, */
-#define DENSE_SLACK_NS 200000  /* share wake-ups by being so late; */
-#define CROWD 16u              /* and where so many were due at once, */
-#define CROWD_SLACK_NS 900000  /* so late */
 #define PREFETCH 32u           /* of these, the stacks; as many */
 #define FRAME_LINES 12u        /* cache lines from the stack pointer on */
 #define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before a long sleep, */
@@ -130,18 +125,13 @@ uint64_t weft__home_fiber(void)
     return task ? weft__task_handle(task) : 0;
 }
 
-static void set_state(struct weft__worker *w, enum weft_worker_state state)
-{
-    atomic_store_explicit(&w->state, state, memory_order_relaxed);
-}
-
 void weft__worker_enter_thread(struct weft__worker *w)
 {
     w->errno_at = &errno;
     weft__san_thread(&w->base_san);
     weft__fault_enter_thread();
     atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
-    set_state(w, WEFT_WORKER_RUNNING);
+    weft__worker_set_state(w, WEFT_WORKER_RUNNING);
     /* A thread begins with what its maker had, and a caller may have chosen a rounding mode. */
     w->thread_fp = weft__fp_get();
     weft__fp_set(weft__fp_default());
@@ -208,7 +198,8 @@ static void gather(void)
 /* A fair share for a worker that has nothing else. */
 static uint64_t global_share(const struct weft__worker *w)
 {
-    uint64_t share = weft__global_length(&w->pool->global) / w->pool->worker_count + 1;
+    uint64_t length = weft__global_length(&w->pool->global);
+    uint64_t share = length ? length / w->pool->worker_count + 1 : 0;
     uint64_t room = w->pool->ring_slots / 2;
     return share < room ? share : room;
 }
@@ -278,25 +269,6 @@ static bool poll_due(const struct weft__worker *w)
 
 /* --- more sources of work ------------------------------------------------------- */
 
-static struct weft__task *take_oldest_fresh(struct weft__worker *w)
-{
-    bool lost;
-    struct weft__link *item;
-    do {
-        item = weft__fresh_take_oldest(&w->fresh, &lost);
-    } while (lost);
-    return weft__task_of(item);
-}
-
-/* What events somebody wants to hear of. */
-static void look_perf(struct weft__worker *w)
-{
-    uint64_t mask = weft__perf_mask();
-    if (__builtin_expect(mask != w->gauge.seen, 0)) {
-        weft__gauge_follow(w, mask);
-    }
-}
-
 /* The turns between two ticks: 61, or as many as fit into 200 us by the last tick's pace. Reading the
  * clock at every turn would cost more than the turn. */
 static void pace(struct weft__worker *w)
@@ -312,7 +284,7 @@ static void pace(struct weft__worker *w)
     }
     weft__turns_set(&w->turns_left, w->tick_turns);
     weft__turns_set(&w->plain, 0);
-    look_perf(w);
+    weft__gauge_look(w);
 }
 
 void weft__worker_look_cancelling(struct weft__worker *w)
@@ -369,7 +341,7 @@ static struct weft__task *tick(struct weft__worker *w)
     drain_inbox(w);
     w->pinned_turn = true;
     struct weft__task *now = take_global(w, GLOBAL_BATCH);
-    struct weft__task *fresh = take_oldest_fresh(w);
+    struct weft__task *fresh = weft__worker_take_oldest(w);
     if (now && fresh) {
         weft__place(fresh); /* the next slot: it is next, and still can be stolen */
     } else if (fresh) {
@@ -385,7 +357,7 @@ static struct weft__task *tick(struct weft__worker *w)
 void weft__worker_begin_round(struct weft__worker *w)
 {
     w->now = weft__clock_ns();
-    look_perf(w);
+    weft__gauge_look(w);
     weft__worker_look_cancelling(w);
     weft__deadlines_balance(&w->deadlines);
     fire_timers(w, &w->wheel);
@@ -428,7 +400,9 @@ static struct weft__task *find_here(struct weft__worker *w)
     if (w->took_few) {
         gather();
     }
-    if ((task = take_global(w, global_share(w)))) {
+    uint64_t share = global_share(w);
+    w->took_few = false;
+    if (share && (task = take_global(w, share))) {
         return task;
     }
     if (weft__wheel_next(&w->wheel) != INT64_MAX) {
@@ -505,155 +479,6 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
     return NULL;
 }
 
-static bool has_work(const struct weft__worker *w)
-{
-    return weft__ring_length(&w->ring) > 0 || weft__fresh_length(&w->fresh) > 0;
-}
-
-/* The look that must come after entering the idle word (sched/idle.h, sleep step 2). */
-bool weft__worker_anything_left(const struct weft__worker *w)
-{
-    const weft_pool *pool = w->pool;
-    /* Its own, too: timers that it fired last may have made ready what a tick kept it from picking. */
-    if (w->pinned.head || atomic_load_explicit(&w->next, memory_order_relaxed)) {
-        return true;
-    }
-    if (weft__wheel_next(&w->wheel) <= w->now) {
-        return true; /* the rest of a slice */
-    }
-    if (w->rounds && weft__rounds_busy(w->rounds)) {
-        return true;
-    }
-    if (!weft__inbox_empty(&w->inbox) || weft__global_length(&pool->global) > 0) {
-        return true;
-    }
-    for (unsigned i = 0; i < pool->worker_count; i++) {
-        if (has_work(&pool->workers[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The nearest timer this worker answers for: its own, and those of workers that are not asleep by
- * themselves (busy, absent or in a host's loop), which may come too late to them. */
-int64_t weft__worker_nearest_timer(const struct weft__worker *w)
-{
-    int64_t nearest = weft__wheel_next_ordered(&w->wheel); /* pairs: sched/timer.c, tell_home */
-    for (unsigned i = 0; i < w->pool->worker_count; i++) {
-        const struct weft__worker *other = &w->pool->workers[i];
-        /* pairs: weft__worker_leave_thread */
-        if (atomic_load_explicit(&other->state, memory_order_seq_cst) != WEFT_WORKER_PARKED ||
-            atomic_load_explicit(&other->sleeper.parker.host_fd, memory_order_relaxed) >= 0) {
-            int64_t at = weft__wheel_next_ordered(&other->wheel);
-            nearest = at < nearest ? at : nearest;
-        }
-    }
-    return nearest;
-}
-
-/* A wake-up costs as much as firing twenty timers. One that comes alone is met as exactly as the wheel can; those that come by
- * the thousand in a second wait a little for one another. */
-static bool park(struct weft__worker *w, int64_t rested)
-{
-    int64_t nearest = weft__worker_nearest_timer(w), began = w->now, slack = 0;
-    if (w->dense >= DENSE_PARKS && nearest < INT64_MAX - CROWD_SLACK_NS) {
-        slack = w->fired >= CROWD ? CROWD_SLACK_NS : DENSE_SLACK_NS;
-    }
-    nearest += slack;
-    w->fired = 0;
-    int64_t until = nearest < rested ? nearest : rested;
-    struct weft__driver *driver = weft__worker_peek_driver(w);
-    bool woken = true;
-    if (!driver) {
-        woken = weft__parker_park(&w->sleeper.parker, until);
-    } else {
-        weft__driver_enter(
-            driver); /* until dispatch; before begin, so that wakes are this worker's */
-        if (weft__parker_begin(&w->sleeper.parker)) {
-            driver->kind->wait(driver, until > 0 ? until : 1);
-            woken = weft__parker_end(&w->sleeper.parker);
-        }
-    }
-    w->now = weft__clock_ns();
-    if (!woken) {
-        w->dense = w->now - began < DENSE_NS + slack ? w->dense + 1 : 0;
-    }
-    return woken;
-}
-
-/* Sleeps until there may be work, or until `rested`. True: it was woken to search. */
-static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
-                       int64_t rested)
-{
-    struct weft__idle *idle = &w->pool->idle;
-    weft__idle_enter(idle, &w->sleeper, searching);
-    weft__worker_look_cancelling(w);
-    if (atomic_load_explicit(&w->pool->watched, memory_order_seq_cst)) { /* pairs: wait_drained */
-        weft__pool_look_drained(w->pool);
-    }
-    bool found = weft__worker_anything_left(w);
-    bool stay = !found && !(until && atomic_load_explicit(until, memory_order_seq_cst)) &&
-                !atomic_load_explicit(&w->pool->exiting, memory_order_seq_cst);
-    if (stay) {
-        weft__spawner_give_credits(&w->spawner);
-        set_state(w, WEFT_WORKER_PARKED);
-        WEFT__TRACE(w, WEFT__TRACE_PARK, 0);
-        weft__count(&w->counters.parks, 1);
-        weft__pulse_asleep(&weft__pulse);
-        if (park(w, rested)) {
-            weft__count(&w->counters.wakes, 1);
-        }
-        weft__pulse_awake(&weft__pulse);
-        WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
-        set_state(w, WEFT_WORKER_RUNNING);
-    }
-    /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
-     * the searcher again, and wakes the next. */
-    searching =
-        weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
-    if (stay && weft__worker_peek_driver(w)) {
-        weft__worker_dispatch(
-            w, weft__worker_peek_driver(w)); /* not before: this worker counted as asleep */
-    }
-    return searching;
-}
-
-/* A dispatcher may spin first. If it did not, it learns from a hand-off whether it should have. */
-static bool rest_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
-                      int64_t rested)
-{
-    struct weft__rounds *r = w->rounds;
-    if (!r) {
-        return sleep_once(w, searching, until, rested);
-    }
-    int64_t began = w->now;
-    bool spins = weft__spin_pays(&r->spin);
-    if (spins && weft__rounds_spin(r)) {
-        return searching;
-    }
-    searching = sleep_once(w, searching, until, rested);
-    if (!spins && weft__rounds_handed(r)) {
-        weft__spin_slept(&r->spin, w->now - began);
-    }
-    return searching;
-}
-
-/* The same for somebody who wants to know how long. Callbacks are called while this worker is not in the idle
- * word: they may wake fibers, and it must look at its queues after that. */
-static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *w, bool searching,
-                                                           const _Atomic(uint32_t) *until,
-                                                           int64_t rested)
-{
-    uint64_t parks = atomic_load_explicit(&w->counters.parks, memory_order_relaxed);
-    weft__gauge_sleep(w);
-    look_perf(w);
-    searching = rest_once(w, searching, until, rested);
-    look_perf(w);
-    weft__gauge_wake(w, atomic_load_explicit(&w->counters.parks, memory_order_relaxed) != parks);
-    return searching;
-}
-
 static uint64_t executed_of(const struct weft__worker *w)
 {
     return atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
@@ -672,6 +497,17 @@ static bool give_back(void)
            0;
 }
 
+/* A server under load finds the next requests there when it has answered the last: it need not fall asleep, nor tell anybody of that, to
+ * hear of them. For as long as this pays. */
+static bool look_at_hand(struct weft__worker *w)
+{
+    if (w->io_at_hand) {
+        weft__worker_poll(w);
+        w->io_at_hand = w->io_last;
+    }
+    return w->io_at_hand;
+}
+
 /* The next task, however long it takes. NULL: told to leave. */
 static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
@@ -685,11 +521,14 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             idle_since = INT64_MAX; /* it has run them by itself */
         }
         if (!task && !told_to_leave(w, until)) {
+            if (look_at_hand(w)) {
+                continue;
+            }
             searching = searching || (!w->rounds && weft__idle_search(idle));
             if (searching && !w->rounds) { /* a dispatcher has looked everywhere */
-                set_state(w, WEFT_WORKER_SEARCHING);
+                weft__worker_set_state(w, WEFT_WORKER_SEARCHING);
                 task = search(w, until);
-                set_state(w, WEFT_WORKER_RUNNING);
+                weft__worker_set_state(w, WEFT_WORKER_RUNNING);
             }
         }
         if (task || told_to_leave(w, until)) {
@@ -711,15 +550,14 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
         if (w->rounds && w->rounds->max_poll_ns && w->now + w->rounds->max_poll_ns < rested) {
             rested = w->now + w->rounds->max_poll_ns;
         }
-        searching = weft__perf_mask() | w->gauge.seen ? sleep_measured(w, searching, until, rested)
-                                                      : rest_once(w, searching, until, rested);
+        searching = weft__worker_rest(w, searching, until, rested);
     }
 }
 
 /* The thread comes and goes. */
 static void gauge_begin(struct weft__worker *w)
 {
-    look_perf(w);
+    weft__gauge_look(w);
     if (__builtin_expect(w->gauge.seen != 0, 0)) {
         weft__gauge_wake(w, false);
     }

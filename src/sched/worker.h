@@ -60,6 +60,13 @@ enum weft__post {
     WEFT__POST_END,   /* recycle its stack */
 };
 
+/* What its driver does, where a call looks first. */
+enum weft__drives {
+    WEFT__DRIVES_NOTHING, /* there is none yet */
+    WEFT__DRIVES_READINESS,
+    WEFT__DRIVES_OPERATIONS,
+};
+
 /* What a thread that spawns keeps at hand: control blocks and stack credits. */
 struct weft__spawner {
     struct weft__slab_cache blocks;
@@ -97,6 +104,7 @@ struct weft__worker {
     bool fresh_last;                      /* the last pick was a yield's fresh task */
     uint8_t post;                         /* enum weft__post */
     bool fresh_fifo;                      /* a copy of the pool's */
+    uint8_t drives;                       /* enum weft__drives */
     struct weft__task *post_task;
     int *errno_at; /* this thread's errno: its address must not be cached across a switch */
     struct weft__chain pinned;
@@ -111,8 +119,11 @@ struct weft__worker {
     const void *
         owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
     const void **near; /* by slot of the ring: what the one there looks at first, or NULL. A hint */
+    /* And a wait for I/O, in a third. */
     uint64_t
         translated; /* place in the ring up to which stacks were looked up in the page tables */
+    _Atomic(struct weft__driver *) driver; /* NULL: no I/O yet; others only look */
+    int64_t now;                           /* read at each tick and park */
     _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */
     struct weft__rounds *rounds;       /* a dispatcher's; else NULL */
     _Atomic(uint32_t) slice_left; /* with it: of the group whose turn it is; the watchdog looks */
@@ -136,11 +147,11 @@ struct weft__worker {
     struct weft__context dead; /* where an ending fiber is saved to, for nobody */
     struct weft__san base_san;
     void *dead_san;  /* the checker's record of a fiber that ended on the stack it left */
-    int64_t now;     /* read at each tick and park */
     int64_t offered; /* the nearest timer that the others were told of */
     unsigned dense;  /* parks in a row that a timer ended soon */
     uint32_t fired;  /* timers since the last sleep */
-    bool io_last;    /* the last look at the driver found something */
+    bool io_last;    /* the last look at the driver found something, */
+    bool io_at_hand; /* and at once: there is more by now, as it seems */
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
     int counted_from; /* turns_left + plain when `executed` was last brought up to date */
@@ -156,7 +167,6 @@ struct weft__worker {
     struct weft__small small;
     struct weft__gauge gauge;
     struct weft__deadlines deadlines;
-    _Atomic(struct weft__driver *) driver; /* NULL: no I/O yet; others only look */
 
     /* Written by the owner, read by any thread. */
     alignas(WEFT__CACHE_LINE) struct weft__counters counters;
@@ -196,6 +206,20 @@ static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
         return before;
     }
     return atomic_exchange_explicit(&w->next, task, memory_order_acq_rel); /* pairs: steal_from */
+}
+
+static inline void weft__worker_set_state(struct weft__worker *w, enum weft_worker_state state)
+{
+    atomic_store_explicit(&w->state, state, memory_order_relaxed);
+}
+
+/* What events does somebody want to hear of? */
+static inline void weft__gauge_look(struct weft__worker *w)
+{
+    uint64_t mask = weft__perf_mask();
+    if (__builtin_expect(mask != w->gauge.seen, 0)) {
+        weft__gauge_follow(w, mask);
+    }
 }
 
 /* Does somebody listen to what happens here? */
@@ -275,10 +299,12 @@ static inline __attribute__((always_inline)) struct weft__worker *weft__worker_a
 }
 #endif
 
-/* --- the switch (switch.c) ------------------------------------------------ */
+/* --- the switch (switch.h) ------------------------------------------------ */
 
 /* Picks the next task of this worker, on any stack. NULL: go to the base context. */
 struct weft__task *weft__worker_pick(struct weft__worker *w);
+/* The oldest that has not run yet; NULL: none. */
+struct weft__task *weft__worker_take_oldest(struct weft__worker *w);
 
 /* Suspends the running fiber, which has armed a wait or published its new home, and goes on with another.
  * Returns when it is resumed, maybe on another thread: nothing of the old worker may be used after. The new one. */
@@ -353,7 +379,8 @@ void weft__worker_deinit(struct weft__worker *w);
 
 /* The worker's I/O driver, opened by its first use, on the worker's thread. NULL: *err says why; -EOPNOTSUPP: the pool
  * is for computing. */
-struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err);
+struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
+    __attribute__((noinline)); /* asks for errno, which no function that switches may */
 static inline struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err)
 {
     struct weft__driver *driver = atomic_load_explicit(&w->driver, memory_order_relaxed);
@@ -403,9 +430,16 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w);
 /* At ticks, and after entering the idle word (a full barrier, so that either this sees the flag or the walk that
  * began with setting it sees all that this worker has made): cancels what a stop has missed. */
 void weft__worker_look_cancelling(struct weft__worker *w);
+
+/* --- sleep (rest.c) ------------------------------------------------------------- */
+
 /* Sleep step 2 of sched/idle.h: is there anything this worker could take? */
 bool weft__worker_anything_left(const struct weft__worker *w);
-/* When this worker has to look again by itself; INT64_MAX: never. */
+/* When this worker has to look again by itself; INT64_MAX: never. That is the nearest timer it answers for: its own, and those of
+ * workers that are not asleep by themselves (busy, absent or in a host's loop), which may come too late to them. */
 int64_t weft__worker_nearest_timer(const struct weft__worker *w);
+/* Sleeps until there may be work, until *until is not 0, or until `rested`. `searching`: it is the pool's searcher. True: now it is. */
+bool weft__worker_rest(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
+                       int64_t rested);
 
 #endif

@@ -183,12 +183,21 @@ TEST(guards_are_there_after_a_fork)
 /* --- locked memory -------------------------------------------------------------------------- */
 
 #if !WEFT__ASAN && !WEFT__TSAN
+#define LOCKED_ROOM ((size_t)256 << 20)
+
 static void lock_memory(void)
 {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
         fprintf(stderr, "mlockall: %s\n", strerror(errno));
         _exit(NOT_HERE);
     }
+    /* Without privileges only as much as the limit allows: then there is no room for stacks. */
+    void *room = mmap(NULL, LOCKED_ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+        fprintf(stderr, "locked memory: %s\n", strerror(errno));
+        _exit(NOT_HERE);
+    }
+    munmap(room, LOCKED_ROOM);
 }
 
 static size_t resident_bytes(void)

@@ -12,6 +12,7 @@
 #include "sched/slab.h"
 
 #define DEPTH 10
+#include "fiber/deep.h"
 #define MOST 64
 
 struct trace {
@@ -89,20 +90,6 @@ __attribute__((noinline)) static long yield_here(void)
     long result = unwind_here();
     __asm__ volatile("" : "+r"(result));
     return result;
-}
-
-__attribute__((noinline)) static long deeper(int depth, long (*innermost)(void))
-{
-    long result = depth > 1 ? deeper(depth - 1, innermost) : innermost();
-    __asm__ volatile("" : "+r"(result));
-    return result;
-}
-
-__attribute__((noinline)) static void *call_deep(void *innermost)
-{
-    long result = deeper(DEPTH, *(long (**)(void))innermost);
-    __asm__ volatile("" : "+r"(result));
-    return (void *)result;
 }
 
 static void run_deep(long (*innermost)(void))

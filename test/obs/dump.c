@@ -134,7 +134,8 @@ static void end_all(weft_pool *pool)
 
 TEST(a_dump_shows_what_each_fiber_waits_on)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.name = "shown", .workers = 2});
+    weft_pool *pool =
+        pool_open(&(struct weft_pool_opts){.name = "shown", .workers = 2, .hog_ns = -1});
     static weft_event door;
     weft_event_init(&door, &(struct weft_sync_opts){.name = "the door"});
     weft_fiber parked = start(pool, "parked", park_in_test, NULL);
@@ -192,7 +193,7 @@ static void *want_thing(void *arg)
 
 TEST(a_dump_shows_who_holds_what_is_waited_on)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     holder = start(pool, "dragon", park_in_test, NULL);
     start(pool, "hero", want_thing, NULL);
     char *text = dump_of(NULL), line[96], id[32];
@@ -211,7 +212,7 @@ TEST(a_dump_shows_who_holds_what_is_waited_on)
 
 TEST(fibers_with_the_same_stack_are_shown_once)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     for (int i = 0; i < 20; i++) {
         start(pool, "same", park_in_test, NULL);
     }
@@ -238,8 +239,8 @@ TEST(fibers_with_the_same_stack_are_shown_once)
 
 TEST(one_pool_is_dumped_without_the_others)
 {
-    weft_pool *one = pool_open(&(struct weft_pool_opts){.name = "one", .workers = 1});
-    weft_pool *two = pool_open(&(struct weft_pool_opts){.name = "two", .workers = 1});
+    weft_pool *one = pool_open(&(struct weft_pool_opts){.name = "one", .workers = 1, .hog_ns = -1});
+    weft_pool *two = pool_open(&(struct weft_pool_opts){.name = "two", .workers = 1, .hog_ns = -1});
     start(one, "first", park_in_test, NULL);
     start(two, "second", park_in_test, NULL);
     char *text = dump_of(&(struct weft_dump_opts){.pool = two});
@@ -254,7 +255,7 @@ TEST(one_pool_is_dumped_without_the_others)
 
 TEST(a_running_fiber_is_shown_where_it_runs)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     start(pool, "hog", hog_in_test, NULL);
     await_count(&hogging, 1);
     /* TSan keeps signals back until the thread's next call, and this one makes none. */
@@ -275,7 +276,7 @@ TEST(a_running_fiber_is_shown_where_it_runs)
 
 TEST(a_worker_that_takes_no_signals_does_not_hang_the_dump)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     start(pool, "deaf", hog_deaf, NULL);
     await_count(&hogging, 1);
     char *text = dump_of(&(struct weft_dump_opts){.sample_ns = 1000000});
@@ -289,7 +290,7 @@ TEST(a_worker_that_takes_no_signals_does_not_hang_the_dump)
 
 TEST(a_fiber_whose_lock_is_stuck_is_unreadable_and_no_more)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     weft_fiber fiber = start(pool, "stuck", park_in_test, NULL);
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
@@ -317,7 +318,8 @@ __attribute__((noinline)) static void *dump_myself(void *arg)
 
 TEST(a_fiber_may_dump_all_and_itself)
 {
-    CHECK_EQ(weft_run(dump_myself, NULL, NULL, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(
+        weft_run(dump_myself, NULL, NULL, &(struct weft_pool_opts){.workers = 1, .hog_ns = -1}), 0);
 }
 
 TEST(bad_options_are_refused)
@@ -343,7 +345,7 @@ static void *stop_it(void *arg)
 
 TEST(a_pool_that_is_stopping_may_be_dumped)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     weft_fiber last = start(pool, "last", park_in_test, NULL);
     pthread_t stopper = thread_open(stop_it, pool);
     struct weft_pool_stats stats;
@@ -369,7 +371,7 @@ TEST(a_pool_that_is_stopping_may_be_dumped)
 
 TEST(a_dump_that_holds_a_fiber_loses_no_wake_up)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     for (long i = check_scale(200); i >= 0; i--) {
         weft_fiber fiber;
         CHECK_EQ(weft_pool_spawn(pool, &fiber, park_in_test, NULL, NULL), 0);
@@ -402,7 +404,7 @@ static const char script[] =
 
 TEST(json_is_valid_and_says_the_same)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     static weft_event door;
     weft_event_init(&door, &(struct weft_sync_opts){.name = "door"});
     weft_fiber strange = start(pool, "a\"b\\\n\xe9", park_in_test, NULL);
@@ -446,7 +448,7 @@ TEST(a_signal_makes_a_dump_even_if_every_worker_is_stuck)
     int ends[2];
     struct sigaction action;
     CHECK_EQ(pipe(ends), 0);
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     start(pool, "deaf", hog_deaf, NULL);
     await_count(&hogging, 1);
     struct weft_dump_opts opts = {.sample_ns = 1000000};

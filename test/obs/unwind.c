@@ -9,6 +9,7 @@
 #include "sched/slab.h"
 
 #define DEPTH 10
+#include "fiber/deep.h"
 #define MOST 64
 
 static atomic_int hogging;
@@ -31,20 +32,6 @@ __attribute__((noinline)) static long hog_here(void)
     }
     __asm__ volatile("" : "+r"(turns));
     return turns;
-}
-
-__attribute__((noinline)) static long deeper(int depth, long (*innermost)(void))
-{
-    long result = depth > 1 ? deeper(depth - 1, innermost) : innermost();
-    __asm__ volatile("" : "+r"(result));
-    return result;
-}
-
-__attribute__((noinline)) static void *call_deep(void *innermost)
-{
-    long result = deeper(DEPTH, *(long (**)(void))innermost);
-    __asm__ volatile("" : "+r"(result));
-    return (void *)result;
 }
 
 struct names {
@@ -94,7 +81,7 @@ static void end_all(weft_pool *pool)
 
 TEST(a_waiting_fiber_unwinds_to_its_entry)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     long (*innermost)(void) = park_here;
     weft_fiber fiber;
     void *pcs[MOST];
@@ -141,7 +128,7 @@ TEST(stacks_that_are_alike_are_recognised_and_others_are_not)
 {
     static struct weft__trails trails;
     static struct weft__shot shot;
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
     struct dive dives[40];
     void *pcs[MOST], *again[MOST];
     for (int i = 0; i < 40; i++) {
@@ -167,7 +154,7 @@ TEST(stacks_that_are_alike_are_recognised_and_others_are_not)
 
 TEST(a_running_fiber_is_sampled_by_a_signal)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     long (*innermost)(void) = hog_here;
     void *pcs[MOST];
     struct names names;
@@ -199,7 +186,7 @@ __attribute__((noinline)) static long hog_deaf(void)
 
 TEST(a_worker_that_does_not_answer_costs_the_deadline_only)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     long (*innermost)(void) = hog_deaf;
     void *pcs[MOST];
     CHECK_EQ(weft_pool_spawn(pool, NULL, call_deep, &innermost, NULL), 0);
@@ -212,7 +199,7 @@ TEST(a_worker_that_does_not_answer_costs_the_deadline_only)
 
 TEST(a_worker_without_a_fiber_is_not_sampled)
 {
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
     await_idle(pool);
     void *pcs[MOST];
     int n;

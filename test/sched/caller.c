@@ -350,7 +350,7 @@ TEST(a_caller_in_stop_cancels_at_the_deadline_and_goes_on_serving)
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_pool_submit(pool, hold, NULL), 0);
     }
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, weft_after(2000000)), 0);
+    CHECK_EQ(stop_by(pool, weft_after(2000000)), 0);
     weft_pool_destroy(pool);
 }
 

@@ -58,7 +58,7 @@ TEST(a_fork_waits_until_what_is_done_once_is_done)
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(30);                          /* if it hangs */
+        alarm(300);                         /* if it hangs */
         weft__fork_once(&once, takes_long); /* not again */
         _exit(atomic_load(&ended) == 1 ? 0 : 1);
     }
@@ -96,7 +96,7 @@ static pid_t child_in_time(void (*fn)(void))
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(30);
+        alarm(300);
         fn();
         _exit(0);
     }

@@ -36,6 +36,17 @@ __attribute__((unused)) static void pool_close(weft_pool *pool)
     weft_pool_destroy(pool);
 }
 
+/* A stop that cancels at its deadline. What was cancelled has a second from then on, which a machine may take for other
+ * things: -EBUSY, and the next stop goes on. */
+__attribute__((unused)) static int stop_by(weft_pool *pool, int64_t deadline)
+{
+    int err;
+    do {
+        err = weft_pool_stop(pool, WEFT_STOP_DRAIN, deadline);
+    } while (err == -EBUSY);
+    return err;
+}
+
 __attribute__((unused)) static uint64_t pool_live(weft_pool *pool)
 {
     struct weft_pool_stats stats;

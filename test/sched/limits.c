@@ -157,7 +157,12 @@ static void *count(void *arg)
 static void start_without_room(void *arg)
 {
     weft_pool *pool;
+    pthread_attr_t attr;
     (void)arg;
+    CHECK_EQ(pthread_attr_init(&attr),
+             0); /* else a thread's stack is as large as `ulimit -s` says */
+    CHECK_EQ(pthread_attr_setstacksize(&attr, (size_t)8 << 20), 0);
+    CHECK_EQ(pthread_setattr_default_np(&attr), 0);
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 8}), 0);
     for (int i = 0; i < 100; i++) {
         CHECK_EQ(weft_pool_submit(pool, count, NULL), 0);

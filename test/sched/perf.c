@@ -224,10 +224,17 @@ TEST(how_long_fibers_from_outside_were_ready)
 TEST(waits_of_fibers_and_threads)
 {
     weft_event event;
-    begin(BIT(WEFT_PERF_ACQUIRE));
-    run_in_fiber(1, sleep_a_little, NULL);
-    CHECK_EQ(told[WEFT_PERF_ACQUIRE], 1);
-    CHECK(costs[WEFT_PERF_ACQUIRE] >= 2 * (unsigned long)MS);
+    for (int tries = 1;;
+         tries++) { /* if it comes late to its wait, that is shorter or none at all */
+        begin(BIT(WEFT_PERF_ACQUIRE));
+        run_in_fiber(1, sleep_a_little, NULL);
+        CHECK(told[WEFT_PERF_ACQUIRE] <= 1);
+        if (told[WEFT_PERF_ACQUIRE] == 1 && costs[WEFT_PERF_ACQUIRE] >= 2 * (unsigned long)MS) {
+            break;
+        }
+        CHECK(tries < 1000);
+        end();
+    }
     weft_event_init(&event, NULL);
     do { /* it need not wait if it comes too late to it */
         CHECK_EQ(weft_event_wait(&event, weft_after(MS)), -ETIMEDOUT);

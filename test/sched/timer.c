@@ -583,7 +583,7 @@ static void sleep_in_callback(weft_timer *which, void *arg, uint64_t times)
     (void)which;
     (void)times;
     CHECK_EQ(weft_event_wait(arg, 0), -ETIMEDOUT); /* not a wait */
-    weft_event_wait(arg, weft_after(MS));
+    weft_event_wait(arg, weft_after(HOUR));
 }
 
 static void block_in_callback(void *arg)

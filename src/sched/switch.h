@@ -1,0 +1,263 @@
+/* One switch, in parts that are one piece of code with whoever suspends: pick, leave, and what is then done for the one that was left. What
+ * is rare is in sched/switch.c; sched/worker.h has the rules.
+ *
+ * Most suspend by weft__worker_suspend, which is all of it as one function. A wait that each message of a connection makes has it as a part of its own
+ * (weft__waiter_park_here): one set of saved registers less, which is a cache line of each stack.
+ */
+#ifndef WEFT_SCHED_SWITCH_H
+#define WEFT_SCHED_SWITCH_H
+
+#include "sched/body.h"
+#include "sched/pool.h"
+#include "sched/waiter.h"
+#include "sched/worker.h"
+
+#define WEFT__WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */
+#define WEFT__TOGETHER 48u  /* stacks whose addresses are translated at the same time */
+
+/* The parts of one switch are one function each, and one piece of code. */
+#define WEFT__HOT static inline __attribute__((always_inline))
+
+WEFT__HOT void weft__set_current(struct weft__worker *w, struct weft__task *task)
+{
+    atomic_store_explicit(&w->current, task, memory_order_relaxed);
+}
+
+/* The rare parts. */
+struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded);
+void weft__translate_many(struct weft__worker *w, uint64_t head, uint64_t n);
+void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool yielded);
+void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack);
+void weft__switch_fp(const struct weft__task *from, const struct weft__task *to);
+struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned tracing,
+                                          enum weft__post post);
+
+/* --- pick ------------------------------------------------------------------- */
+
+static inline bool weft__others_ready(const struct weft__worker *w)
+{
+    return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
+}
+
+/* The stack of the task after this one, of a thousand in no near cache. The task may be another worker's by now:
+ * blocks are never unmapped, and any address is good enough for a prefetch. One that waited mostly returns through some frames
+ * to its caller, and then waits again; one that yielded needs but the first line. */
+WEFT__HOT void weft__prefetch_frame(const struct weft__task *task, bool yielded)
+{
+    if (task) {
+        const char *sp = __atomic_load_n((const char *const *)&task->ctx.sp, __ATOMIC_RELAXED);
+        __builtin_prefetch(sp);
+        for (size_t line = 1; !yielded && line < WEFT__WAIT_LINES; line++) {
+            __builtin_prefetch(sp + line * WEFT__CACHE_LINE);
+        }
+    }
+}
+
+/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations. A prefetch waits for its own, 0.2 us
+ * in a virtual machine, but those of several go on side by side: so one fiber waits for all that come next. */
+WEFT__HOT void weft__translate(struct weft__worker *w, uint64_t head)
+{
+    if ((int64_t)(head - w->translated) >= 0) {
+        uint64_t n = atomic_load_explicit(&w->ring.tail, memory_order_relaxed) - head;
+        if (n > 1) {
+            weft__translate_many(w, head, n);
+        }
+    }
+}
+
+/* What the next one looks at first, where whoever woke it knew that. */
+WEFT__HOT void weft__prefetch_near(const void **near)
+{
+    if (*near) {
+        __builtin_prefetch(*near, 1);
+        *near = NULL; /* the slot may be another's next time */
+    }
+}
+
+/* Most turns of a busy worker find nothing but the ring: as long as nothing was put anywhere else
+ * (weft__worker_look_up) and no tick is due, look nowhere else. */
+WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
+{
+    int plain = weft__turns(&w->plain);
+    if (plain > 0) {
+        struct weft__task *task = weft__task_of(weft__ring_pop_local(&w->ring));
+        if (task) {
+            uint64_t head = atomic_load_explicit(&w->ring.head, memory_order_relaxed);
+            if (!yielded) {
+                weft__translate(w, head);
+                weft__prefetch_near(&w->near[head & w->ring.mask]);
+            }
+            weft__prefetch_frame(weft__task_of(weft__ring_peek_local(&w->ring, 0)), yielded);
+            __builtin_prefetch(weft__ring_peek_local(&w->ring, 1), 1);
+            weft__turns_set(&w->plain, plain - 1);
+            return task;
+        }
+    }
+    return weft__pick_by_rules(w, yielded);
+}
+
+/* One that waits mostly goes on with the task it has just woken: by the same rules, in few steps. NULL: not so
+ * simple, or a thief was faster. */
+WEFT__HOT struct weft__task *weft__pick_woken(struct weft__worker *w)
+{
+    if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
+        return NULL;
+    }
+    int left = weft__turns(&w->turns_left);
+    if (left <= 0) {
+        return NULL;
+    }
+    if (w->streak >= WEFT__NEXT_STREAK) {
+        if (weft__others_ready(w)) {
+            return NULL;
+        }
+        w->streak = 0; /* nobody was passed over */
+    }
+    struct weft__task *task = weft__worker_swap_next(w, NULL);
+    if (task) {
+        weft__turns_set(&w->turns_left, left - 1);
+        w->streak++;
+        w->fresh_last = false;
+    }
+    return task;
+}
+
+/* --- after a switch ---------------------------------------------------------- */
+
+WEFT__HOT void weft__requeue(struct weft__worker *w, struct weft__task *task, bool yielded)
+{
+    if (task->pin >= 0) {
+        weft__requeue_bound(w, task, yielded);
+        return;
+    }
+    if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
+        weft__place_local(w, task, memory_order_release);
+    }
+    /* It waits behind what runs now, which may be long: another worker that sleeps could take it. A look
+     * without a barrier, because a yield should not pay for one: a sleeper that is missed by nanoseconds is
+     * found at the next switch or tick. */
+    uint32_t idle = atomic_load_explicit(&w->pool->idle.word, memory_order_relaxed);
+    if (__builtin_expect(weft__idle_wants_work(idle), 0)) {
+        weft__idle_wake_one(&w->pool->idle);
+    }
+}
+
+/* Does for the context that was left what could not be done on its stack. */
+WEFT__HOT void weft__after_switch(struct weft__worker *w)
+{
+    struct weft__task *task = w->post_task;
+    enum weft__post post = (enum weft__post)w->post;
+    if (post == WEFT__POST_YIELD) {
+        weft__task_requeue(task);
+        weft__requeue(w, task, true);
+    } else if (post == WEFT__POST_PARK) {
+        if (__builtin_expect(!weft__waiter_settle(task), 0)) {
+            weft__requeue(w, task, false);
+        }
+    } else if (post == WEFT__POST_END) {
+        weft__stack_cache_put(&w->stacks, w->post_stack, w->post_class);
+    } else if (post == WEFT__POST_HOP) {
+        weft__task_requeue(task);
+        weft__place(task);
+    }
+    w->post = WEFT__POST_NONE;
+    weft__san_bury(&w->dead_san);
+}
+
+/* --- switching ------------------------------------------------------------------ */
+
+#if WEFT__ASAN || WEFT__TSAN
+#define WEFT__SAN_OF(stack) (&(stack)->san)
+#else
+#define WEFT__SAN_OF(stack) NULL
+#endif
+
+/* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs one
+ * that only the base context may fetch, or is a body, which runs there. */
+WEFT__HOT bool weft__start(struct weft__worker *w, struct weft__task *task,
+                           struct weft__stack *spare)
+{
+    if (__builtin_expect(weft__task_is_body(task), 0)) {
+        w->handoff = task;
+        return false;
+    }
+    if (weft__task_is_fresh(task)) {
+        struct weft__stack *stack =
+            spare ? spare : weft__stack_cache_get(&w->stacks, task->stack_class);
+        if (__builtin_expect(!stack, 0)) {
+            w->handoff = task;
+            return false;
+        }
+        weft__attach(w, task, stack);
+    }
+    weft__task_run(task);
+    weft__set_current(w, task);
+    atomic_store_explicit(&task->ran_on, (int16_t)w->index, memory_order_relaxed);
+    return true;
+}
+
+WEFT__HOT void weft__check_fp(const struct weft__task *task)
+{
+    if (WEFT_DEBUG) {
+        weft__worker_check_fp(task);
+    }
+}
+
+/* `next` NULL: to the base context. */
+WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__task *next,
+                                           enum weft__post post)
+{
+    struct weft__task *self = weft__current(w);
+    int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
+    unsigned fp = self->flags;
+    weft__check_fp(self);
+    weft__show_settle(w->show);
+    w->post = (uint8_t)post;
+    w->post_task = self;
+    const struct weft__context *to = &w->base;
+    struct weft__san *to_san = &w->base_san;
+    if (next && weft__start(w, next, NULL)) {
+        to = &next->ctx;
+        to_san = WEFT__SAN_OF(next->stack);
+        fp |= next->flags;
+    } else {
+        next = NULL;
+        weft__set_current(w, NULL);
+    }
+    if (__builtin_expect(fp & WEFT__TASK_FP_ENV, 0)) {
+        weft__switch_fp(self, next);
+    }
+    weft__san_leave(WEFT__SAN_OF(self->stack), to_san, false);
+    w = weft__context_switch(&self->ctx, to, w);
+    weft__san_arrive(WEFT__SAN_OF(self->stack), &w->base_san);
+    weft__after_switch(w);
+    *w->errno_at = error;
+    (void)to_san;
+    return w;
+}
+
+WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum weft__post post)
+{
+    unsigned tracing = weft__tracing(w);
+    if (__builtin_expect(tracing, 0)) {
+        return weft__suspend_traced(w, tracing, post);
+    }
+    struct weft__task *next = weft__pick_woken(w);
+    return weft__leave(w, next ? next : weft__pick(w, false), post);
+}
+
+/* weft__waiter_park_armed, with the switch as a part of it. */
+WEFT__HOT enum weft__reason weft__waiter_park_here(struct weft__task *task, uint64_t ticket,
+                                                   struct weft__worker *w, int64_t deadline,
+                                                   const struct weft__wait_kind *kind, uint64_t on)
+{
+    if (!weft__waiter_is_plain(task, deadline)) {
+        return weft__waiter_park_task(task, ticket, w, deadline, kind, on);
+    }
+    struct weft__note note = {.kind = kind, .on = on, .since = w->now};
+    task->note = &note;
+    w = weft__suspend_here(w, WEFT__POST_PARK);
+    return weft__waiter_parked(weft__current(w), &note);
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* Calls as deep as a stack trace shall be; DEPTH is the client's. */
+#ifndef WEFT_TEST_FIBER_DEEP_H
+#define WEFT_TEST_FIBER_DEEP_H
+
+__attribute__((noinline)) static long deeper(int depth, long (*innermost)(void))
+{
+    long result = depth > 1 ? deeper(depth - 1, innermost) : innermost();
+    __asm__ volatile("" : "+r"(result));
+    return result;
+}
+
+/* `innermost`: where its address is. */
+__attribute__((noinline)) static void *call_deep(void *innermost)
+{
+    long result = deeper(DEPTH, *(long (**)(void))innermost);
+    __asm__ volatile("" : "+r"(result));
+    return (void *)result;
+}
+
+#endif
