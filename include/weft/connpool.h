@@ -37,7 +37,7 @@ WEFT_API int weft_connpool_create(weft_connpool **out, const char *address,
 /* Closes the idle ones. One in use, or somebody who waits, is a caller's bug. NULL is fine. */
 WEFT_API void weft_connpool_destroy(weft_connpool *pool);
 
-/* A connection. -EAGAIN: all are in use and it does not wait; -ETIMEDOUT, -ECANCELED, -EINTR; or the error of connecting. */
+/* A connection. *Cancellable*. -EAGAIN: all are in use and it does not wait; -ETIMEDOUT, -ECANCELED, -EINTR; or the error of connecting. */
 WEFT_API int weft_connpool_take(weft_connpool *pool, int64_t deadline);
 /* Gives one back; `reusable` false: it is closed, because something went wrong on it. */
 WEFT_API void weft_connpool_give(weft_connpool *pool, int fd, bool reusable);

@@ -15,7 +15,8 @@ WEFT_BEGIN_DECLS
 struct weft_listen_opts {
     int backlog; /* default 1024, as far as the system allows */
     /* The rest is for TCP; a Unix socket takes no notice of it. */
-    bool reuseport; /* several listeners on one address share what comes (SO_REUSEPORT) */
+    bool reuseport;       /* several listeners on one address share what comes (SO_REUSEPORT) */
+    bool reuseport_first; /* the first of such: -EADDRINUSE if anybody listens there already */
     bool no_reuseaddr;
     bool v6only; /* an IPv6 address does not take IPv4 */
     int defer_accept_seconds; /* TCP: a connection is accepted once it has sent something (TCP_DEFER_ACCEPT); 0: no */
@@ -23,7 +24,9 @@ struct weft_listen_opts {
 
 /* A listening stream socket. The descriptor, or -EINVAL: no such address, or a negative option; -EADDRINUSE,
  * -EADDRNOTAVAIL, -EACCES, -EMFILE ... Options that are set on it (weft/option.h) pass to the connections of TCP.
- * A path of a Unix socket that nobody listens on any more is used again. */
+ * A path of a Unix socket that nobody listens on any more is used again: what a server has left that was killed is no obstacle.
+ * -EEXIST: a file of another kind is there, or a link, and stays. A close does not remove the socket's own file: that is for the
+ * caller to do, while the socket is open, so that it is nobody else's. (weft_http_server_stop does.) */
 WEFT_API int weft_listen(const char *address, const struct weft_listen_opts *opts);
 WEFT_API int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts *opts);
 

@@ -53,7 +53,7 @@ struct weft_process_status {
     bool dumped; /* ... and left a core file */
 };
 
-/* Waits for the child's end. Any number of fibers and threads may, at any time before close; all get the same status. 0,
+/* Waits for the child's end, *cancellable*. Any number of fibers and threads may, at any time before close; all get the same status. 0,
  * -ETIMEDOUT, -ECANCELED, -EINTR; -EPIPE: the handle was closed meanwhile; -ECHILD: somebody else took the status. */
 WEFT_API int weft_process_wait(weft_process *process, struct weft_process_status *out,
                                int64_t deadline);

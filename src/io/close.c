@@ -7,14 +7,14 @@
 
 struct later {
     struct weft__fd_closer base;
-    int fd;
+    struct weft__fd *record;
 };
 
 static void close_later(struct weft__fd_closer *base, void *ready)
 {
     (void)ready;
     struct later *later = (struct later *)(void *)base;
-    close(later->fd);
+    weft__fd_shut_locked(later->record);
     weft__free(later);
 }
 
@@ -26,18 +26,18 @@ int weft__fd_close_number(int fd)
 
 int weft__fd_close(int fd, struct weft__driver *here, void *ready)
 {
-    struct weft__fd *record = weft__fd_record(fd);
-    if (!record || !weft__fd_is(record, WEFT__FD_KNOWN)) {
-        return record && weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_close_number(fd);
+    struct weft__fd *record = weft__fd_find(fd);
+    int err;
+    if (!record) {
+        return weft__fd_close_number(fd);
     }
     struct later *later = weft__alloc(sizeof *later);
     if (!later) {
         return -ENOMEM;
     }
-    *later = (struct later){.base = {.empty = close_later}, .fd = fd};
-    if (weft__fd_forget(record, &later->base, here, ready)) {
-        return 0;
+    *later = (struct later){.base = {.empty = close_later}, .record = record};
+    if (!weft__fd_dispose(record, &later->base, here, ready, &err)) {
+        weft__free(later);
     }
-    weft__free(later);
-    return weft__fd_close_number(fd);
+    return err;
 }

@@ -71,6 +71,19 @@ int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind 
     return -EINVAL;
 }
 
+bool weft__driver_choose_again(enum weft_driver wanted, int err,
+                               const struct weft__driver_kind **kind, const char **why)
+{
+    bool forbidden = err == -EPERM || err == -EACCES || err == -ENOSYS;
+    if (!forbidden || !(*kind)->completes || wanted != WEFT_DRIVER_AUTO ||
+        from_environment(&wanted)) {
+        return false;
+    }
+    *kind = &weft__driver_epoll;
+    *why = "io_uring has been forbidden meanwhile";
+    return true;
+}
+
 /* --- life ---------------------------------------------------------------------------------- */
 
 int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,

@@ -74,6 +74,11 @@ struct weft__driver {
 int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
                         const char **why);
 
+/* What was chosen cannot be opened, by this error. True: `auto` comes to another one, because io_uring was forbidden since it was
+ * asked for first. */
+bool weft__driver_choose_again(enum weft_driver wanted, int err,
+                               const struct weft__driver_kind **kind, const char **why);
+
 /* The eventfd stays the caller's: those who wake may be late, and must not meet another's descriptor. */
 int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
                       int wake_fd, struct weft__io_counters *counters);

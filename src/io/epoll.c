@@ -71,7 +71,7 @@ static void epoll_close(struct weft__driver *driver)
 static int epoll_watch(struct weft__driver *driver, struct weft__fd *record)
 {
     struct epoll_event event = {
-        .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+        .events = EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP | EPOLLET,
         .data.u64 = id_of(record),
     };
     if (epoll_ctl(of(driver)->epoll, EPOLL_CTL_ADD, record->number, &event) == 0) {
@@ -152,8 +152,9 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
                               (uint32_t)(id >> ADDRESS_BITS);
         unsigned sides = (events & (EPOLLIN | EPOLLPRI) ? 1u << WEFT__SIDE_IN : 0) |
                          (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
-        weft__fd_report(record, generation, sides,
-                        (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0, here, ready);
+        /* Reads end at an urgent byte, too. */
+        bool hung = events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI);
+        weft__fd_report(record, generation, sides, hung, here, ready);
         n++;
     }
     d->count = 0;

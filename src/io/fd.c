@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -141,15 +142,16 @@ int weft__fd_unblock(struct weft__fd *record)
 int weft__fd_look(int fd, unsigned *flags)
 {
     struct statx st;
-    int type, mode;
-    socklen_t len = sizeof type;
+    int protocol, mode;
+    socklen_t len = sizeof protocol;
     *flags = 0;
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0) {
         return -errno;
     }
     if (S_ISSOCK(st.stx_mode)) {
         *flags = WEFT__FD_SOCKET;
-        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM) {
+        if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+            protocol == IPPROTO_TCP) { /* as weft__fd_of_socket */
             *flags |= WEFT__FD_STREAM;
         }
         return 0;
@@ -167,6 +169,30 @@ int weft__fd_look(int fd, unsigned *flags)
     return 0;
 }
 
+/* -EAGAIN: what was looked at is closed by now; the number may be another's. */
+static int learn_locked(struct weft__fd *record, unsigned flags, uint32_t generation)
+{
+    if (generation != weft__fd_generation(record)) {
+        return -EAGAIN;
+    }
+    next_generation_locked(record);
+    open_locked(record, flags);
+    return 0;
+}
+
+/* Takes the lock, once nobody calls close(2). Who is given the number by the kernel need not wait for that. */
+static void take_settled(struct weft__fd *record)
+{
+    weft__latch_take(&record->lock);
+    while (__builtin_expect(weft__fd_is(record, WEFT__FD_SHUTTING), 0)) {
+        weft__latch_drop(&record->lock);
+        for (unsigned times = 0; weft__fd_is(record, WEFT__FD_SHUTTING); times++) {
+            weft__latch_stay_away(times);
+        }
+        weft__latch_take(&record->lock);
+    }
+}
+
 struct weft__fd *weft__fd_use_unknown(int fd, int *err)
 {
     struct weft__fd *record = weft__fd_record(fd);
@@ -174,19 +200,22 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
         *err = fd < 0 ? -EBADF : -ENOMEM;
         return NULL;
     }
-    unsigned flags = 0;
-    *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_look(fd, &flags);
-    if (*err) {
-        return NULL;
-    }
-    weft__latch_take(&record->lock);
-    if (weft__fd_is(record, WEFT__FD_CLOSING)) {
-        *err = -EBADF;
-    } else if (!weft__fd_is(record, WEFT__FD_KNOWN)) {
-        next_generation_locked(record);
-        open_locked(record, flags);
-    }
-    weft__latch_drop(&record->lock);
+    do {
+        unsigned flags = 0;
+        /* pairs: weft__fd_shut_locked */
+        uint32_t generation = atomic_load_explicit(&record->generation, memory_order_acquire);
+        *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_look(fd, &flags);
+        if (*err) {
+            return NULL;
+        }
+        take_settled(record);
+        if (weft__fd_is(record, WEFT__FD_CLOSING)) {
+            *err = -EBADF;
+        } else if (!weft__fd_is(record, WEFT__FD_KNOWN)) {
+            *err = learn_locked(record, flags, generation);
+        }
+        weft__latch_drop(&record->lock);
+    } while (*err == -EAGAIN);
     return *err ? NULL : record;
 }
 
@@ -240,6 +269,21 @@ void weft__fd_ended_locked(struct weft__fd *record, void *ready)
         atomic_store_explicit(&record->flags, 0, memory_order_release);
         closer->empty(closer, ready);
     }
+}
+
+bool weft__fd_unlearn(struct weft__fd *record)
+{
+    int own = -1;
+    weft__latch_take(&record->lock);
+    bool file = weft__fd_is(record, WEFT__FD_FILE); /* else somebody was faster */
+    bool named = file && is_named_locked(record);
+    if (file && !named) {
+        own = leave_locked(record);
+        atomic_store_explicit(&record->flags, 0, memory_order_release);
+    }
+    weft__latch_drop(&record->lock);
+    close_own(own);
+    return !named;
 }
 
 static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
@@ -368,20 +412,58 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
     }
 }
 
-bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
-                     struct weft__driver *here, void *ready)
+/* True: later, by the closer. *own is for the caller to close. */
+static bool forget_locked(struct weft__fd *record, struct weft__fd_closer *closer,
+                          struct weft__driver *here, void *ready, int *own)
 {
-    weft__latch_take(&record->lock);
     if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* somebody was faster */
-        weft__latch_drop(&record->lock);
         return false;
     }
-    int own = leave_locked(record);
+    *own = leave_locked(record);
     complete_side_locked(record, WEFT__SIDE_IN, WEFT__CLOSED, here, ready);
     complete_side_locked(record, WEFT__SIDE_OUT, WEFT__CLOSED, here, ready);
     bool later = is_named_locked(record);
     record->closer = later ? closer : NULL;
     atomic_store_explicit(&record->flags, later ? WEFT__FD_CLOSING : 0, memory_order_release);
+    return later;
+}
+
+bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
+                     struct weft__driver *here, void *ready)
+{
+    int own = -1;
+    weft__latch_take(&record->lock);
+    bool later = forget_locked(record, closer, here, ready, &own);
+    weft__latch_drop(&record->lock);
+    close_own(own);
+    return later;
+}
+
+/* The generation changes after the close: who has read it before may have looked at what was there (learn_locked). If it has changed
+ * already the kernel has given the number to somebody of ours. */
+int weft__fd_shut_locked(struct weft__fd *record)
+{
+    uint32_t generation = weft__fd_generation(record);
+    atomic_store_explicit(&record->flags, WEFT__FD_SHUTTING, memory_order_relaxed);
+    weft__latch_drop(&record->lock);
+    int err = weft__fd_close_number(record->number);
+    weft__latch_take(&record->lock);
+    if (weft__fd_generation(record) == generation) {
+        atomic_store_explicit(&record->flags, 0, memory_order_relaxed);
+        atomic_store_explicit(&record->generation, generation + 1,
+                              memory_order_release); /* pairs: weft__fd_use_unknown */
+    }
+    return err;
+}
+
+bool weft__fd_dispose(struct weft__fd *record, struct weft__fd_closer *closer,
+                      struct weft__driver *here, void *ready, int *err)
+{
+    int own = -1;
+    take_settled(record);
+    bool closing = weft__fd_is(record, WEFT__FD_CLOSING);
+    bool later = forget_locked(record, closer, here, ready, &own);
+    *err = closing ? -EBADF : later ? 0 : weft__fd_shut_locked(record);
     weft__latch_drop(&record->lock);
     close_own(own);
     return later;
@@ -460,6 +542,9 @@ void weft__fd_fork_child(void)
         struct weft__fd *page = atomic_load_explicit(&weft__fd_pages[i], memory_order_relaxed);
         for (unsigned j = 0; page && j < WEFT__FD_PAGE; j++) {
             atomic_store_explicit(&page[j].lock.taken, 0, memory_order_relaxed);
+            if (weft__fd_is(&page[j], WEFT__FD_SHUTTING)) {
+                atomic_store_explicit(&page[j].flags, 0, memory_order_relaxed);
+            }
             set_home_locked(&page[j], NULL);
             page[j].listed = false;
             for (int side = 0; side < 2; side++) {

@@ -17,6 +17,21 @@
  *
  * The number of a closed descriptor is used again. Whoever gets one from the kernel opens the record, which forgets all that was
  * known; events that are still under way name the generation that they are for.
+ *
+ * A close may take long (SO_LINGER, a file system far away), and the kernel gives the number away before it is through. So
+ * close(2) is called without the lock, and the record says SHUTTING meanwhile:
+ *
+ *   who closes                               who has the number from the kernel       who only has the number
+ *   1. lock; forget; SHUTTING; g, unlock     1. lock                                  1. g = generation
+ *   2. close(2)                              2. generation + 1, known anew            2. looks what it is
+ *   3. lock; generation still g?             3. unlock                                3. lock; SHUTTING? unlock, 3 again
+ *      generation + 1, not SHUTTING                                                   4. generation still g? it is known
+ *      unlock                                                                            else unlock and look again
+ *
+ * The second does not wait for the first, and 3 of the first leaves alone what is not its own any more. The third cannot tell whether
+ * what it has looked at is what is being closed, and would wait for what nobody reports any more: it waits until that is over, and so
+ * does another close, which would else free the number while the first is about to close it. Neither is given the number by the
+ * kernel, so they are late, or got it past us.
  */
 #ifndef WEFT_IO_FD_H
 #define WEFT_IO_FD_H
@@ -34,15 +49,16 @@
 #define WEFT__MOVED (-ERESTART) /* nothing was done: it is to begin anew, with another driver */
 
 enum {
-    WEFT__FD_KNOWN = 1,     /* the rest is valid */
-    WEFT__FD_SOCKET = 2,    /* calls are made with MSG_DONTWAIT: it may block or not */
-    WEFT__FD_STREAM = 4,    /* less than was asked for means that there is no more for now */
-    WEFT__FD_FILE = 8,      /* always ready, and slow: a file of a disk, a directory */
-    WEFT__FD_HUNG = 16,     /* the peer has ended: no further edge may come */
-    WEFT__FD_CLOSING = 32,  /* only this one: operations in flight still name the number */
-    WEFT__FD_NONBLOCK = 64, /* it has O_NONBLOCK; a socket without it may have that too */
-    WEFT__FD_SHARED = 256,  /* it blocks, and stays so, because others have it too: io/shared.c */
-    WEFT__FD_WATCHED = 512, /* it has a home, which need not be told of each wait */
+    WEFT__FD_KNOWN = 1,      /* the rest is valid */
+    WEFT__FD_SOCKET = 2,     /* calls are made with MSG_DONTWAIT: it may block or not */
+    WEFT__FD_STREAM = 4,     /* less than was asked for means that there is no more for now */
+    WEFT__FD_FILE = 8,       /* always ready, and slow: a file of a disk, a directory */
+    WEFT__FD_HUNG = 16,      /* the peer has ended: no further edge may come */
+    WEFT__FD_CLOSING = 32,   /* only this one: operations in flight still name the number */
+    WEFT__FD_NONBLOCK = 64,  /* it has O_NONBLOCK; a socket without it may have that too */
+    WEFT__FD_SHUTTING = 128, /* only this one: close(2) is being called */
+    WEFT__FD_SHARED = 256,   /* it blocks, and stays so, because others have it too: io/shared.c */
+    WEFT__FD_WATCHED = 512,  /* it has a home, which need not be told of each wait */
 };
 
 struct weft__fd_side {
@@ -74,7 +90,7 @@ struct weft__fd_list {
     struct weft__op *first, *last;
 };
 
-/* Told when nothing names the number any more; under the record's lock. */
+/* Told when nothing names the number any more; under the record's lock, which it may let go of for a while. */
 struct weft__fd_closer {
     void (*empty)(struct weft__fd_closer *closer, void *ready);
 };
@@ -133,6 +149,9 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err);
 /* The number has come from the kernel, by a call of ours, and nothing is known about it: it is looked at when it is
  * first used. */
 void weft__fd_arrived(int fd);
+/* A file that was closed past us, and the number is another's: it is looked at anew when it is used next. False: not while an operation on the
+ * file still names the number. */
+bool weft__fd_unlearn(struct weft__fd *record);
 /* Sets O_NONBLOCK on a descriptor in use, for calls that know no flag for it. 0 or an errno. */
 int weft__fd_unblock(struct weft__fd *record);
 /* The flags for a descriptor that is opened by a call of ours, or comes from elsewhere. -EBADF. Does not wait. */
@@ -145,7 +164,13 @@ int weft__fd_leave_shared(const struct weft__fd *record);
  * before the closer was told, because a driver still has operations that name the number; they are ending. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready);
-/* Forgets and closes, without waiting: now, or by whoever ends the last operation in flight. -EBADF, -ENOMEM. */
+/* The same, and closes it; nobody comes to know the number in between, and waits for what is gone. *err: of close(2). True: the
+ * closer closes it, by weft__fd_shut_locked. */
+bool weft__fd_dispose(struct weft__fd *record, struct weft__fd_closer *closer,
+                      struct weft__driver *here, void *ready, int *err);
+/* Closes the number of a record that was forgotten; without the lock while the kernel is at it. */
+int weft__fd_shut_locked(struct weft__fd *record);
+/* As weft__fd_dispose, without waiting: now, or by whoever ends the last operation in flight. -EBADF, -ENOMEM. */
 int weft__fd_close(int fd, struct weft__driver *here, void *ready);
 /* close(2), and nothing else. */
 int weft__fd_close_number(int fd);
@@ -162,6 +187,14 @@ static inline bool weft__fd_runs_dry(const struct weft__fd *record)
 {
     return (atomic_load_explicit(&record->flags, memory_order_relaxed) &
             (WEFT__FD_STREAM | WEFT__FD_HUNG)) == WEFT__FD_STREAM;
+}
+
+/* The flags of a new socket. Only of TCP is a short read the end of what is there: one from a Unix socket also ends behind bytes that
+ * came with a descriptor. */
+static inline unsigned weft__fd_of_socket(int family, int type)
+{
+    bool tcp = type == SOCK_STREAM && (family == AF_INET || family == AF_INET6);
+    return WEFT__FD_SOCKET | (tcp ? WEFT__FD_STREAM : 0);
 }
 
 /* A pipe or FIFO: writing to one may raise SIGPIPE. */

@@ -136,6 +136,6 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
 int64_t weft__op_perform(struct weft__op *op);
 
 /* What a connect that was in progress has come to. */
-int weft__op_connected(int fd);
+int weft__op_connected(int fd) __attribute__((noinline)); /* asks for errno: as weft__plain_error */
 
 #endif

@@ -22,7 +22,7 @@
 
 /* -errno, of the system call before. A function: who calls it may have changed threads since it last did, and would keep the
  * address of errno. */
-int weft__plain_error(void);
+int weft__plain_error(void) __attribute__((noinline));
 
 /* recv and send on a socket, without waiting and without a signal: the result, or -errno; EINTR is not seen. Parts of
  * their callers: a frame less for each message. */

@@ -136,7 +136,10 @@ static int64_t ask_first(struct weft__fd *record, struct weft__op *op)
 {
     bool out = op->side == WEFT__SIDE_OUT;
     struct pollfd ask = {.fd = op->fd, .events = out ? POLLOUT : POLLIN};
-    if (poll(&ask, 1, 0) == 0) {
+    int ready;
+    while ((ready = poll(&ask, 1, 0)) < 0 && errno == EINTR) {
+    }
+    if (ready <= 0) {
         return -EAGAIN;
     }
     return out && (weft__fd_is(record, WEFT__FD_STREAM) || isatty(op->fd)) ? write_little(op)

@@ -211,6 +211,13 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
     }
 }
 
+/* As much as a system call would take. An entry counts in 32 bits: 4 GiB would be nothing, and nothing is the end. */
+static inline size_t at_most(size_t n)
+{
+    const size_t most = 0x7ffff000;
+    return n < most ? n : most;
+}
+
 /* Most are the two of streams. */
 static inline void prepare(const struct uring_driver *d, struct io_uring_sqe *sqe,
                            struct weft__op *op)
@@ -218,10 +225,10 @@ static inline void prepare(const struct uring_driver *d, struct io_uring_sqe *sq
     if (op->polls || (op->code != WEFT__OP_RECV && op->code != WEFT__OP_SEND)) {
         prepare_any(sqe, op);
     } else if (op->code == WEFT__OP_RECV) {
-        io_uring_prep_recv(sqe, op->fd, op->buf, op->len, op->flags);
+        io_uring_prep_recv(sqe, op->fd, op->buf, at_most(op->len), op->flags);
         sqe->ioprio = op->in_vain && d->poll_first ? IORING_RECVSEND_POLL_FIRST : 0;
     } else {
-        io_uring_prep_send(sqe, op->fd, op->buf, op->len, op->flags | MSG_NOSIGNAL);
+        io_uring_prep_send(sqe, op->fd, op->buf, at_most(op->len), op->flags | MSG_NOSIGNAL);
     }
 }
 
@@ -286,17 +293,21 @@ static void push_backlog(struct uring_driver *d)
     }
 }
 
-static void push_cancels(struct uring_driver *d)
+/* False: what cannot be cancelled now stays asked for; the kernel has to know of all operations before. */
+static bool push_cancels(struct uring_driver *d)
 {
     struct weft__op *op;
-    struct io_uring_sqe *sqe;
-    /* What cannot be cancelled now stays asked for; the kernel has to know of all operations before. */
-    while (!d->backlog && (op = weft__driver_asked(&d->base)) && (sqe = entry(d))) {
+    while (!d->backlog && (op = weft__driver_asked(&d->base))) {
+        struct io_uring_sqe *sqe = entry(d);
+        if (!sqe) {
+            return false;
+        }
         io_uring_prep_cancel(sqe, op, 0);
         io_uring_sqe_set_data64(sqe, CANCEL);
         op->ending = true;
         weft__driver_unask(&d->base, op);
     }
+    return !d->backlog;
 }
 
 static void push_wake(struct uring_driver *d)
@@ -348,8 +359,13 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
 {
     struct uring_driver *d = of(driver);
     push_backlog(d);
-    push_cancels(d);
+    bool all = push_cancels(d);
     push_wake(d);
+    if (__builtin_expect((!all || !d->told) && deadline != 0, 0)) {
+        /* The kernel took nothing a moment ago; what it was not given must not wait for what it was. */
+        int64_t soon = weft__clock_ns() + BUSY_NS;
+        deadline = soon < deadline ? soon : deadline;
+    }
     if (deadline == 0 || io_uring_cq_ready(&d->ring) > 0) {
         look(d);
     } else {

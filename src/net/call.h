@@ -13,6 +13,7 @@
 #include "io/fd.h"
 #include "io/op.h"
 #include "net/ending.h"
+#include "sched/switch.h"
 #include "sched/waiter.h"
 
 struct weft__call {
@@ -62,8 +63,8 @@ weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum we
         weft__task_disarm(task);
         return weft__call_wait_listed(record, side, seen, err, deadline, kind);
     }
-    enum weft__reason reason = weft__waiter_park_armed(task, ticket, w, deadline, kind,
-                                                       (uint64_t)(unsigned)record->number);
+    enum weft__reason reason =
+        weft__waiter_park_here(task, ticket, w, deadline, kind, (uint64_t)(unsigned)record->number);
     return __builtin_expect(weft__reason_done(reason), 1) ? 0
                                                           : weft__call_unwait(record, side, reason);
 }
@@ -97,7 +98,7 @@ weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, stru
     weft__ending_init(&call->op.end, ticket);
     driver->kind->submit(driver, &call->op);
     enum weft__reason reason =
-        weft__waiter_park_armed(task, ticket, w, deadline, kind, (uint64_t)(unsigned)call->op.fd);
+        weft__waiter_park_here(task, ticket, w, deadline, kind, (uint64_t)(unsigned)call->op.fd);
     return __builtin_expect(weft__reason_done(reason), 1)
                ? call->op.result
                : weft__call_end(driver, call, ticket, reason, kind);

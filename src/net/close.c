@@ -14,37 +14,46 @@ static const struct weft__wait_kind close_kind = {.name = "close"};
 struct closer {
     struct weft__fd_closer base;
     struct weft__waiter waiter;
+    struct weft__fd *record;
+    bool closes; /* or the number is only forgotten */
+    int err;     /* of close(2) */
 };
 
 static void empty(struct weft__fd_closer *base, void *ready)
 {
     struct closer *closer = (struct closer *)(void *)base;
+    if (closer->closes) {
+        closer->err = weft__fd_shut_locked(closer->record);
+    }
     weft__waiter_fire(&closer->waiter, WEFT__REASON_DONE, ready);
 }
 
 /* True: done, without waiting. */
-static bool forget_now(struct weft__fd *record, struct weft__fd_closer *closer)
+static bool end_now(struct closer *closer)
 {
+    struct weft__driver *here = weft__worker_peek_driver(weft__worker_self());
     struct weft__chain ready;
     weft__chain_init(&ready);
     bool in_flight =
-        weft__fd_forget(record, closer, weft__worker_peek_driver(weft__worker_self()), &ready);
+        closer->closes ? weft__fd_dispose(closer->record, &closer->base, here, &ready, &closer->err)
+                       : weft__fd_forget(closer->record, &closer->base, here, &ready);
     weft__place_chain(&ready);
     return !in_flight;
 }
 
 /* The wait is short and nothing ends it before: the operations were told to end. */
-static void forget(struct weft__fd *record)
+static int end(struct weft__fd *record, bool closes)
 {
-    struct closer closer = {.base = {.empty = empty}};
+    struct closer closer = {.base = {.empty = empty}, .record = record, .closes = closes};
     weft__waiter_arm(&closer.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM);
-    if (forget_now(record, &closer.base)) {
+    if (end_now(&closer)) {
         weft__waiter_disarm(&closer.waiter);
-        return;
+        return closer.err;
     }
     weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
     weft__latch_take(&record->lock); /* whoever told us is through */
     weft__latch_drop(&record->lock);
+    return closer.err;
 }
 
 static bool on_base_context(void)
@@ -67,16 +76,10 @@ static int close_from_callback(int fd)
 int weft_close(int fd)
 {
     struct weft__fd *record = weft__fd_find(fd);
-    if (record && weft__fd_is(record, WEFT__FD_KNOWN)) {
-        if (on_base_context()) {
-            return close_from_callback(fd);
-        }
-        forget(record);
+    if (record && on_base_context()) {
+        return close_from_callback(fd);
     }
-    if (record && weft__fd_is(record, WEFT__FD_CLOSING)) {
-        return -EBADF;
-    }
-    int err = weft__fd_close_number(fd);
+    int err = record ? end(record, true) : weft__fd_close_number(fd);
     weft__room_freed();
     return err;
 }
@@ -88,6 +91,5 @@ int weft_fd_release(int fd)
         return -EBADF;
     }
     WEFT__REQUIRE(!on_base_context(), "weft_fd_release in a callback on a worker");
-    forget(record);
-    return 0;
+    return end(record, false);
 }

@@ -9,6 +9,7 @@
 #include "io/op.h"
 #include "net/addr.h"
 #include "net/group.h"
+#include "net/socket.h"
 
 #define MOST 16u /* addresses of a host that are looked at */
 #define NEXT_NS 250000000
@@ -141,19 +142,16 @@ int weft_dial_addrs(const struct weft_addr *addrs, size_t n, int64_t next_ns, in
     }
     interleave(&dial, addrs, n);
     int won = race(&dial, next_ns ? next_ns : NEXT_NS, deadline);
+    unsigned flags = 0;
     for (size_t i = 0; i < dial.begun; i++) {
-        if (dial.fds[i] >= 0 && dial.fds[i] != won) {
+        if (dial.fds[i] >= 0 && dial.fds[i] == won) {
+            flags = weft__fd_of_socket(dial.addrs[i]->storage.ss_family, SOCK_STREAM);
+        } else if (dial.fds[i] >= 0) {
             end_attempt(&dial, i, 0);
         }
     }
     weft__group_close(&dial.group);
-    if (won >= 0) {
-        err = weft__fd_open(won, WEFT__FD_SOCKET | WEFT__FD_STREAM);
-        if (err) {
-            close(won);
-        }
-    }
-    return err ? err : won;
+    return won < 0 ? won : weft__socket_known(won, flags);
 }
 
 /* "host:port" */

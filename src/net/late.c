@@ -138,6 +138,16 @@ static bool ring_can(const struct weft__fd *record, const struct weft__op *op)
     }
 }
 
+/* A file keeps its thread for as long as the disk takes; another descriptor that has got the number would keep it for ever, and whoever
+ * closes that. */
+static bool is_another(const struct weft__fd *record, const struct weft__op *op)
+{
+    unsigned flags;
+    return record && op->offset < 0 && (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE) &&
+           weft__fd_is(record, WEFT__FD_FILE) && weft__fd_look(op->fd, &flags) == 0 &&
+           !(flags & WEFT__FD_FILE);
+}
+
 int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind)
 {
@@ -155,6 +165,9 @@ int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t
                                                                                : result;
     }
     WEFT__REQUIRE(weft__current(w), "a callback on a worker waits for a file");
+    if (is_another(record, &call->op)) {
+        return weft__fd_unlearn(record) ? WEFT__MOVED : WEFT__CLOSED;
+    }
     /* Without a driver, in a compute pool say, there are still threads. */
     struct weft__driver *driver = weft__worker_driver(w, &err);
     return driver && driver->kind->completes && ring_can(record, &call->op)

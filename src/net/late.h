@@ -11,7 +11,8 @@
 #include "net/call.h"
 
 /* The record of the operation's descriptor; NULL: it names none. The result of the operation, however late; -ETIMEDOUT,
- * -ECANCELED, -EINTR, WEFT__CLOSED: it has done nothing. -EAGAIN: no thread could be had. */
+ * -ECANCELED, -EINTR, WEFT__CLOSED: it has done nothing. -EAGAIN: no thread could be had. WEFT__MOVED: of a read or write
+ * without an offset, that the number is no file any more, and it is to begin anew. */
 int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind);
 

@@ -30,7 +30,7 @@ static int set_options(int fd, const struct weft_addr *addr, const struct weft_l
     if (!opts->no_reuseaddr) {
         err = weft__socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     }
-    if (!err && opts->reuseport) {
+    if (!err && opts->reuseport && !opts->reuseport_first) {
         err = weft__socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
     }
     if (!err && family == AF_INET6) {
@@ -38,6 +38,17 @@ static int set_options(int fd, const struct weft_addr *addr, const struct weft_l
     }
     if (!err && opts->defer_accept_seconds) {
         err = weft__socket_set(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, opts->defer_accept_seconds);
+    }
+    return err;
+}
+
+/* The first of several is bound as one that shares with nobody, which fails if anybody listens there, and shares from then on: so
+ * there is no moment at which the address is free again. */
+static int bind_to(int fd, const struct weft_addr *addr, const struct weft_listen_opts *opts)
+{
+    int err = weft__socket_bind(fd, SOCK_STREAM, addr);
+    if (!err && opts->reuseport_first && addr->storage.ss_family != AF_UNIX) {
+        err = weft__socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
     }
     return err;
 }
@@ -56,7 +67,7 @@ int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts
         return fd;
     }
     int err = set_options(fd, addr, &opts);
-    err = err ? err : weft__socket_bind(fd, SOCK_STREAM, addr);
+    err = err ? err : bind_to(fd, addr, &opts);
     if (!err && listen(fd, opts.backlog ? opts.backlog : BACKLOG) != 0) {
         err = -errno;
     }
@@ -142,11 +153,13 @@ int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
         return err;
     }
     uint32_t generation = weft__fd_generation(record);
+    /* What is accepted is of the listener's kind. */
+    unsigned flags = weft__fd_is(record, WEFT__FD_STREAM) ? WEFT__FD_STREAM : 0;
     int64_t got = accept_next(fd, peer, deadline);
     if (__builtin_expect(weft__room_lacks(got), 0)) {
         got = accept_with_room(record, generation, peer, deadline);
     }
-    return got < 0 ? (int)got : weft__socket_known((int)got, WEFT__FD_STREAM);
+    return got < 0 ? (int)got : weft__socket_known((int)got, flags);
 }
 
 int weft_accept(int fd, int64_t deadline)

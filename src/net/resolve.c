@@ -32,7 +32,8 @@ static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 #include "base/lock.h"
 #include "sched/worker.h"
 
-#define TRY_MS 2000
+#define TRY_NS 2000000000
+#define TRY_MOST_MS 3600000 /* c-ares doubles it with each try */
 #define EVENTS 8
 
 struct query {
@@ -90,11 +91,18 @@ static int as_errno(int status)
     }
 }
 
+/* c-ares takes whole ones, and none for "at once". */
+static int try_ms(int64_t ns)
+{
+    int64_t ms = ns > 0 ? (ns - 1) / 1000000 + 1 : TRY_NS / 1000000;
+    return ms < TRY_MOST_MS ? (int)ms : TRY_MOST_MS;
+}
+
 static int channel_open(ares_channel *out, struct query *query,
                         const struct weft_resolve_opts *opts)
 {
     struct ares_options options = {
-        .timeout = opts->try_ns ? (int)(opts->try_ns / 1000000) : TRY_MS,
+        .timeout = try_ms(opts->try_ns),
         .tries = opts->tries ? opts->tries : 3,
         .lookups = (char[]){"fb"}, /* the hosts file, then the servers */
         .sock_state_cb = on_socket,

@@ -17,14 +17,32 @@ static const struct weft__wait_kind splice_kind = {.name = "splice", .label = we
 
 /* --- from a file --------------------------------------------------------------------------- */
 
+/* sendfile knows no flag for "do not block", and the mode of a pipe may be others' too; to a pipe splice does the same, and knows one. */
+static ssize_t send_to_pipe(int fd, int file, int64_t offset, size_t n, int64_t deadline)
+{
+    ssize_t put = weft_splice(file, &offset, fd, NULL, n, false, deadline);
+    return put == -ESPIPE ? -EINVAL : put;
+}
+
 ssize_t weft_sendfile(int fd, int file, int64_t offset, size_t n, int64_t deadline)
 {
+    int err = 0;
     struct weft__call call;
+    struct weft__fd *record = weft__fd_use(fd, &err);
+    if (!record || offset < 0) {
+        return record ? -EINVAL : err;
+    }
+    if (weft__fd_is_pipe(record)) {
+        return send_to_pipe(fd, file, offset, n, deadline);
+    }
+    if (weft__fd_is(record, WEFT__FD_SHARED)) {
+        return -EINVAL;
+    }
     weft__op_init(&call.op, fd, WEFT__OP_SENDFILE, WEFT__SIDE_OUT);
     call.op.offset = offset;
     call.op.from = file;
     call.op.count = n;
-    return offset < 0 ? -EINVAL : weft__call_run(&call, deadline, &sendfile_kind);
+    return weft__call_run_on(record, &call, deadline, &sendfile_kind);
 }
 
 int weft_sendfile_all(int fd, int file, int64_t offset, size_t n, size_t *done, int64_t deadline)
@@ -97,10 +115,11 @@ static int use(int fd)
     if (!record) {
         return err;
     }
-    /* A pipe needs only the flag of the call; it may be somebody else's too. */
-    return weft__fd_is(record, WEFT__FD_FILE) || weft__fd_is_pipe(record)
-               ? 0
-               : weft__fd_unblock(record);
+    /* A pipe needs only the flag of the call; it may be somebody else's too, as a terminal may, which knows no such flag. */
+    if (weft__fd_is(record, WEFT__FD_FILE) || weft__fd_is_pipe(record)) {
+        return 0;
+    }
+    return weft__fd_is(record, WEFT__FD_SHARED) ? -EINVAL : weft__fd_unblock(record);
 }
 
 ssize_t weft_splice(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more,

@@ -1,6 +1,7 @@
 #include "net/socket.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,18 +24,28 @@ int weft__socket_known(int fd, unsigned flags)
 int weft__socket_make(int family, int type)
 {
     int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return fd < 0 ? -errno : weft__socket_known(fd, type == SOCK_STREAM ? WEFT__FD_STREAM : 0);
+    return fd < 0 ? -errno : weft__socket_known(fd, weft__fd_of_socket(family, type));
 }
 
-/* The file of a socket that nobody has open: left behind by a process that is gone. */
-static bool is_abandoned(const struct weft_addr *addr, int type)
+/* --- files of Unix sockets ------------------------------------------------------------------- */
+
+/* NULL: it has none. */
+static const char *path_of(const struct weft_addr *addr)
 {
     const struct sockaddr_un *un = (const struct sockaddr_un *)(const void *)&addr->storage;
-    struct stat st;
-    if (un->sun_family != AF_UNIX || !un->sun_path[0] || stat(un->sun_path, &st) != 0 ||
-        !S_ISSOCK(st.st_mode)) {
-        return false;
-    }
+    bool named = addr->len > offsetof(struct sockaddr_un, sun_path);
+    return un->sun_family == AF_UNIX && named && un->sun_path[0] ? un->sun_path : NULL;
+}
+
+/* Numbers of files are used again; the time of the last change tells one from the next. */
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static bool is_refused(const struct weft_addr *addr, int type)
+{
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool refused = fd >= 0 &&
                    connect(fd, (const struct sockaddr *)&addr->storage, addr->len) != 0 &&
@@ -42,21 +53,57 @@ static bool is_abandoned(const struct weft_addr *addr, int type)
     if (fd >= 0) {
         close(fd);
     }
-    return refused && unlink(un->sun_path) == 0;
+    return refused;
+}
+
+/* Something is there. 0: it was the socket of a process that is gone, and is removed, unless another has done that in this moment,
+ * and has the path. */
+static int clear(const char *path, const struct weft_addr *addr, int type)
+{
+    struct stat before, after;
+    if (lstat(path, &before) != 0) {
+        return -errno;
+    }
+    if (!S_ISSOCK(before.st_mode)) {
+        return -EEXIST;
+    }
+    bool dead = is_refused(addr, type) && lstat(path, &after) == 0 && is_same(&before, &after);
+    return !dead ? -EADDRINUSE : unlink(path) == 0 ? 0 : -errno;
 }
 
 int weft__socket_bind(int fd, int type, const struct weft_addr *addr)
 {
     const struct sockaddr *name = (const struct sockaddr *)&addr->storage;
-    if (bind(fd, name, addr->len) == 0) {
-        return 0;
-    }
-    int err = -errno;
-    if (err == -EADDRINUSE && is_abandoned(addr, type) && bind(fd, name, addr->len) == 0) {
-        err = 0;
+    const char *path = path_of(addr);
+    int err = bind(fd, name, addr->len) == 0 ? 0 : -errno;
+    if (err == -EADDRINUSE && path) {
+        err = clear(path, addr, type);
+        if (err == 0 || err == -ENOENT) { /* it has gone by itself */
+            err = bind(fd, name, addr->len) == 0 ? 0 : -errno;
+        }
     }
     return err;
 }
+
+void weft__socket_file_note(struct weft__socket_file *file, const struct weft_addr *addr)
+{
+    struct stat st;
+    const char *path = path_of(addr);
+    bool there = path && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
+    *file =
+        there ? (struct weft__socket_file){st.st_dev, st.st_ino} : (struct weft__socket_file){0, 0};
+}
+
+void weft__socket_file_remove(const struct weft__socket_file *file, const struct weft_addr *addr)
+{
+    struct stat st;
+    if (file->number && lstat(path_of(addr), &st) == 0 && S_ISSOCK(st.st_mode) &&
+        st.st_dev == file->device && st.st_ino == file->number) {
+        unlink(path_of(addr));
+    }
+}
+
+/* --- pairs, and ends ---------------------------------------------------------------------------- */
 
 int weft_socketpair(int type, int out[2])
 {
@@ -67,7 +114,7 @@ int weft_socketpair(int type, int out[2])
     if (socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
         return -errno;
     }
-    unsigned flags = type == SOCK_STREAM ? WEFT__FD_STREAM : 0;
+    unsigned flags = weft__fd_of_socket(AF_UNIX, type);
     int first = weft__socket_known(ends[0], flags);
     if (first < 0) {
         close(ends[1]);

@@ -22,11 +22,21 @@ static inline ssize_t try_transfer(const struct weft__fd *record, void *buf, siz
                                  : weft__plain_send(record->number, buf, n);
 }
 
-/* What a try has shown: nothing there, or less than was asked for. */
+/* What a try has shown: less was there than was asked for, or nothing. */
+static inline void note_short(struct weft__fd *record, enum weft__side side, uint32_t edges,
+                              ssize_t result, size_t n)
+{
+    if (result != (ssize_t)n && weft__fd_runs_dry(record)) {
+        weft__fd_note_empty(&record->side[side], edges);
+    }
+}
+
 static inline void note_result(struct weft__fd *record, enum weft__side side, uint32_t edges,
                                ssize_t result, size_t n)
 {
-    if (result != (ssize_t)n && (result == -EAGAIN || (result > 0 && weft__fd_runs_dry(record)))) {
+    if (result > 0) {
+        note_short(record, side, edges, result, n);
+    } else if (result == -EAGAIN) {
         weft__fd_note_empty(&record->side[side], edges);
     }
 }
@@ -51,7 +61,7 @@ static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, voi
     }
 }
 
-/* Waits for an edge after those that were seen, then tries. */
+/* Waits for an edge after those that were seen, then tries. All that come back from a system call return by a jump: fiber/context.h. */
 static inline __attribute__((always_inline)) ssize_t
 wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
              enum weft__side side, uint32_t edges, int64_t deadline,
@@ -65,10 +75,14 @@ wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t 
     }
     seen.edges = weft__fd_edges(&record->side[side]);
     ssize_t result = try_transfer(record, buf, n, side);
-    note_result(record, side, seen.edges, result, n);
-    if (__builtin_expect(result != -EAGAIN, 1)) {
+    if (__builtin_expect(result > 0, 1)) {
+        note_short(record, side, seen.edges, result, n);
+        return weft__context_return_long(result);
+    }
+    if (result != -EAGAIN) {
         return result;
     }
+    weft__fd_note_empty(&record->side[side], seen.edges);
     return err ? err : wait_again(record, buf, n, side, seen, deadline);
 }
 
@@ -92,13 +106,14 @@ static inline __attribute__((always_inline)) ssize_t try_or_wait(struct weft__fd
                                                                  uint32_t edges, int64_t deadline)
 {
     ssize_t result = try_transfer(record, buf, n, side);
-    if (__builtin_expect(result == (ssize_t)n, 1)) {
+    if (__builtin_expect(result > 0, 1)) {
+        note_short(record, side, edges, result, n);
+        return weft__context_return_long(result);
+    }
+    if (result != -EAGAIN) {
         return result;
     }
-    note_result(record, side, edges, result, n);
-    if (__builtin_expect(result != -EAGAIN, 1)) {
-        return result;
-    }
+    weft__fd_note_empty(&record->side[side], edges);
     return side == WEFT__SIDE_IN
                ? wait_to_read(record, buf, n, edges, deadline, weft__worker_self())
                : wait_to_write(record, buf, n, edges, deadline, weft__worker_self());
@@ -139,7 +154,8 @@ static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t 
         call.op.iov = &iov;
         call.op.iov_count = 1;
         if (weft__fd_is(record, WEFT__FD_FILE)) {
-            return weft__late_run(record, &call, deadline, kind);
+            ssize_t result = weft__late_run(record, &call, deadline, kind);
+            return result == WEFT__MOVED ? transfer_any(fd, buf, n, side, deadline) : result;
         }
     }
     return weft__call_run_on(record, &call, deadline, kind);
@@ -197,12 +213,13 @@ static inline __attribute__((always_inline)) struct weft__fd *enter(int fd, stru
 {
     *w = weft__worker_at_entrance();
     struct weft__fd *record = weft__fd_peek(fd, WEFT__FD_SOCKET);
-    return record && weft__worker_peek_driver(*w) && weft__current(*w) ? record : NULL;
+    return record && *w && (*w)->drives != WEFT__DRIVES_NOTHING && weft__current(*w) ? record
+                                                                                     : NULL;
 }
 
 static inline bool completes(const struct weft__worker *w)
 {
-    return __builtin_expect(weft__worker_peek_driver(w)->kind->completes, 0);
+    return __builtin_expect(w->drives == WEFT__DRIVES_OPERATIONS, 0);
 }
 
 /* Sockets are called so that they neither block nor raise signals, whatever their mode. The entrances keep no frame: all they do
@@ -259,8 +276,9 @@ static ssize_t vector(int fd, const struct iovec *iov, int count, enum weft__sid
         call.op.iov = iov;
         call.op.iov_count = count;
         if (weft__fd_is(record, WEFT__FD_FILE)) {
-            return weft__late_run(record, &call, deadline,
-                                  side == WEFT__SIDE_IN ? &read_kind : &write_kind);
+            ssize_t result = weft__late_run(record, &call, deadline,
+                                            side == WEFT__SIDE_IN ? &read_kind : &write_kind);
+            return result == WEFT__MOVED ? vector(fd, iov, count, side, deadline) : result;
         }
     }
     return weft__call_run_on(record, &call, deadline,
@@ -339,7 +357,7 @@ static __attribute__((noinline)) int write_all_ready(struct weft__fd *record, vo
     if (done) {
         *done = n;
     }
-    return 0;
+    return weft__context_return(0);
 }
 
 static __attribute__((noinline)) int write_all_any(int fd, const void *buf, size_t n, size_t *done,

@@ -112,7 +112,8 @@ static int count_fds(bool inherited)
     int n = 0;
     for (int i = 0; i < 1024; i++) {
         int flags = fcntl(i, F_GETFD);
-        n += flags >= 0 && !(inherited && (flags & FD_CLOEXEC));
+        n += (flags >= 0 && !(inherited && (flags & FD_CLOEXEC))) ||
+             (inherited && i <= STDERR_FILENO); /* a child has these */
     }
     return n;
 }

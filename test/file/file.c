@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "io/drivers.h"
+#include "io/waiting.h"
 
 #define MS INT64_C(1000000)
 
@@ -337,25 +338,6 @@ static void *writes(void *fd)
     return (void *)(intptr_t)weft_pwrite(*(int *)fd, "y", 1, 0, WEFT_FOREVER);
 }
 
-static weft_fiber started(int *fd)
-{
-    weft_fiber fiber;
-    enum weft_fiber_state state;
-    CHECK_EQ(weft_spawn(&fiber, writes, fd, NULL), 0);
-    do {
-        weft_yield();
-        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-    } while (state != WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static int64_t joined(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
-}
-
 static void *sets(void *arg)
 {
     weft_event_set(arg);
@@ -376,14 +358,14 @@ static void *queued(void *arg)
         weft_yield();
     }
     CHECK_EQ(weft_pwrite(fd, "y", 1, 0, weft_after(2 * MS)), -ETIMEDOUT);
-    weft_fiber fiber = started(&fd);
+    weft_fiber fiber = started(writes, &fd);
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(joined(fiber), -ECANCELED);
-    fiber = started(&fd);
+    fiber = started(writes, &fd);
     CHECK_EQ(weft_interrupt(fiber), 0);
     CHECK_EQ(joined(fiber), -EINTR);
     /* A close waits for it: another file may not get the number before. */
-    fiber = started(&fd);
+    fiber = started(writes, &fd);
     weft_fiber closer;
     CHECK_EQ(weft_spawn(&closer, sets, &go, NULL), 0);
     CHECK_EQ(weft_close(fd), 0);

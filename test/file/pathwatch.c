@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "io/drivers.h"
+#include "io/waiting.h"
 
 #define MS INT64_C(1000000)
 
@@ -93,38 +94,19 @@ static void *waits(void *arg)
     return (void *)(intptr_t)weft_pathwatch_next(watch, &event, WEFT_FOREVER);
 }
 
-static weft_fiber started(void)
-{
-    weft_fiber fiber;
-    enum weft_fiber_state state;
-    CHECK_EQ(weft_spawn(&fiber, waits, NULL, NULL), 0);
-    do {
-        weft_yield();
-        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-    } while (state != WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static int64_t joined(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
-}
-
 static void *two_wait(void *arg)
 {
     CHECK(weft_pathwatch_add(watch, folder, IN_CREATE | IN_DELETE, WEFT_FOREVER) >= 0);
-    weft_fiber a = started(), b = started();
+    weft_fiber a = started(waits, NULL), b = started(waits, NULL);
     touch("x");
     CHECK_EQ(unlink(below("x")), 0);
     CHECK_EQ(joined(a), 0); /* each gets one */
     CHECK_EQ(joined(b), 0);
-    a = started();
-    b = started();
+    a = started(waits, NULL);
+    b = started(waits, NULL);
     CHECK_EQ(weft_cancel(a), 0);
     CHECK_EQ(joined(a), -ECANCELED);
-    a = started();
+    a = started(waits, NULL);
     weft_pathwatch_close(watch);
     CHECK_EQ(joined(a), -EBADFD);
     CHECK_EQ(joined(b), -EBADFD);

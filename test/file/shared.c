@@ -1,14 +1,31 @@
 /* Descriptors that block and that other processes have too: they are waited for without a change that those would see. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <pty.h>
 #include <sys/resource.h>
 
 #include "io/drivers.h"
+#include "io/waiting.h"
 
 #define MS INT64_C(1000000)
 
 static int ends[2]; /* in, out */
+
+/* So many polls are interrupted by a signal. It stands for the library's, whose only caller here is Weft. */
+static int interrupts;
+
+int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    const struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                                     .tv_nsec = timeout_ms % 1000 * 1000000L};
+    if (interrupts > 0) {
+        interrupts--;
+        errno = EINTR;
+        return -1;
+    }
+    return ppoll(fds, count, timeout_ms < 0 ? NULL : &timeout, NULL);
+}
 
 static void blocking_pipe(void)
 {
@@ -50,25 +67,6 @@ static void *fills(void *arg)
     } while (n > 0);
     CHECK_EQ(n, -ETIMEDOUT);
     return (void *)(intptr_t)weft_write(fd, block, sizeof block, WEFT_FOREVER);
-}
-
-static weft_fiber started(weft_fn fn, int *fd)
-{
-    weft_fiber fiber;
-    enum weft_fiber_state state;
-    CHECK_EQ(weft_spawn(&fiber, fn, fd, NULL), 0);
-    do {
-        weft_yield();
-        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-    } while (state != WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static int64_t joined(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
 }
 
 /* Everything that a wait can come to, on whatever the ends are. */
@@ -162,6 +160,9 @@ static void *few(void *arg)
     }
     CHECK_EQ(memcmp(text, back, sizeof back), 0);
     CHECK_EQ(weft_read(ends[0], back, 1, weft_after(MS)), -ETIMEDOUT);
+    interrupts = 1; /* then nobody knows whether it would block */
+    CHECK_EQ(weft_read(ends[0], back, 1, 0), -ETIMEDOUT);
+    CHECK_EQ(interrupts, 0);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     blocks_still();
     CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
@@ -190,6 +191,63 @@ TEST(a_plain_thread_keeps_its_deadline_on_what_blocks)
     CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1);
     blocks_still();
     CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
+}
+
+/* --- files to and from them --------------------------------------------------------------------- */
+
+#define FILE_BYTES 200000
+
+static void *drains(void *arg)
+{
+    static char block[4096];
+    size_t have = 0;
+    ssize_t n;
+    while (have < FILE_BYTES && (n = weft_read(ends[0], block, sizeof block, WEFT_FOREVER)) > 0) {
+        have += (size_t)n;
+    }
+    CHECK_EQ(have, FILE_BYTES);
+    return arg;
+}
+
+/* More than a pipe holds. */
+static void *sends_files(void *arg)
+{
+    char byte, name[] = "/tmp/weft-shared-XXXXXX";
+    weft_fiber fiber;
+    int file = mkstemp(name);
+    CHECK(file >= 0);
+    CHECK_EQ(unlink(name), 0);
+    CHECK_EQ(ftruncate(file, FILE_BYTES), 0);
+    blocking_pipe();
+    CHECK_EQ(weft_spawn(&fiber, drains, NULL, NULL), 0);
+    CHECK_EQ(weft_sendfile_all(ends[1], file, 0, FILE_BYTES, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_sendfile(ends[1], file, FILE_BYTES, 1, WEFT_FOREVER), 0); /* its end */
+    while (weft_sendfile(ends[1], file, 0, FILE_BYTES, 0) > 0) {
+    }
+    CHECK_EQ(weft_sendfile(ends[1], file, 0, 1, weft_after(MS)), -ETIMEDOUT);
+    blocks_still();
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_sendfile(ends[1], file, 0, 1, WEFT_FOREVER), -EPIPE); /* and no SIGPIPE */
+    CHECK_EQ(weft_close(ends[1]), 0);
+    int in, out;
+    CHECK_EQ(weft_pipe(&in, &out), 0);
+    if (terminal()) {
+        CHECK_EQ(weft_sendfile(ends[0], file, 0, 1, WEFT_FOREVER), -EINVAL);
+        CHECK_EQ(weft_splice(ends[0], NULL, out, NULL, 1, false, 0), -EINVAL);
+        CHECK_EQ(weft_splice(in, NULL, ends[0], NULL, 1, false, 0), -EINVAL);
+        blocks_still();
+        CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
+    }
+    CHECK_EQ(weft_read(in, &byte, 1, 0), -ETIMEDOUT);
+    CHECK_EQ(weft_close(in) | weft_close(out) | weft_close(file), 0);
+    return arg;
+}
+
+EACH_DRIVER(files_are_sent_without_a_change_to_what_is_shared)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
+    CHECK_EQ(weft_run(sends_files, NULL, NULL, &opts), 0);
 }
 
 /* --- pipes of our own ------------------------------------------------------------------------ */

@@ -55,10 +55,10 @@ static void falls_back(void *arg)
     CHECK_EQ(weft_run(uses, NULL, NULL, NULL), 0);
 }
 
-static void check_reason(int err, const char *reason)
+static void check_reason(void (*fn)(void *), int err, const char *reason)
 {
     static char text[65536];
-    int status = check_child(falls_back, &err, text, sizeof text);
+    int status = check_child(fn, &err, text, sizeof text);
     if (WIFEXITED(status) && WEXITSTATUS(status) == CHECK_SKIPPED) {
         printf("  system calls cannot be filtered here\n");
         return;
@@ -80,16 +80,75 @@ static void has_ring(void *arg)
     }
 }
 
-TEST(auto_comes_to_epoll)
+static void need_ring(void)
 {
     char text[256];
     if (check_child(has_ring, NULL, text, sizeof text) != 0) {
         check_skip("there is no io_uring to do without");
     }
-    check_reason(EPERM, "io_uring is forbidden here (EPERM)");
-    check_reason(EACCES, "io_uring is forbidden here (EPERM)");
-    check_reason(ENOSYS, "there is no io_uring here (ENOSYS)");
-    check_reason(ENOMEM, "there is no memory for io_uring (ENOMEM)");
-    check_reason(EINVAL, "io_uring is too old here");
-    check_reason(EMFILE, "io_uring could not be set up");
+}
+
+TEST(auto_comes_to_epoll)
+{
+    need_ring();
+    check_reason(falls_back, EPERM, "io_uring is forbidden here (EPERM)");
+    check_reason(falls_back, EACCES, "io_uring is forbidden here (EPERM)");
+    check_reason(falls_back, ENOSYS, "there is no io_uring here (ENOSYS)");
+    check_reason(falls_back, ENOMEM, "there is no memory for io_uring (ENOMEM)");
+    check_reason(falls_back, EINVAL, "io_uring is too old here");
+    check_reason(falls_back, EMFILE, "io_uring could not be set up");
+}
+
+/* --- later --------------------------------------------------------------------------------------- */
+
+/* A server that locks itself in once it is up: what it has goes on, what it opens from then on is epoll. */
+static int across[2];
+
+static void *reads_across(void *arg)
+{
+    char byte;
+    CHECK_EQ(weft_read(across[0], &byte, 1, WEFT_FOREVER), 1);
+    return arg;
+}
+
+static void *locks_itself_in(void *arg)
+{
+    int err = *(int *)arg;
+    weft_fiber fiber;
+    weft_loop *loop;
+    weft_pool *second;
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, across), 0);
+    CHECK_EQ(weft_spawn(&fiber, reads_across, NULL, NULL), 0);
+    weft_yield();
+    struct weft_pool_stats stats;
+    weft_pool_stats(weft_pool_self(), &stats);
+    CHECK_STR(stats.driver, "uring");
+    forbid(err); /* before there is another thread, which would not be bound by it */
+    CHECK_EQ(weft_loop_create(&loop, NULL), 0);
+    CHECK_STR(weft_loop_driver(loop), "epoll");
+    weft_loop_destroy(loop);
+    CHECK_EQ(weft_pool_create(&second, &(struct weft_pool_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_pool_start(second), 0);
+    weft_fiber other;
+    CHECK_EQ(weft_pool_spawn(second, &other, uses, NULL, NULL), 0);
+    CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_write(across[1], "x", 1, WEFT_FOREVER), 1); /* the one who waits in the ring */
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(second, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(second);
+    return arg;
+}
+
+static void locks_in(void *arg)
+{
+    const struct weft_pool_opts opts = {.workers = 1};
+    unsetenv("WEFT_DRIVER");
+    CHECK_EQ(weft_run(locks_itself_in, arg, NULL, &opts), 0);
+}
+
+TEST(auto_comes_to_epoll_when_it_is_forbidden_later)
+{
+    need_ring();
+    check_reason(locks_in, EPERM, "io_uring has been forbidden meanwhile");
+    check_reason(locks_in, ENOSYS, "io_uring has been forbidden meanwhile");
 }

@@ -184,10 +184,25 @@ TEST(any_address_is_of_both_families)
     CHECK(fd >= 0);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_close(listener), 0);
-    listener = weft_listen("*:0", &(struct weft_listen_opts){.v6only = true});
-    CHECK(listener >= 0);
-    CHECK_EQ(weft_addr_local(listener, &a), 0);
+    /* The same port of IPv4 is kept by one that does not listen: it could be somebody else's. */
+    int silent;
+    do {
+        listener = weft_listen("*:0", &(struct weft_listen_opts){.v6only = true});
+        CHECK(listener >= 0);
+        CHECK_EQ(weft_addr_local(listener, &a), 0);
+        const struct sockaddr_in v4 = {.sin_family = AF_INET,
+                                       .sin_port = htons((uint16_t)weft_addr_port(&a)),
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (bind(silent, (const struct sockaddr *)&v4, sizeof v4) != 0) {
+            CHECK_EQ(errno, EADDRINUSE);
+            close(silent);
+            silent = -1;
+            CHECK_EQ(weft_close(listener), 0);
+        }
+    } while (silent < 0);
     snprintf(text, sizeof text, "127.0.0.1:%d", weft_addr_port(&a));
     CHECK_EQ(weft_connect(text, WEFT_FOREVER), -ECONNREFUSED);
     CHECK_EQ(weft_close(listener), 0);
+    close(silent);
 }

@@ -1,29 +1,19 @@
 /* Descriptors sent over Unix sockets: they arrive, are closed by exec, and none leaks. */
 /* not under: qemu */
 /* (which loses the flag of control data that was cut off) */
-#include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "io/descriptors.h"
 #include "io/drivers.h"
+#include "io/fd.h"
 
 static void on(enum weft_driver driver, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver, .hog_ns = -1};
     CHECK_EQ(weft_run(fn, NULL, NULL, &opts), 0);
-}
-
-static int open_count(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir);
-    while (readdir(dir)) {
-        n++;
-    }
-    closedir(dir);
-    return n;
 }
 
 static void *passes(void *arg)
@@ -72,7 +62,7 @@ static void *truncated(void *arg)
         fds[i] = STDERR_FILENO;
     }
     CHECK_EQ(weft_read(ends[1], buf, 1, 0), -ETIMEDOUT); /* the driver has its own by now */
-    int before = open_count();
+    int before = count_descriptors();
     for (int room = 0; room <= 5; room++) {
         int count = room;
         CHECK_EQ(weft_send_fds(ends[0], "hi", 2, fds, 5, WEFT_FOREVER), 2);
@@ -84,12 +74,12 @@ static void *truncated(void *arg)
         for (int i = 0; i < count; i++) {
             CHECK_EQ(weft_close(got[i]), 0);
         }
-        CHECK_EQ(open_count(), before);
+        CHECK_EQ(count_descriptors(), before);
     }
     /* One that reads plain bytes gets none. */
     CHECK_EQ(weft_send_fds(ends[0], "hi", 2, fds, 5, WEFT_FOREVER), 2);
     CHECK_EQ(weft_read(ends[1], buf, sizeof buf, WEFT_FOREVER), 2);
-    CHECK_EQ(open_count(), before);
+    CHECK_EQ(count_descriptors(), before);
     CHECK_EQ(weft_close(ends[0]), 0);
     CHECK_EQ(weft_close(ends[1]), 0);
     return arg;
@@ -112,7 +102,7 @@ static void *exhausted(void *arg)
     }
     CHECK_EQ(weft_send_fds(ends[0], "hi", 2, fds, 5, WEFT_FOREVER), 2);
     CHECK_EQ(weft_fd_wait(ends[1], WEFT_READABLE, WEFT_FOREVER), WEFT_READABLE);
-    int before = open_count();
+    int before = count_descriptors();
     next = dup(STDERR_FILENO);
     CHECK_EQ(close(next), 0);
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -123,7 +113,7 @@ static void *exhausted(void *arg)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     CHECK_EQ(n, -EMFILE);
     CHECK_EQ(count, 0);
-    CHECK_EQ(open_count(), before);
+    CHECK_EQ(count_descriptors(), before);
     CHECK_EQ(weft_close(ends[0]), 0);
     CHECK_EQ(weft_close(ends[1]), 0);
     return arg;
@@ -161,6 +151,73 @@ static void *renumbered(void *arg)
 EACH_DRIVER(a_number_that_comes_again_is_new)
 {
     on(driver, renumbered);
+}
+
+/* Closed past the runtime, which knows it as a file: what has the number now is not read as one. */
+static void *writes_late(void *arg)
+{
+    weft_sleep(60000000000); /* so that the test fails where it would wait for ever */
+    (void)!write(*(int *)arg, "x", 1);
+    return NULL;
+}
+
+static void *reads_what_was_a_file(void *arg)
+{
+    int ends[2];
+    char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+    weft_fiber writer;
+    for (int i = 0; i < 2; i++) {
+        int fd = memfd_create("file", MFD_CLOEXEC);
+        CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 0);
+        CHECK_EQ(close(fd), 0);
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        CHECK_EQ(ends[0], fd);
+        CHECK_EQ(weft_spawn(&writer, writes_late, &ends[1], NULL), 0);
+        int64_t soon = weft_after(1000000);
+        CHECK_EQ(i ? weft_readv(fd, &iov, 1, soon) : weft_read(fd, &byte, 1, soon), -ETIMEDOUT);
+        CHECK_EQ(weft_cancel(writer), 0);
+        CHECK_EQ(weft_join(writer, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(weft_close(ends[0]), 0);
+        CHECK_EQ(weft_close(ends[1]), 0);
+    }
+    return arg;
+}
+
+EACH_DRIVER(what_was_a_file_is_none_any_more)
+{
+    on(driver, reads_what_was_a_file);
+}
+
+/* The same while an operation on the file is not over: that one is closed, and there is nothing to read. */
+static void *reads_what_is_in_use_as_a_file(void *arg)
+{
+    int ends[2], fd = memfd_create("file", MFD_CLOEXEC);
+    char byte;
+    struct weft__op op;
+    CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 0);
+    CHECK_EQ(close(fd), 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    CHECK_EQ(ends[0], fd);
+    struct weft__fd *record = weft__fd_record(fd);
+    weft__op_init(&op, fd, WEFT__OP_READ, WEFT__SIDE_IN);
+    op.late = true;
+    weft__latch_take(&record->lock);
+    weft__fd_push_locked(record, &op);
+    weft__latch_drop(&record->lock);
+    CHECK_EQ(weft_read(fd, &byte, 1, weft_after(1000000)), -EBADFD);
+    weft__latch_take(&record->lock);
+    weft__fd_remove_locked(record, &op);
+    weft__latch_drop(&record->lock);
+    CHECK_EQ(weft_read(fd, &byte, 1, weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
+    return arg;
+}
+
+EACH_DRIVER(what_is_in_use_as_a_file_stays_one)
+{
+    on(driver, reads_what_is_in_use_as_a_file);
 }
 
 /* recvmsg as the system has it: control data of the user's own. */

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "io/drivers.h"
+#include "io/waiting.h"
 
 #define SOON 20000000 /* ns: a deadline that is meant to pass */
 
@@ -46,25 +47,6 @@ static void *writes(void *arg)
     return (void *)(intptr_t)weft_write(fd, block, sizeof block, WEFT_FOREVER);
 }
 
-static weft_fiber started(weft_fn fn)
-{
-    weft_fiber fiber;
-    enum weft_fiber_state state;
-    CHECK_EQ(weft_spawn(&fiber, fn, &ends[0], NULL), 0);
-    do {
-        weft_yield();
-        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-    } while (state != WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static int64_t joined(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
-}
-
 static void *deadline_passes(void *arg)
 {
     char byte;
@@ -85,10 +67,10 @@ EACH_DRIVER(a_read_ends_by_its_deadline)
 static void *cancels(void *arg)
 {
     pair();
-    weft_fiber fiber = started(reads);
+    weft_fiber fiber = started(reads, &ends[0]);
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(joined(fiber), -ECANCELED);
-    fiber = started(writes);
+    fiber = started(writes, &ends[0]);
     CHECK_EQ(weft_cancel(fiber), 0);
     CHECK_EQ(joined(fiber), -ECANCELED);
     unpair();
@@ -115,7 +97,7 @@ static void *interrupted_once(void *arg)
 static void *interrupts(void *arg)
 {
     pair();
-    weft_fiber fiber = started(interrupted_once);
+    weft_fiber fiber = started(interrupted_once, &ends[0]);
     CHECK_EQ(weft_interrupt(fiber), 0);
     CHECK_EQ(weft_event_wait(&interrupted, WEFT_FOREVER), 0);
     weft_event_reset(&interrupted);
@@ -134,7 +116,8 @@ EACH_DRIVER(an_interrupt_ends_one_read)
 static void *closes(void *arg)
 {
     pair();
-    weft_fiber reader = started(reads), writer = started(writes), second = started(reads);
+    weft_fiber reader = started(reads, &ends[0]), writer = started(writes, &ends[0]),
+               second = started(reads, &ends[0]);
     CHECK_EQ(weft_close(ends[0]), 0);
     CHECK_EQ(joined(reader), -EBADFD);
     CHECK_EQ(joined(second), -EBADFD);
@@ -161,7 +144,7 @@ static void *thread_closes(void *arg)
 {
     pthread_t thread;
     pair();
-    weft_fiber reader = started(reads);
+    weft_fiber reader = started(reads, &ends[0]);
     CHECK_EQ(pthread_create(&thread, NULL, close_from_thread, NULL), 0);
     CHECK_EQ(joined(reader), -EBADFD);
     CHECK_EQ(pthread_join(thread, NULL), 0);
@@ -178,7 +161,7 @@ static void *peer_ends(void *arg)
 {
     char byte;
     pair();
-    weft_fiber reader = started(reads);
+    weft_fiber reader = started(reads, &ends[0]);
     CHECK_EQ(weft_shutdown(ends[1], SHUT_WR), 0); /* half: the other direction still works */
     CHECK_EQ(joined(reader), 0);
     CHECK_EQ(weft_write(ends[0], "x", 1, WEFT_FOREVER), 1);
@@ -198,14 +181,23 @@ EACH_DRIVER(the_end_of_the_peer)
 static void *data_then_end(void *arg)
 {
     char buf[64];
+    struct weft_addr addr;
+    int listener = weft_listen("127.0.0.1:0", NULL);
+    CHECK_EQ(weft_addr_local(listener, &addr), 0);
     for (int i = 0; i < 100; i++) {
-        pair();
+        ends[1] = weft_connect_addr(&addr, WEFT_FOREVER);
+        ends[0] = weft_accept(listener, WEFT_FOREVER);
+        CHECK(ends[0] >= 0 && ends[1] >= 0);
+        if (i % 2) { /* the driver knows it already */
+            CHECK_EQ(weft_read(ends[0], buf, 1, weft_after(100000)), -ETIMEDOUT);
+        }
         CHECK_EQ(weft_write(ends[1], "abc", 3, WEFT_FOREVER), 3);
         CHECK_EQ(weft_close(ends[1]), 0);
         CHECK_EQ(weft_read(ends[0], buf, sizeof buf, WEFT_FOREVER), 3);
         CHECK_EQ(weft_read(ends[0], buf, sizeof buf, weft_after(60000000000)), 0);
         CHECK_EQ(weft_close(ends[0]), 0);
     }
+    CHECK_EQ(weft_close(listener), 0);
     return arg;
 }
 

@@ -119,6 +119,21 @@ TEST(listeners_share_an_address_only_if_both_say_so)
     CHECK_EQ(weft_close(fd), 0);
 }
 
+TEST(the_first_of_several_listeners_finds_nobody_there)
+{
+    struct weft_addr addr;
+    const struct weft_listen_opts opts = {.reuseport = true}, first = {.reuseport_first = true};
+    int fd = weft_listen("127.0.0.1:0", &first);
+    CHECK_EQ(weft_addr_local(fd, &addr), 0);
+    CHECK_EQ(weft_listen_addr(&addr, NULL), -EADDRINUSE);
+    CHECK_EQ(weft_listen_addr(&addr, &first), -EADDRINUSE);
+    int second = weft_listen_addr(&addr, &opts);
+    CHECK(second >= 0);
+    CHECK_EQ(weft_close(fd), 0);
+    CHECK_EQ(weft_listen_addr(&addr, &first), -EADDRINUSE);
+    CHECK_EQ(weft_close(second), 0);
+}
+
 /* The connection is made, but not seen before it says something. */
 static void *defers(void *arg)
 {
@@ -162,8 +177,8 @@ static bool holds(int client, int server, bool cork)
     }
     CHECK_EQ(weft_read_full(server, buf + got, 4 - got, NULL, WEFT_FOREVER), 0);
     CHECK(memcmp(buf, "abcd", 4) == 0);
-    /* The system itself lets it go after 200 ms. */
-    CHECK(early == -ETIMEDOUT || (early == 2 && weft_now() - began >= 200000000));
+    /* The system itself lets it go after 200 ms, by a clock of its own that need not be as fine. */
+    CHECK(early == -ETIMEDOUT || (early == 2 && weft_now() - began >= 150000000));
     return early == -ETIMEDOUT;
 }
 

@@ -115,8 +115,28 @@ static bool have_resolver(void)
 
 /* --- tests --------------------------------------------------------------------------------------- */
 
+/* A name that only the hosts file knows. False: this machine has none but its own. */
+static bool name_of_hosts(char *out, size_t size)
+{
+    char line[512];
+    bool found = false;
+    FILE *hosts = fopen("/etc/hosts", "re");
+    while (hosts && !found && fgets(line, sizeof line, hosts)) {
+        char *rest, *address = strtok_r(line, " \t\n", &rest);
+        const char *name = address ? strtok_r(NULL, " \t\n", &rest) : NULL;
+        found = name && strchr(address, '.') && address[0] != '#' && name[0] != '#' &&
+                strncmp(name, "localhost", 9) != 0;
+        snprintf(out, size, "%s", found ? name : "");
+    }
+    if (hosts) {
+        fclose(hosts);
+    }
+    return found;
+}
+
 static void *names(void *arg)
 {
+    char host[256];
     struct weft_addr addrs[4];
     char text[WEFT_ADDR_TEXT];
     CHECK_EQ(resolve("both.test", addrs, 4, WEFT_FOREVER), 2);
@@ -129,6 +149,12 @@ static void *names(void *arg)
     CHECK_EQ(resolve("none.test", addrs, 4, WEFT_FOREVER), -ENOENT);
     CHECK_EQ(resolve("failing.test", addrs, 4, WEFT_FOREVER), -EREMOTEIO);
     CHECK_EQ(resolve("localhost", addrs, 4, WEFT_FOREVER) > 0, 1); /* the hosts file */
+    if (name_of_hosts(host, sizeof host)) {
+        CHECK(resolve(host, addrs, 4, WEFT_FOREVER) > 0); /* the server knows no such name */
+    }
+    /* A try that is too short to be answered, and those after it, each twice as long. */
+    const struct weft_resolve_opts brief = {.servers = servers, .try_ns = 1000, .tries = 18};
+    CHECK_EQ(weft_resolve("four.test", 80, addrs, 4, &brief, WEFT_FOREVER), 1);
     CHECK_EQ(resolve("", addrs, 4, WEFT_FOREVER), -EINVAL);
     return arg;
 }
@@ -201,7 +227,7 @@ static void *refused_then_taken(void *arg)
     int64_t began = weft_now();
     int fd = weft_dial_addrs(addrs, 2, 60000000000, WEFT_FOREVER);
     CHECK(fd >= 0);
-    CHECK(weft_now() - began < 30000000000);
+    CHECK(weft_now() - began < 60000000000);
     CHECK_EQ(weft_close(fd), 0);
     CHECK_EQ(weft_dial_addrs(addrs, 1, 0, WEFT_FOREVER), -ECONNREFUSED);
     CHECK_EQ(weft_close(listener), 0);

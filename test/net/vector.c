@@ -2,6 +2,7 @@
 /* labels: valgrind */
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "io/drivers.h"
@@ -117,12 +118,24 @@ EACH_DRIVER(what_was_moved_before_an_error_is_told)
     on(driver, ends_early);
 }
 
-/* A look at less than was asked for must not be taken for the end of what there is. */
+static void connect_pair(int pair[2])
+{
+    struct weft_addr addr;
+    int listener = weft_listen("127.0.0.1:0", NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(weft_addr_local(listener, &addr), 0);
+    pair[0] = weft_connect_addr(&addr, WEFT_FOREVER);
+    pair[1] = weft_accept(listener, WEFT_FOREVER);
+    CHECK(pair[0] >= 0 && pair[1] >= 0);
+    CHECK_EQ(weft_close(listener), 0);
+}
+
+/* A look at less than was asked for must not be taken for the end of what there is, as a read of TCP is. */
 static void *peeks(void *arg)
 {
     int pair[2];
     char buf[64];
-    CHECK_EQ(weft_socketpair(SOCK_STREAM, pair), 0);
+    connect_pair(pair);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(weft_write(pair[0], "abc", 3, WEFT_FOREVER), 3);
         CHECK_EQ(weft_recv(pair[1], buf, sizeof buf, MSG_PEEK, weft_after(60000000000)), 3);
@@ -144,4 +157,42 @@ static void *peeks(void *arg)
 EACH_DRIVER(a_peek_leaves_what_it_saw)
 {
     on(driver, peeks);
+}
+
+/* --- more than a number of 32 bits says --------------------------------------------------------- */
+
+#define HUGE_BYTES ((size_t)1 << 32)
+
+/* The kernel takes 2 GiB at most at once; a ring counts in 32 bits, and would take 4 GiB for nothing. */
+static void *asks_for_much(void *arg)
+{
+    int pair[2];
+    char byte;
+    char *huge = mmap(NULL, HUGE_BYTES + 1, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (huge == MAP_FAILED) {
+        printf("  no address space for it\n");
+        return arg;
+    }
+    connect_pair(pair);
+    CHECK_EQ(weft_write(pair[0], "abc", 3, WEFT_FOREVER), 3);
+    CHECK_EQ(weft_read(pair[1], huge, HUGE_BYTES, WEFT_FOREVER), 3);
+    CHECK_EQ(weft_write(pair[0], "de", 2, WEFT_FOREVER), 2);
+    CHECK_EQ(weft_read(pair[1], huge, HUGE_BYTES + 1, WEFT_FOREVER), 2);
+    CHECK_EQ(memcmp(huge, "dec", 3), 0);
+    ssize_t n = weft_write(pair[0], huge, HUGE_BYTES, WEFT_FOREVER);
+    CHECK(n > 0);
+    CHECK_EQ(weft_read(pair[1], &byte, 1, WEFT_FOREVER), 1);
+    CHECK_EQ(byte, 'd');
+    CHECK_EQ(weft_close(pair[0]), 0);
+    CHECK_EQ(weft_close(pair[1]), 0);
+    CHECK_EQ(munmap(huge, HUGE_BYTES + 1), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_count_beyond_32_bits)
+{
+    if (!drivers_under_valgrind()) { /* it looks at every byte that might be written */
+        on(driver, asks_for_much);
+    }
 }

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "io/drivers.h"
+#include "io/waiting.h"
 
 #define SOON 5000000 /* ns: a deadline that is meant to pass */
 #define BLOCK 65536
@@ -357,26 +358,6 @@ static void *runs(void *arg)
     return (void *)(intptr_t)call->call(WEFT_FOREVER);
 }
 
-static weft_fiber started(const struct call *call)
-{
-    weft_fiber fiber;
-    enum weft_fiber_state state;
-    CHECK_EQ(weft_spawn(&fiber, runs, (void *)(uintptr_t)call, NULL), 0);
-    do {
-        weft_yield();
-        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-        CHECK(state != WEFT_FIBER_DONE);
-    } while (state != WEFT_FIBER_WAITING);
-    return fiber;
-}
-
-static int64_t joined(weft_fiber fiber)
-{
-    void *result;
-    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
-    return (intptr_t)result;
-}
-
 static void each(void (*with)(const struct call *call))
 {
     for (int i = 0; i < CALLS; i++) {
@@ -397,7 +378,7 @@ static void time_out(const struct call *call)
 
 static void cancel(const struct call *call)
 {
-    weft_fiber fiber = started(call);
+    weft_fiber fiber = started(runs, (void *)(uintptr_t)call);
     CHECK_EQ(weft_cancel(fiber), 0);
     int64_t got = joined(fiber);
     if (got != -ECANCELED) {
@@ -407,7 +388,7 @@ static void cancel(const struct call *call)
 
 static void interrupt(const struct call *call)
 {
-    weft_fiber fiber = started(call);
+    weft_fiber fiber = started(runs, (void *)(uintptr_t)call);
     CHECK_EQ(weft_interrupt(fiber), 0);
     int64_t got = joined(fiber);
     if (got != -EINTR) {
@@ -420,7 +401,7 @@ static void close_it(const struct call *call)
     if (call->own) {
         return;
     }
-    weft_fiber fiber = started(call);
+    weft_fiber fiber = started(runs, (void *)(uintptr_t)call);
     CHECK_EQ(weft_close(ends[0]), 0);
     ends[0] = -1;
     int64_t got = joined(fiber);

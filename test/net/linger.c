@@ -1,0 +1,220 @@
+/* A close that takes long, because SO_LINGER waits for a peer that does not read: the kernel gives the number away before it is
+ * through, and whoever gets it is not kept by that. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/drivers.h"
+
+#define LINGER_S 60
+#define PATIENCE_S                                                                                 \
+    40 /* less than that; a signal may end it earlier, as a stop of the process is one */
+
+static int victim, peer;
+static atomic_bool closed;
+
+static void connect_both(void)
+{
+    struct weft_addr at;
+    char address[WEFT_ADDR_TEXT];
+    int listener = weft_listen("127.0.0.1:0", NULL);
+    CHECK(listener >= 0);
+    CHECK_EQ(weft_addr_local(listener, &at), 0);
+    weft_addr_text(&at, address, sizeof address);
+    peer = weft_connect(address, WEFT_FOREVER);
+    CHECK(peer >= 0);
+    victim = weft_accept(listener, WEFT_FOREVER);
+    CHECK(victim >= 0);
+    CHECK_EQ(weft_close(listener), 0);
+}
+
+/* More is written than the peer takes without reading. */
+static void fill(void)
+{
+    static char block[1 << 16];
+    const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
+    while (weft_write(victim, block, sizeof block, 0) > 0) {
+    }
+    CHECK_EQ(setsockopt(victim, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+}
+
+static void *close_it(void *arg)
+{
+    CHECK_EQ(weft_close(victim), 0);
+    atomic_store(&closed, true);
+    return arg;
+}
+
+/* A pair of sockets, one of which has the number; as soon as it can be had. It is the first. */
+static void take_number(int (*make)(int out[2]), int ends[2])
+{
+    double from = check_seconds();
+    for (;;) {
+        CHECK_EQ(make(ends), 0);
+        CHECK(check_seconds() - from < PATIENCE_S);
+        if (ends[0] == victim) {
+            return;
+        }
+        if (ends[1] == victim) {
+            ends[1] = ends[0];
+            ends[0] = victim;
+            return;
+        }
+        CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
+        weft_yield();
+    }
+}
+
+static int ours(int out[2])
+{
+    return weft_socketpair(SOCK_STREAM, out);
+}
+
+static void *answer(void *arg)
+{
+    char byte;
+    int fd = *(int *)arg;
+    CHECK_EQ(weft_read(fd, &byte, 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_write(fd, &byte, 1, WEFT_FOREVER), 1);
+    return NULL;
+}
+
+/* It works, with waits on both sides. */
+static void talk(int ends[2])
+{
+    weft_fiber other;
+    char byte = 'x';
+    CHECK_EQ(weft_read(ends[0], &byte, 1, weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_spawn(&other, answer, &ends[1], NULL), 0);
+    CHECK_EQ(weft_write(ends[0], &byte, 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_read(ends[0], &byte, 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_join(other, NULL, WEFT_FOREVER), 0);
+}
+
+static void begin(weft_fiber *closer)
+{
+    connect_both();
+    fill();
+    atomic_store(&closed, false);
+    CHECK_EQ(
+        weft_spawn(closer, close_it, NULL, &(struct weft_fiber_opts){.worker = 1, .bound = true}),
+        0);
+}
+
+static void *number_comes_to_us(void *arg)
+{
+    int ends[2];
+    weft_fiber closer;
+    begin(&closer);
+    take_number(ours, ends);
+    talk(ends);
+    CHECK_EQ(weft_close(peer), 0); /* a reset, which ends the linger */
+    CHECK_EQ(weft_join(closer, NULL, WEFT_FOREVER), 0);
+    talk(ends); /* the end of that close was not about this one */
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
+    return arg;
+}
+
+/* And it is closed before the first close is through. */
+static void *number_comes_and_goes(void *arg)
+{
+    int ends[2];
+    weft_fiber closer;
+    begin(&closer);
+    for (int i = 0; i < 3; i++) {
+        take_number(ours, ends);
+        talk(ends);
+        CHECK_EQ(weft_close(ends[0]), 0);
+        CHECK_EQ(weft_close(ends[1]), 0);
+    }
+    CHECK_EQ(weft_close(peer), 0);
+    CHECK_EQ(weft_join(closer, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_write(victim, "x", 1, WEFT_FOREVER), -EBADF);
+    return arg;
+}
+
+static int others(int out[2])
+{
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, out);
+}
+
+/* Nobody closes anything in a child. */
+static void write_in_a_child(int fd)
+{
+    int status;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        alarm(PATIENCE_S);
+        _exit(weft_write(fd, "y", 1, WEFT_FOREVER) == 1 ? 0 : 1);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+}
+
+static void *write_on_a_thread(void *arg)
+{
+    int *ends = arg;
+    write_in_a_child(ends[0]);
+    atomic_store(&closed, true); /* from here on it may end */
+    CHECK_EQ(weft_write(ends[0], "x", 1, WEFT_FOREVER), 1);
+    return NULL;
+}
+
+/* Past us: whether it is what is being closed cannot be told before that is over; then it can. */
+static void *number_comes_to_others(void *arg)
+{
+    int ends[2];
+    char bytes[2];
+    pthread_t thread;
+    weft_fiber closer;
+    begin(&closer);
+    take_number(others, ends);
+    CHECK_EQ(pthread_create(&thread, NULL, write_on_a_thread, ends), 0);
+    while (!atomic_load(&closed)) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_close(peer), 0);
+    CHECK_EQ(weft_join(closer, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_read_full(ends[1], bytes, 2, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(memcmp(bytes, "yx", 2), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    talk(ends);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
+    return arg;
+}
+
+static void on(enum weft_driver driver, void *(*fn)(void *))
+{
+    /* The closer's worker is kept by the kernel, and the others go on. */
+    const struct weft_pool_opts opts = {.workers = 2, .driver = driver, .hog_ns = -1};
+    weft_pool *pool;
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, fn, NULL,
+                             &(struct weft_fiber_opts){.worker = 0, .bound = true}),
+             0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+}
+
+EACH_DRIVER(who_gets_the_number_does_not_wait)
+{
+    on(driver, number_comes_to_us);
+}
+
+EACH_DRIVER(and_may_close_it_again)
+{
+    on(driver, number_comes_and_goes);
+}
+
+EACH_DRIVER(who_got_it_past_us_is_not_mistaken)
+{
+    on(driver, number_comes_to_others);
+}
