@@ -38,6 +38,8 @@ WEFT_API int64_t weft_hook_connect_timeout(int64_t ns);
 WEFT_API void weft_hook_attach(void);
 /* For libweft-hook.so: as weft_hook_active, and binds the fiber. */
 WEFT_API bool weft_hook_enter(void);
+/* For libweft-hook.so: a fiber on its own stack, or a plain thread; not a callback or a step on a worker. */
+WEFT_API bool weft_hook_may_wait(void);
 
 WEFT_END_DECLS
 #endif

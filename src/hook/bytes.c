@@ -3,7 +3,7 @@
  * Sockets: hook/socket.h. Files of a disk: what is in the page cache is read at once (RWF_NOWAIT), what is not on a thread
  * of the blocking pool; pwrite likewise, while write and the vectors are plain calls. All else, pipes and terminals: RWF_NOWAIT, and where the
  * kernel does not know it, one looks first and then calls. Their mode stays as it is, because others have them too: the
- * child at the other end, or stdio, which would lose what it could not write.
+ * child at the other end, or stdio, which would lose what it could not write. What is one write to another device stays one.
  */
 #include <errno.h>
 #include <limits.h>
@@ -51,12 +51,32 @@ static ssize_t file_cold(struct file_job *job)
     return job->result;
 }
 
+/* The number may have been closed past the hooks, and be another's by now. */
+static bool is_file_still(int fd)
+{
+    weft__hook_verify(fd);
+    return (weft__hook_flags(fd) & WEFT__HOOK_KIND) == WEFT__HOOK_FILE;
+}
+
+static ssize_t begin_anew(struct file_job *job)
+{
+    if (job->offset < 0) {
+        return read(job->fd, job->buf, job->n);
+    }
+    file_plain(job);
+    return job->result;
+}
+
 /* A file answers short at its end only: what could not be done at once is done as well. */
 static ssize_t file_move(struct file_job *job)
 {
     const struct iovec iov = {.iov_base = job->buf, .iov_len = job->n};
     ssize_t n = job->write ? pwritev2(job->fd, &iov, 1, job->offset, RWF_NOWAIT)
                            : preadv2(job->fd, &iov, 1, job->offset, RWF_NOWAIT);
+    bool slow = n < 0 && (errno == EOPNOTSUPP || errno == EAGAIN);
+    if (slow && !is_file_still(job->fd)) {
+        return begin_anew(job);
+    }
     if (n < 0 && errno == EOPNOTSUPP) {
         file_plain(job);
         return job->result;
@@ -198,11 +218,24 @@ static ssize_t stream_write_whole(struct weft__hook_io *io, const struct iovec *
     }
 }
 
+/* Neither a pipe nor a terminal: a packet, or a record of a log, must not be torn. */
+static ssize_t device_write(struct weft__hook_io *io, const struct iovec *iov, int count)
+{
+    enum weft__hook_next next = WEFT__HOOK_AGAIN;
+    while (next == WEFT__HOOK_AGAIN && !is_ready(io->fd, POLLOUT) && weft__hook_io_blocks(io)) {
+        next = weft__hook_io_wait(io);
+    }
+    return next == WEFT__HOOK_FAILED ? -1 : weft__plain()->writev(io->fd, iov, count);
+}
+
 static ssize_t stream_write(int fd, const struct iovec *iov, int count, bool fifo)
 {
     struct weft__hook_io io = {.fd = fd, .events = POLLOUT};
     size_t all = weft__hook_length(iov, (size_t)count);
     ssize_t put = stream_write_whole(&io, iov, count);
+    if (put == -EOPNOTSUPP && !fifo && !isatty(fd)) {
+        return device_write(&io, iov, count);
+    }
     size_t done = put > 0 ? (size_t)put : 0;
     if (put == -1 || done == all || (done > 0 && weft__hook_nonblocking(fd))) {
         return put;

@@ -31,6 +31,7 @@ static int wait_ended(pid_t pid)
     }
     int result = wait_pidfd(pidfd, WEFT_FOREVER);
     int before = errno;
+    weft__hook_forget(pidfd);
     weft__plain()->close(pidfd);
     errno = before;
     return result;
@@ -121,7 +122,8 @@ static int wait_id_ended(idtype_t type, id_t id, int options)
 
 WEFT__HOOK int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
-    if (!weft__hooked() || (options & WNOHANG)) {
+    if (!weft__hooked() || (options & WNOHANG) ||
+        (type == (idtype_t)P_PIDFD && weft__hook_nonblocking((int)id))) {
         return weft__plain()->waitid(type, id, info, options);
     }
     struct id_job job = {.type = type, .id = id, .info = info, .options = options};

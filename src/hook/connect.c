@@ -1,6 +1,6 @@
 /* connect and accept: the calls that a flag of their own cannot keep from blocking. The socket is made non-blocking for
  * them, and the user does not see it: for a connect until that has begun, for a listener from the first accept by a
- * fiber that had to wait on. A plain thread that accepts there waits in poll. */
+ * fiber on. A plain thread that accepts there waits in poll. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/un.h>
@@ -94,14 +94,14 @@ static bool accept_waits(struct weft__hook_io *io)
         if (next != WEFT__HOOK_PLAIN) {
             return next == WEFT__HOOK_AGAIN;
         }
-    } else if (weft__hook_nonblocking(io->fd)) {
-        return false;
+    } else if (!weft__hook_unblocked(io->fd) || weft__hook_nonblocking(io->fd)) {
+        return false; /* the plain call's word: nobody is there, or the socket's timeout has passed */
     }
     /* A plain thread, at a listener that fibers use too. */
-    int64_t deadline = weft__hook_deadline(io->fd, POLLIN);
-    struct timespec left = weft__hook_left(deadline);
+    weft__hook_io_blocks(io);
+    struct timespec left = weft__hook_left(io->deadline);
     struct pollfd look = {.fd = io->fd, .events = POLLIN};
-    int n = weft__plain()->ppoll(&look, 1, deadline == WEFT_FOREVER ? NULL : &left, NULL);
+    int n = weft__plain()->ppoll(&look, 1, io->deadline == WEFT_FOREVER ? NULL : &left, NULL);
     if (n == 0) {
         errno = EAGAIN;
     }

@@ -106,19 +106,6 @@ WEFT__HOOK int dup3(int from, int to, int flags)
 
 /* --- modes ----------------------------------------------------------------------------------------------- */
 
-/* The record of a descriptor that is non-blocking by us; else NULL. */
-static struct weft__hook_record *unblocked(int fd)
-{
-    struct weft__hook_record *record = weft__hook_record_if_any(fd);
-    if (!record ||
-        !(atomic_load_explicit(&record->flags, memory_order_relaxed) & WEFT__HOOK_SYSTEM)) {
-        return NULL;
-    }
-    weft__hook_verify(fd);
-    return atomic_load_explicit(&record->flags, memory_order_relaxed) & WEFT__HOOK_SYSTEM ? record
-                                                                                          : NULL;
-}
-
 static void wish(struct weft__hook_record *record, bool nonblocking)
 {
     if (nonblocking) {
@@ -137,11 +124,11 @@ static int control(int fd, int command, void *arg)
     case F_DUPFD_CLOEXEC:
         return copied(fd, weft__plain()->fcntl(fd, command, arg));
     case F_GETFL:
-        record = unblocked(fd);
+        record = weft__hook_unblocked(fd);
         result = weft__plain()->fcntl(fd, command);
         return result >= 0 && record && !weft__hook_nonblocking(fd) ? result & ~O_NONBLOCK : result;
     case F_SETFL:
-        record = unblocked(fd);
+        record = weft__hook_unblocked(fd);
         if (record) {
             int flags = (int)(intptr_t)arg;
             wish(record, (flags & O_NONBLOCK) != 0);
@@ -178,7 +165,7 @@ WEFT__HOOK int ioctl(int fd, unsigned long request, ...)
     va_start(args, request);
     void *arg = va_arg(args, void *);
     va_end(args);
-    struct weft__hook_record *record = request == FIONBIO && arg ? unblocked(fd) : NULL;
+    struct weft__hook_record *record = request == FIONBIO && arg ? weft__hook_unblocked(fd) : NULL;
     if (record) {
         wish(record, *(const int *)arg != 0);
         return 0;

@@ -27,9 +27,14 @@ static bool knows_owner(const pthread_mutex_t *mutex)
     return kind == RECURSIVE || kind == CHECKED;
 }
 
+static bool is_of(const pthread_mutex_t *mutex, int thread)
+{
+    return __atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) == thread;
+}
+
 static bool is_ours(const pthread_mutex_t *mutex)
 {
-    return __atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) == (int)syscall(SYS_gettid);
+    return is_of(mutex, (int)syscall(SYS_gettid));
 }
 
 /* EBUSY: another has it, be it a fiber of this thread. */
@@ -56,7 +61,8 @@ static int try_lock(pthread_mutex_t *mutex)
 static int spin(pthread_mutex_t *mutex)
 {
     int err = try_lock(mutex);
-    for (int i = 0; err == EBUSY && i < SPINS && !is_ours(mutex); i++) {
+    int self = err == EBUSY ? (int)syscall(SYS_gettid) : 0;
+    for (int i = 0; err == EBUSY && i < SPINS && !is_of(mutex, self); i++) {
         weft__cpu_pause();
         err = try_lock(mutex);
     }

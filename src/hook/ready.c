@@ -8,6 +8,7 @@
  * here.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,9 +176,8 @@ WEFT__HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *ti
 {
     struct ppoll_job job = {
         .fds = fds, .count = count, .timeout = timeout, .mask = mask, .result = -1};
-    bool plain = !weft__hooked() || !weft__hook_at_home() ||
-                 (timeout && (timeout->tv_nsec < 0 || timeout->tv_nsec >= WEFT__NS_PER_S ||
-                              timeout->tv_sec < 0));
+    bool plain =
+        !weft__hooked() || !weft__hook_at_home() || (timeout && !weft__hook_is_time(timeout));
     if (!plain && !mask) {
         return poll_until(fds, count, weft__hook_after(timeout));
     }
@@ -315,10 +315,37 @@ static int select_copied(struct sets *sets, int64_t deadline)
     return n;
 }
 
+/* How many descriptors the process has room for, as the kernel counts; INT_MAX: it does not say. */
+static int table_size(void)
+{
+    char text[1024];
+    int before = errno, size = INT_MAX;
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? weft__plain()->read(fd, text, sizeof text - 1) : -1;
+    if (n > 0) {
+        text[n] = 0;
+        const char *line = strstr(text, "\nFDSize:");
+        size = line ? atoi(line + sizeof "\nFDSize:" - 1) : INT_MAX;
+    }
+    if (fd >= 0) {
+        weft__plain()->close(fd);
+    }
+    errno = before;
+    return size > 0 ? size : INT_MAX;
+}
+
+/* There are those who pass the limit of descriptors, however small their sets are. The kernel looks at no more numbers than there
+ * is room for, and what is behind them must not be touched. */
+static int clamped(int count)
+{
+    int most = count > FD_SETSIZE ? table_size() : count;
+    return count < most ? count : most;
+}
+
 static int select_of(int count, fd_set *in, fd_set *out, fd_set *except, int64_t deadline)
 {
     struct sets sets;
-    sets.count = count;
+    sets.count = clamped(count);
     sets.set[0] = (void *)in;
     sets.set[1] = (void *)out;
     sets.set[2] = (void *)except;
@@ -372,8 +399,7 @@ WEFT__HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
                               .timeout = timeout,
                               .mask = mask};
     bool plain = count < 0 || !weft__hooked() || !weft__hook_at_home() ||
-                 (timeout && (timeout->tv_nsec < 0 || timeout->tv_nsec >= WEFT__NS_PER_S ||
-                              timeout->tv_sec < 0));
+                 (timeout && !weft__hook_is_time(timeout));
     if (!plain && !mask) {
         return select_of(count, in, out, except, weft__hook_after(timeout));
     }
@@ -468,8 +494,7 @@ WEFT__HOOK int epoll_pwait2(int fd, struct epoll_event *events, int count,
                             .timeout = timeout,
                             .events = events,
                             .mask = mask};
-    bool wrong = timeout && (timeout->tv_nsec < 0 || timeout->tv_nsec >= WEFT__NS_PER_S ||
-                             timeout->tv_sec < 0);
+    bool wrong = timeout && !weft__hook_is_time(timeout);
     if (mask || wrong || !weft__hooked() || !weft__hook_at_home()) {
         return epoll_masked(&job);
     }

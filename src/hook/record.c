@@ -101,12 +101,6 @@ unsigned weft__hook_flags(int fd)
     return flags || !record ? flags : weft__hook_look(fd);
 }
 
-/* A callback on a worker cannot wait for operations to end. */
-static bool is_callback(void)
-{
-    return weft_worker_self() >= 0 && weft_self() == WEFT_NO_FIBER;
-}
-
 void weft__hook_forget(int fd)
 {
     struct weft__hook_record *record = weft__hook_record_if_any(fd);
@@ -116,7 +110,8 @@ void weft__hook_forget(int fd)
     if (record) {
         atomic_store_explicit(&record->flags, 0, memory_order_relaxed);
     }
-    if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && !is_callback()) {
+    /* Who cannot wait for operations to end leaves it to the next who waits for the number (weft__hook_verify). */
+    if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_may_wait()) {
         weft_fd_release(fd); /* -EBADF: the runtime has nothing to do with it */
     }
 }
@@ -148,6 +143,16 @@ void weft__hook_verify(int fd)
 }
 
 /* --- who wants it not to block ------------------------------------------------------------------------- */
+
+struct weft__hook_record *weft__hook_unblocked(int fd)
+{
+    struct weft__hook_record *record = weft__hook_record_if_any(fd);
+    if (!record || !(known(record) & WEFT__HOOK_SYSTEM)) {
+        return NULL;
+    }
+    weft__hook_verify(fd);
+    return known(record) & WEFT__HOOK_SYSTEM ? record : NULL;
+}
 
 bool weft__hook_nonblocking(int fd)
 {

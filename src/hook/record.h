@@ -49,6 +49,8 @@ void weft__hook_copy(int from, int to);
 /* Before a wait: what is known is still about this descriptor; else it is looked at anew. */
 void weft__hook_verify(int fd);
 
+/* The record of a socket that is non-blocking by us; else NULL. */
+struct weft__hook_record *weft__hook_unblocked(int fd);
 /* The user wants calls on it not to block. */
 bool weft__hook_nonblocking(int fd);
 /* Makes a socket non-blocking, for us. False: the user has, or it is none. */

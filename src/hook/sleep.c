@@ -7,11 +7,6 @@
 #include "hook/plain.h"
 #include "hook/wait.h"
 
-static bool is_time(const struct timespec *time)
-{
-    return time->tv_sec >= 0 && time->tv_nsec >= 0 && time->tv_nsec < WEFT__NS_PER_S;
-}
-
 /* 0, or a positive errno. */
 static int sleep_until(int64_t deadline, struct timespec *left)
 {
@@ -45,7 +40,7 @@ WEFT__HOOK int usleep(useconds_t us)
 
 WEFT__HOOK int nanosleep(const struct timespec *time, struct timespec *left)
 {
-    if (!weft__hooked() || !is_time(time)) {
+    if (!weft__hooked() || !weft__hook_is_time(time)) {
         return weft__plain()->nanosleep(time, left);
     }
     int err = sleep_until(weft__hook_after(time), left);
@@ -81,7 +76,7 @@ static int sleep_to_time_of_day(const struct timespec *time)
 WEFT__HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time,
                                struct timespec *left)
 {
-    if (!weft__hooked() || !is_time(time) || (flags & ~TIMER_ABSTIME)) {
+    if (!weft__hooked() || !weft__hook_is_time(time) || (flags & ~TIMER_ABSTIME)) {
         return weft__plain()->clock_nanosleep(clock, flags, time, left);
     }
     if (clock == CLOCK_MONOTONIC || (clock == CLOCK_REALTIME && !(flags & TIMER_ABSTIME))) {

@@ -37,7 +37,8 @@ struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, 
     return place;
 }
 
-/* After a try: true if it is to be made again. *flags is what it is to be made with. */
+/* After a try: true if it is to be made again. *flags is what it is to be made with. A send that connects (MSG_FASTOPEN) does so
+ * once; what follows is sent when it is connected. */
 static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
 {
     if (n >= 0) {
@@ -46,21 +47,24 @@ static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
     if (errno == EINTR) {
         return true;
     }
+    bool connects = errno == EINPROGRESS && io->events == POLLOUT;
     bool never = (asked & MSG_DONTWAIT) || /* neither do the queues beside the bytes ever block */
                  (io->events == POLLIN && (asked & (MSG_ERRQUEUE | MSG_OOB)));
-    if (errno != EAGAIN || never || !(*flags & MSG_DONTWAIT)) {
+    if ((errno != EAGAIN && !connects) || never || !(*flags & MSG_DONTWAIT)) {
         return false;
     }
     switch (weft__hook_io_wait(io)) {
     case WEFT__HOOK_AGAIN:
-        return true;
+        break;
     case WEFT__HOOK_PLAIN:
         *flags = asked;
-        return true;
-    case WEFT__HOOK_FAILED:
         break;
+    case WEFT__HOOK_FAILED:
+        errno = connects && errno == EAGAIN ? EINPROGRESS : errno;
+        return false;
     }
-    return false;
+    *flags &= connects ? ~MSG_FASTOPEN : ~0;
+    return true;
 }
 
 /* --- receiving ------------------------------------------------------------------------------------- */
@@ -76,14 +80,20 @@ static ssize_t recv_once(struct weft__hook_io *io, void *buf, size_t n, int flag
     return got;
 }
 
-static bool is_stream(int fd)
+/* SO_TYPE or SO_DOMAIN; -1: it is no socket. */
+static int is_what(int fd, int option)
 {
-    int type = 0;
-    socklen_t len = sizeof type;
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM;
+    int what = -1;
+    socklen_t len = sizeof what;
+    return getsockopt(fd, SOL_SOCKET, option, &what, &len) == 0 ? what : -1;
 }
 
-/* MSG_WAITALL with MSG_PEEK: readiness says nothing of how much is there. */
+static bool is_stream(int fd)
+{
+    return is_what(fd, SO_TYPE) == SOCK_STREAM;
+}
+
+/* MSG_WAITALL with MSG_PEEK: readiness says nothing of how much is there. Unix sockets do not wait for it. */
 static ssize_t peek_all(struct weft__hook_io *io, void *buf, size_t n, int flags)
 {
     ssize_t got = 0, before = -1;
@@ -94,8 +104,8 @@ static ssize_t peek_all(struct weft__hook_io *io, void *buf, size_t n, int flags
         }
         tries = got == before ? tries : 0;
         before = got;
-        int err = weft__hook_pause(tries, io->asked ? io->deadline : WEFT_FOREVER);
-        if (err || (io->asked && weft_now() >= io->deadline)) {
+        if (is_what(io->fd, SO_DOMAIN) == AF_UNIX || !weft__hook_io_blocks(io) ||
+            weft__hook_pause(tries, io->deadline) != 0 || weft_now() >= io->deadline) {
             return got;
         }
         struct pollfd look = {.fd = io->fd, .events = POLLRDHUP};
@@ -190,6 +200,7 @@ static ssize_t send_all(struct weft__hook_io *io, const char *buf, size_t n, int
             put = weft__plain()->sendto(io->fd, buf + done, n - done, use, addr, len);
         } while (again(io, put, flags, &use));
         done += put > 0 ? (size_t)put : 0;
+        flags &= ~MSG_FASTOPEN;
     } while (put > 0 && done < n && !(flags & MSG_DONTWAIT));
     return done > 0 || put >= 0 ? (ssize_t)done : -1;
 }
@@ -205,6 +216,7 @@ ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const stru
 static ssize_t send_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
 {
     size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
+    flags &= ~MSG_FASTOPEN;
     while (done < all) {
         struct weft__hook_place at = weft__hook_place(msg->msg_iov, msg->msg_iovlen, done);
         const struct iovec *iov = &msg->msg_iov[at.index];
@@ -289,11 +301,9 @@ ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, __SO
 /* --- several messages ---------------------------------------------------------------------------------------- */
 
 /* As the kernel does it: the time is looked at when a message has come, and never ends a wait. */
-static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags,
-                     const struct timespec *timeout)
+static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags, int64_t deadline)
 {
     struct weft__hook_io io = {.fd = fd, .events = POLLIN};
-    int64_t deadline = weft__hook_after(timeout);
     unsigned done = 0;
     int use = (flags & ~MSG_WAITFORONE) | MSG_DONTWAIT, got;
     do {
@@ -311,10 +321,15 @@ static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags
 WEFT__HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
                         struct timespec *timeout)
 {
-    if (!weft__hooked() || (flags & MSG_DONTWAIT)) {
+    if (!weft__hooked() || (flags & MSG_DONTWAIT) || (timeout && !weft__hook_is_time(timeout))) {
         return weft__plain()->recvmmsg(fd, messages, count, flags, timeout);
     }
-    return recv_many(fd, messages, count, flags, timeout);
+    int64_t deadline = weft__hook_after(timeout);
+    int done = recv_many(fd, messages, count, flags, deadline);
+    if (timeout && done > 0) {
+        *timeout = weft__hook_left(deadline); /* Linux writes what is left of it */
+    }
+    return done;
 }
 
 /* Only the last of those that were sent can be incomplete, where the socket is a stream. */

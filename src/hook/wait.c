@@ -15,9 +15,15 @@
 
 /* --- time --------------------------------------------------------------------------------------- */
 
+bool weft__hook_is_time(const struct timespec *time)
+{
+    return time->tv_sec >= 0 && time->tv_nsec >= 0 && time->tv_nsec < WEFT__NS_PER_S;
+}
+
 static int64_t ns_of(const struct timespec *time)
 {
-    return time->tv_sec >= INT64_MAX / WEFT__NS_PER_S
+    return time->tv_sec < 0 ? 0
+           : time->tv_sec >= INT64_MAX / WEFT__NS_PER_S
                ? INT64_MAX
                : (int64_t)time->tv_sec * WEFT__NS_PER_S + time->tv_nsec;
 }
@@ -55,7 +61,7 @@ struct timespec weft__hook_left(int64_t deadline)
 static int wait_around(int fd, short events, int64_t deadline)
 {
     int epoll = weft__plain()->epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = (uint32_t)events};
+    struct epoll_event event = {.events = (uint16_t)events};
     if (epoll < 0) {
         return -EOPNOTSUPP;
     }
@@ -99,15 +105,20 @@ int64_t weft__hook_deadline(int fd, short events)
     return weft__hook_after(&after);
 }
 
-enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io)
+bool weft__hook_io_blocks(struct weft__hook_io *io)
 {
-    if (!io->asked) {
-        if (weft__hook_nonblocking(io->fd)) {
-            errno = EAGAIN;
-            return WEFT__HOOK_FAILED;
-        }
+    if (!io->asked && !weft__hook_nonblocking(io->fd)) {
         io->deadline = weft__hook_deadline(io->fd, io->events);
         io->asked = true;
+    }
+    return io->asked;
+}
+
+enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io)
+{
+    if (!weft__hook_io_blocks(io)) {
+        errno = EAGAIN;
+        return WEFT__HOOK_FAILED;
     }
     int err = weft__hook_wait(io->fd, io->events, io->deadline);
     switch (err) {

@@ -10,7 +10,10 @@
 
 #include "base/clock.h"
 
-/* Deadlines on the runtime's clock. */
+/* A span of time as the kernel takes it. */
+bool weft__hook_is_time(const struct timespec *time);
+
+/* Deadlines on the runtime's clock. A time before the first is the first. */
 int64_t weft__hook_after(const struct timespec *time); /* NULL: never */
 int64_t weft__hook_after_ms(int ms);                   /* < 0: never */
 int64_t weft__hook_at(clockid_t clock, const struct timespec *time);
@@ -31,6 +34,9 @@ struct weft__hook_io {
     bool asked;   /* `deadline` is there */
     int64_t deadline;
 };
+
+/* The user lets the call wait; until when is in `deadline` then. */
+bool weft__hook_io_blocks(struct weft__hook_io *io);
 
 enum weft__hook_next {
     WEFT__HOOK_AGAIN,  /* try once more */

@@ -1,10 +1,16 @@
 /* waitpid and its kin. */
 /* alike without hooks */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "hook/hooked.h"
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
 
 /* A child that ends with `code`, a while from now. */
 static pid_t child(int code)
@@ -95,6 +101,25 @@ IN_FIBER(waitid_waits)
     CHECK_EQ(info.si_status, 11);
     CHECK_FAILS(waitid(P_PID, (id_t)pid, &info, WEXITED), ECHILD);
     CHECK_FAILS(waitid(P_PID, (id_t)pid, &info, 0), EINVAL);
+}
+
+/* One that does not block, by the user's wish. */
+IN_FIBER(a_pidfd_may_not_block)
+{
+    siginfo_t info = {0};
+    pid_t pid = lasting_child();
+    int fd = (int)syscall(SYS_pidfd_open, pid, O_NONBLOCK);
+    if (fd >= 0) { /* Linux 5.10 */
+        CHECK_FAILS(waitid(P_PIDFD, (id_t)fd, &info, WEXITED), EAGAIN);
+        CHECK_EQ(fcntl(fd, F_SETFL, 0), 0);
+        CHECK_EQ(kill(pid, SIGKILL), 0);
+        CHECK_EQ(waitid(P_PIDFD, (id_t)fd, &info, WEXITED), 0);
+        CHECK_EQ(info.si_pid, pid);
+        close(fd);
+        return;
+    }
+    CHECK_EQ(kill(pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
 /* After some turns. */

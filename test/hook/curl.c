@@ -48,7 +48,7 @@ static void start(void)
         if (f) {
             CHECK_EQ(fscanf(f, "%d", &port), 1);
             fclose(f);
-        } else if (tries > 600 || waitpid(server.pid, &status, WNOHANG) != 0) {
+        } else if (tries > SERVER_TRIES || waitpid(server.pid, &status, WNOHANG) != 0) {
             server_fail(&server, "the HTTP server did not start");
         } else {
             usleep(50000);
@@ -109,11 +109,11 @@ TEST(fibers_fetch_together)
     start();
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {
         if (drivers_have((enum weft_driver)i)) {
-            double seconds = server_crowd_on((enum weft_driver)i, FIBERS, fetches);
+            /* One after the other: 60 s. */
+            double seconds = server_crowd_within(30, (enum weft_driver)i, FIBERS, fetches);
             printf("  on %s: %d fibers, 2 fetches of 1 s each: %.2f s\n", drivers_names[i], FIBERS,
                    seconds);
-            CHECK(seconds < 30); /* one after the other: 60 s */
-            CHECK(server_crowd_on((enum weft_driver)i, 5, gives_up) < 30);
+            server_crowd_on((enum weft_driver)i, 5, gives_up);
         }
     }
     server_stop(&server, SIGTERM);

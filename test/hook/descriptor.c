@@ -104,6 +104,40 @@ IN_FIBER(a_number_that_came_again_is_what_it_is_now)
     close(pipes[1]);
 }
 
+static void *types(void *arg)
+{
+    CHECK_EQ(write(*(int *)arg, "x\n", 2), 2);
+    return NULL;
+}
+
+/* A file's number that is a terminal's now: others run while it is waited for. */
+IN_FIBER(a_files_number_came_again)
+{
+    char buf[8];
+    weft_fiber fiber;
+    int master = posix_openpt(O_RDWR | O_NOCTTY), number = open("/proc/self/comm", O_RDONLY);
+    CHECK(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    CHECK(read(number, buf, sizeof buf) > 0);
+    CHECK_EQ(syscall(SYS_close, number), 0);
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    if (slave != number) {
+        CHECK_EQ(syscall(SYS_dup3, slave, number, 0), number);
+        syscall(SYS_close, slave);
+    }
+    if (weft_hook_active()) {
+        CHECK_EQ(weft_spawn(&fiber, types, &master, NULL), 0);
+    } else {
+        types(&master);
+    }
+    CHECK_EQ(read(number, buf, sizeof buf), 2);
+    if (weft_hook_active()) {
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_FAILS(pread(number, buf, 1, 0), ESPIPE);
+    close(number);
+    close(master);
+}
+
 static void *reads(void *arg)
 {
     char c;

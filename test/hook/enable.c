@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include "hook/hooked.h"
 
@@ -177,7 +178,7 @@ static void *computes(void *arg)
     struct timeval time = {.tv_usec = 10000};
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
-    CHECK_FAILS(recv(ends[0], &c, 1, 0), EAGAIN); /* by the plain call */
+    CHECK_FAILS(HOOKED_AGAIN(recv(ends[0], &c, 1, 0)), EAGAIN); /* by the plain call */
     struct pollfd one = {.fd = ends[0], .events = POLLIN};
     CHECK_EQ(poll(&one, 1, 5), 0);
     close(ends[0]);
@@ -189,6 +190,85 @@ TEST(a_compute_pool_makes_the_plain_call)
 {
     const struct weft_pool_opts opts = {.workers = 1, .compute = true};
     CHECK_EQ(weft_run(computes, NULL, NULL, &opts), 0);
+}
+
+/* A frame has no stack of its own to wait on. */
+struct stepping {
+    weft_frame frame;
+    int over; /* a number that the runtime knows */
+};
+
+static enum weft_step steps(weft_frame *f, struct weft_got got)
+{
+    struct stepping *self = (struct stepping *)(void *)f;
+    int ends[2];
+    char c = 0;
+    struct timespec time = {.tv_nsec = 1000};
+    (void)got;
+    CHECK(!weft_hook_active());
+    CHECK_EQ(nanosleep(&time, NULL), 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(send(ends[0], "x", 1, 0), 1);
+    CHECK_EQ(dup2(ends[1], self->over), self->over);
+    CHECK_EQ(read(self->over, &c, 1), 1);
+    CHECK_EQ(c, 'x');
+    CHECK_EQ(close(ends[1]), 0);
+    CHECK_EQ(send(ends[0], "y", 1, 0), 1);
+    CHECK_EQ(close(ends[0]), 0);
+    return weft_frame_return(f, NULL);
+}
+
+static const struct weft_frame_kind stepping = {.name = "stepping", .start = steps};
+
+IN_FIBER(a_step_makes_plain_calls)
+{
+    int ends[2];
+    char c = 0;
+    weft_fiber fiber;
+    struct timeval time = {.tv_usec = 1000};
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
+    CHECK_FAILS(recv(ends[0], &c, 1, 0), EAGAIN);
+    struct stepping frame = {.over = ends[0]};
+    weft_frame_init(&frame.frame, &stepping);
+    CHECK_EQ(weft_spawn_frame(&fiber, &frame.frame, NULL), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(recv(ends[0], &c, 1, 0), 1); /* the number is the step's socket now */
+    CHECK_EQ(c, 'y');
+    CHECK_EQ(recv(ends[0], &c, 1, 0), 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void *sleeps_in_group(void *arg)
+{
+    int *asleep = arg;
+    ++*asleep;
+    usleep(1000);
+    for (int i = 0; i < 60000 && *asleep < 5; i++) {
+        usleep(1000);
+    }
+    CHECK_EQ(*asleep, 5); /* all sleep together */
+    return NULL;
+}
+
+TEST(fibers_of_a_dispatcher_wait_too)
+{
+    weft_dispatcher *dispatcher;
+    weft_group *group;
+    weft_fiber fibers[5];
+    int asleep = 0;
+    CHECK_EQ(weft_dispatcher_create(&dispatcher, NULL), 0);
+    CHECK_EQ(weft_dispatcher_start(dispatcher), 0);
+    CHECK_EQ(weft_group_create(dispatcher, &group, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_group_spawn(group, &fibers[i], sleeps_in_group, &asleep, NULL), 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    CHECK_EQ(weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0), 0);
+    weft_dispatcher_destroy(dispatcher);
 }
 
 /* --- what they cost ----------------------------------------------------------------------------------------- */

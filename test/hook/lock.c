@@ -167,6 +167,8 @@ IN_FIBER(a_condition_is_waited_for)
     struct timespec soon = in_ms(CLOCK_REALTIME, 20), wide = {.tv_nsec = -1};
     CHECK_EQ(pthread_cond_timedwait(&s.cond, &s.mutex, &soon), ETIMEDOUT);
     CHECK_EQ(pthread_cond_timedwait(&s.cond, &s.mutex, &wide), EINVAL);
+    struct timespec before = {.tv_sec = INT64_MIN / 2, .tv_nsec = 999999999};
+    CHECK_EQ(pthread_cond_timedwait(&s.cond, &s.mutex, &before), ETIMEDOUT);
     soon = in_ms(CLOCK_MONOTONIC, 20);
     int64_t start = weft_now();
     CHECK_EQ(pthread_cond_clockwait(&s.cond, &s.mutex, CLOCK_MONOTONIC, &soon), ETIMEDOUT);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -188,6 +189,32 @@ IN_FIBER(select_tells_which_and_what_is_left)
     close_pair(ends);
 }
 
+/* Some pass the limit of descriptors, and have sets that are smaller: what is behind them is not theirs. */
+IN_FIBER(select_looks_at_no_more_than_there_is)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int ends[2];
+    struct timeval time = {.tv_usec = 5000};
+#ifdef __aarch64__
+    if (!weft_hook_active()) {
+        return; /* qemu's own call reads on */
+    }
+#endif
+    char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED && mprotect(at + page, page, PROT_NONE) == 0);
+    fd_set *in = (fd_set *)(void *)(at + page - sizeof *in);
+    pair(ends);
+    FD_SET(ends[0], in);
+    CHECK_EQ(select(1 << 20, in, NULL, NULL, &time), 0);
+    CHECK(!FD_ISSET(ends[0], in));
+    FD_SET(ends[0], in);
+    write_byte(&ends[1]);
+    CHECK_EQ(select(1 << 20, in, NULL, NULL, NULL), 1);
+    CHECK(FD_ISSET(ends[0], in));
+    close_pair(ends);
+    CHECK_EQ(munmap(at, 2 * page), 0);
+}
+
 IN_FIBER(epoll_wait_waits)
 {
     int ends[2], epoll = epoll_create1(0);
@@ -221,8 +248,8 @@ IN_FIBER(epoll_wait_waits)
         CHECK_FAILS(epoll_pwait2(epoll, got, 4, &wide, NULL), EINVAL);
         sigset_t all;
         sigfillset(&all);
-        CHECK_EQ(epoll_pwait2(epoll, got, 4, &soon, &all), 0);
-        CHECK_EQ(epoll_pwait(epoll, got, 4, 3, &all), 0);
+        CHECK_EQ(HOOKED_AGAIN(epoll_pwait2(epoll, got, 4, &soon, &all)), 0);
+        CHECK_EQ(HOOKED_AGAIN(epoll_pwait(epoll, got, 4, 3, &all)), 0);
         hooked_peer_start(&peer, write_byte, &ends[1]);
         CHECK_EQ(epoll_pwait2(epoll, got, 4, NULL, NULL), 1);
         hooked_peer_join(&peer);

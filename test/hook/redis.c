@@ -36,7 +36,7 @@ static void start(void)
         if (up) {
             return;
         }
-        if (tries > 600 || waitpid(server.pid, &status, WNOHANG) != 0) {
+        if (tries > SERVER_TRIES || waitpid(server.pid, &status, WNOHANG) != 0) {
             server_fail(&server, "redis-server did not start");
         }
         usleep(50000);
@@ -82,11 +82,11 @@ TEST(fibers_talk_to_redis_together)
     start();
     for (int i = WEFT_DRIVER_EPOLL; i <= WEFT_DRIVER_POLL; i++) {
         if (drivers_have((enum weft_driver)i)) {
-            double seconds = server_crowd_on((enum weft_driver)i, FIBERS, talks);
+            /* One after the other: 50 s. */
+            double seconds = server_crowd_within(25, (enum weft_driver)i, FIBERS, talks);
             printf("  on %s: %d fibers, 52 commands each, one of 1 s: %.2f s\n", drivers_names[i],
                    FIBERS, seconds);
-            CHECK(seconds < 25); /* one after the other: 50 s */
-            CHECK(server_crowd_on((enum weft_driver)i, 10, times_out) < 30);
+            server_crowd_on((enum weft_driver)i, 10, times_out);
         }
     }
     server_stop(&server, SIGTERM);

@@ -28,6 +28,23 @@ static void close_pair(int ends[2])
     CHECK_EQ(close(ends[1]), 0);
 }
 
+static int bound(struct sockaddr_in *addr, int type)
+{
+    socklen_t len = sizeof *addr;
+    int fd = socket(AF_INET, type, 0);
+    *addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    CHECK_EQ(bind(fd, (struct sockaddr *)addr, len), 0);
+    CHECK_EQ(getsockname(fd, (struct sockaddr *)addr, &len), 0);
+    return fd;
+}
+
+static int tcp_listener(struct sockaddr_in *addr)
+{
+    int fd = bound(addr, SOCK_STREAM);
+    CHECK_EQ(listen(fd, 5), 0);
+    return fd;
+}
+
 IN_FIBER(every_way_to_receive_waits)
 {
     int ends[2];
@@ -137,6 +154,39 @@ IN_FIBER(waitall_waits_for_all)
     close_pair(ends);
 }
 
+static void tcp_pair(int ends[2])
+{
+    struct sockaddr_in addr;
+    int fd = tcp_listener(&addr);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK_EQ(connect(ends[0], (struct sockaddr *)&addr, sizeof addr), 0);
+    CHECK((ends[1] = accept(fd, NULL, NULL)) >= 0);
+    CHECK_EQ(close(fd), 0);
+}
+
+/* What is there stays, and the call ends where a plain one would: at once, or when the socket's time is over. */
+IN_FIBER(a_look_at_all_ends_too)
+{
+    int ends[2], on = 1;
+    char buf[8];
+    struct timeval time = {.tv_usec = 30000};
+    pair(ends);
+    CHECK_EQ(send(ends[1], "ab", 2, 0), 2);
+    CHECK_EQ(recv(ends[0], buf, 5, MSG_PEEK | MSG_WAITALL), 2); /* a Unix socket's does not wait */
+    close_pair(ends);
+    tcp_pair(ends);
+    CHECK_EQ(send(ends[1], "ab", 2, 0), 2);
+    CHECK_EQ(recv(ends[0], buf, 2, MSG_PEEK | MSG_WAITALL), 2);
+    CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time), 0);
+    int64_t start = weft_now();
+    CHECK_EQ(recv(ends[0], buf, 5, MSG_PEEK | MSG_WAITALL), 2);
+    CHECK(hooked_since(start) >= 0.029);
+    CHECK_EQ(ioctl(ends[0], FIONBIO, &on), 0);
+    CHECK_EQ(recv(ends[0], buf, 5, MSG_PEEK | MSG_WAITALL), 2);
+    CHECK_EQ(recv(ends[0], buf, 5, MSG_WAITALL), 2);
+    close_pair(ends);
+}
+
 struct sink {
     int fd;
     size_t got;
@@ -181,16 +231,6 @@ IN_FIBER(every_way_to_send_sends_all)
     free(all);
 }
 
-static int udp(struct sockaddr_in *addr)
-{
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    socklen_t len = sizeof *addr;
-    *addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    CHECK_EQ(bind(fd, (struct sockaddr *)addr, sizeof *addr), 0);
-    CHECK_EQ(getsockname(fd, (struct sockaddr *)addr, &len), 0);
-    return fd;
-}
-
 struct post {
     int fd, count;
     struct sockaddr_in to;
@@ -213,7 +253,7 @@ IN_FIBER(datagrams_come_one_by_one_and_in_lots)
     struct hooked_peer peer;
     struct iovec iov[4];
     struct mmsghdr many[4] = {0};
-    int fd = udp(&here), other = udp(&there);
+    int fd = bound(&here, SOCK_DGRAM), other = bound(&there, SOCK_DGRAM);
     struct post p = {.fd = other, .count = 3, .to = here};
     socklen_t len = sizeof from;
     hooked_peer_start(&peer, post, &p);
@@ -250,9 +290,60 @@ IN_FIBER(datagrams_come_one_by_one_and_in_lots)
         got = recvmmsg(fd, many, 4, 0, &none);
         CHECK(got == 1 || got == 2);
         hooked_peer_join(&peer);
+        struct timespec wide = {.tv_nsec = 1000000000}, much = {.tv_sec = 1000};
+        CHECK_FAILS(recvmmsg(fd, many, 1, 0, &wide), EINVAL);
+        post(&p);
+        CHECK_EQ(recvmmsg(fd, many, 1, 0, &much), 1);
+        CHECK(much.tv_sec < 1000); /* what is left of it */
     }
     close(fd);
     close(other);
+}
+
+/* A send that connects as well: at first with a cookie to ask for, so that it has to wait. */
+IN_FIBER(a_send_may_connect)
+{
+    enum { N = 300000 };
+    struct sockaddr_in addr;
+    socklen_t len = sizeof addr;
+    struct hooked_peer peer;
+    int listener = tcp_listener(&addr);
+    char *all = calloc(1, N);
+    for (int way = 0; way < 2; way++) {
+        struct iovec iov[] = {{all, 1}, {all, N - 1}};
+        struct msghdr msg = {
+            .msg_name = &addr, .msg_namelen = len, .msg_iov = iov, .msg_iovlen = 2};
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        ssize_t put = way ? sendmsg(fd, &msg, MSG_FASTOPEN)
+                          : sendto(fd, all, 5, MSG_FASTOPEN, (struct sockaddr *)&addr, len);
+        if (put < 0 && errno == EOPNOTSUPP) { /* it is switched off here */
+            CHECK_EQ(close(fd), 0);
+            break;
+        }
+        CHECK(put == 5 || (way && put > 0));
+        struct sink sink = {.fd = accept(listener, NULL, NULL)};
+        CHECK(sink.fd >= 0);
+        hooked_peer_start(&peer, receive_all, &sink);
+        size_t more = (size_t)(way ? N : 5) - (size_t)put;
+        CHECK_EQ(send(fd, all, more, 0), more);
+        CHECK_EQ(close(fd), 0);
+        hooked_peer_join(&peer);
+        CHECK_EQ(sink.got, way ? N : 5);
+        CHECK_EQ(close(sink.fd), 0);
+    }
+    CHECK_EQ(close(listener), 0);
+    int silent =
+        bound(&addr, SOCK_STREAM); /* and does not listen; a closed port could be another's */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    ssize_t put = sendto(fd, all, 5, MSG_FASTOPEN, (struct sockaddr *)&addr, len);
+    CHECK(put < 0 && (errno == EINPROGRESS || errno == EOPNOTSUPP));
+    CHECK_EQ(close(fd), 0);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    put = sendto(fd, all, 5, MSG_FASTOPEN, (struct sockaddr *)&addr, len);
+    CHECK(put < 0 && (errno == ECONNREFUSED || errno == EOPNOTSUPP));
+    CHECK_EQ(close(fd), 0);
+    CHECK_EQ(close(silent), 0);
+    free(all);
 }
 
 IN_FIBER(descriptors_are_passed)
@@ -378,7 +469,9 @@ static void on_signal(int number)
 
 static void signal_then_send(void *arg)
 {
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    /* A hooked call is restarted though the handler does not ask for it. */
+    struct sigaction act = {.sa_handler = on_signal,
+                            .sa_flags = weft_hook_loaded() ? 0 : SA_RESTART};
     sigaction(SIGUSR1, &act, NULL);
     for (int i = 0; i < 20; i++) {
         kill(getpid(), SIGUSR1);
