@@ -76,10 +76,24 @@ static void on_sent(weft_op *op, int64_t n, void *arg)
     }
 }
 
+static int listener;
+static weft_op accepts;
+static weft_loop_timer later;
+
+static void accept_again(weft_loop_timer *timer, void *arg)
+{
+    (void)timer, (void)arg;
+    weft_op_accept(&accepts, listener, NULL);
+}
+
 static void on_accepted(weft_op *op, int64_t fd, void *arg)
 {
-    int listener = (int)(intptr_t)arg;
+    (void)arg;
     if (fd == -ECANCELED || fd == -EBADFD) {
+        return;
+    }
+    if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
+        weft_loop_timer_set(&later, weft_after(10000000)); /* at once it would fail again */
         return;
     }
     struct connection *c = fd >= 0 ? calloc(1, sizeof *c) : NULL;
@@ -137,12 +151,12 @@ static void *clients(void *arg)
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    weft_op accepts;
     intptr_t failed = 0;
-    int listener = weft_listen(argc > 1 ? argv[1] : "127.0.0.1:0", NULL);
+    listener = weft_listen(argc > 1 ? argv[1] : "127.0.0.1:0", NULL);
     int err = listener < 0 ? listener : weft_loop_create(&loop, NULL);
     if (!err) {
-        weft_op_init(&accepts, loop, on_accepted, (void *)(intptr_t)listener);
+        weft_op_init(&accepts, loop, on_accepted, NULL);
+        weft_loop_timer_init(&later, loop, accept_again, NULL);
         err = weft_addr_local(listener, &address);
         err = err ? err : weft_op_accept(&accepts, listener, NULL);
     }
@@ -157,6 +171,7 @@ int main(int argc, char **argv)
     if (argc < 2) {
         pthread_join(thread, NULL);
     }
+    weft_loop_timer_cancel(&later);
     weft_loop_close(loop, listener);
     while (weft_loop_pending(loop) > 0) {
         weft_loop_turn(loop, WEFT_FOREVER);

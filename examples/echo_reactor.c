@@ -58,16 +58,37 @@ static void on_ready(weft_watch *watch, int fd, int events, void *arg)
     weft_watch_modify(watch, c->from < c->to ? WEFT_WRITABLE : WEFT_READABLE);
 }
 
+static void serve(int fd)
+{
+    weft_watch *added;
+    struct connection *c = calloc(1, sizeof *c);
+    if (!c || weft_watch_add(&added, loop, fd, WEFT_READABLE, on_ready, c) != 0) {
+        weft_loop_close(loop, fd);
+        free(c);
+    }
+}
+
+static weft_watch *listening;
+static weft_loop_timer later;
+
+static void accept_again(weft_loop_timer *timer, void *arg)
+{
+    (void)timer, (void)arg;
+    weft_watch_modify(listening, WEFT_READABLE);
+}
+
 static void on_connection(weft_watch *watch, int fd, int events, void *arg)
 {
-    (void)watch, (void)arg;
-    weft_watch *added;
-    int accepted = events > 0 ? accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
-    struct connection *c = accepted >= 0 ? calloc(1, sizeof *c) : NULL;
-    if (accepted >= 0 &&
-        (!c || weft_watch_add(&added, loop, accepted, WEFT_READABLE, on_ready, c) != 0)) {
-        close(accepted);
-        free(c);
+    (void)arg;
+    if (events < 0) {
+        return;
+    }
+    int accepted = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (accepted >= 0) {
+        serve(accepted);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        weft_watch_modify(watch, 0); /* it stays readable: to look on would be to spin */
+        weft_loop_timer_set(&later, weft_after(10000000));
     }
 }
 
@@ -116,16 +137,17 @@ static void *clients(void *arg)
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    weft_watch *watch;
     intptr_t failed = 0;
     int listener = weft_listen(argc > 1 ? argv[1] : "127.0.0.1:0", NULL);
     int err = listener < 0 ? listener : weft_loop_create(&loop, NULL);
     err = err ? err : weft_addr_local(listener, &address);
-    err = err ? err : weft_watch_add(&watch, loop, listener, WEFT_READABLE, on_connection, NULL);
+    err =
+        err ? err : weft_watch_add(&listening, loop, listener, WEFT_READABLE, on_connection, NULL);
     if (err) {
         fprintf(stderr, "echo_reactor: %s\n", strerror(-err));
         return 1;
     }
+    weft_loop_timer_init(&later, loop, accept_again, NULL);
     if (argc < 2 && pthread_create(&thread, NULL, clients, &failed) != 0) {
         return 1;
     }
@@ -133,6 +155,7 @@ int main(int argc, char **argv)
     if (argc < 2) {
         pthread_join(thread, NULL);
     }
+    weft_loop_timer_cancel(&later);
     weft_loop_close(loop, listener);
     while (weft_loop_pending(loop) > 0) { /* connections whose end is not told yet */
         weft_loop_turn(loop, WEFT_FOREVER);

@@ -46,7 +46,8 @@ WEFT_API int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64
 /* Sockets. flags: of recv(2) and send(2). */
 WEFT_API int weft_op_recv(weft_op *op, int fd, void *buf, size_t n, int flags);
 WEFT_API int weft_op_send(weft_op *op, int fd, const void *buf, size_t n, int flags);
-/* The result is the new descriptor, non-blocking and closed by exec. peer: filled in with it, or NULL. */
+/* The result is the new descriptor, non-blocking and closed by exec. peer: filled in with it, or NULL. After -EMFILE, -ENFILE, -ENOBUFS
+ * or -ENOMEM accept again a while later (weft/loop.h has timers): the connection still waits, and so would the error. */
 WEFT_API int weft_op_accept(weft_op *op, int fd, struct weft_addr *peer);
 /* Of a socket that the caller has made (weft_op_socket). The address is borrowed until delivery. */
 WEFT_API int weft_op_connect(weft_op *op, int fd, const struct weft_addr *addr);

@@ -23,7 +23,7 @@ typedef struct weft_watch
 /* `events`: those of WEFT_READABLE and WEFT_WRITABLE that the watch wants and that are there (an end or an error of the
  * descriptor counts as both), or the end of the watch, after which it is gone:
  *   -ECANCELED   weft_watch_cancel, weft_watch_cancel_all
- *   -EBADFD      the descriptor was closed
+ *   -EBADFD      the descriptor was closed; a watch that rests is told of a close by another thread when it is modified
  * or another error of waiting for it (-ENOMEM, -ENOSPC). */
 typedef void (*weft_watch_fn)(weft_watch *watch, int fd, int events, void *arg);
 

@@ -44,6 +44,7 @@ static void init(weft_loop *loop, int64_t tick_ns)
     weft__list_init(&loop->all);
     weft__list_init(&loop->suspects);
     weft__list_init(&loop->ready);
+    weft__list_init(&loop->resting);
     loop->last_woken = &loop->woken;
     loop->last_post = &loop->posts;
 }
@@ -72,16 +73,19 @@ int weft_loop_create(weft_loop **out, const struct weft_loop_opts *options)
     }
     memset(loop, 0, offsetof(weft_loop, wheel.slots));
     init(loop, opts.timer_tick_ns);
-    loop->completes = kind->completes;
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     err = loop->wake_fd < 0 ? -errno : 0;
     if (err) {
         goto free_loop;
     }
     err = weft__driver_open(&loop->driver, kind, true, loop->wake_fd, &loop->io);
+    if (err && weft__driver_choose_again(opts.driver, err, &kind, &why)) {
+        err = weft__driver_open(&loop->driver, kind, true, loop->wake_fd, &loop->io);
+    }
     if (err) {
         goto close_wake;
     }
+    loop->completes = kind->completes;
     *out = loop;
     return 0;
 
@@ -93,6 +97,7 @@ free_loop:
 }
 
 static int call_posts(weft_loop *loop);
+static void drain_woken(weft_loop *loop);
 static void gather(weft_loop *loop, int64_t deadline);
 
 void weft_loop_destroy(weft_loop *loop)
@@ -106,6 +111,7 @@ void weft_loop_destroy(weft_loop *loop)
     WEFT__REQUIRE(loop->ops == 0, "a loop is destroyed with %zu operations in it", loop->ops);
     WEFT__REQUIRE(weft__wheel_empty(&loop->wheel), "a loop is destroyed with timers in it");
     weft__reactor_clear(loop);
+    drain_woken(loop); /* what a close has ended, and nobody was told of */
     while (loop->completes && atomic_load_explicit(&loop->io.linked, memory_order_relaxed) > 0) {
         gather(loop, INT64_MAX); /* what the kernel has still in flight */
     }
@@ -356,7 +362,9 @@ int weft_loop_close(weft_loop *loop, int fd)
         return -EBUSY;
     }
     loop->dirty = true;
-    return weft__fd_close(fd, weft__loop_here(loop), loop);
+    int err = weft__fd_close(fd, weft__loop_here(loop), loop);
+    weft__reactor_closed(loop, fd);
+    return err;
 }
 
 /* --- timers ----------------------------------------------------------------------------------- */

@@ -44,7 +44,8 @@ struct weft_loop {
     struct weft__list todo;                 /* operations to try */
     struct weft__list done;                 /* operations to deliver */
     struct weft__list hand;                 /* operations without a handler, to be taken */
-    struct weft__list all, suspects, ready; /* watches: all, to be verified, to be called */
+    struct weft__list all, suspects, ready; /* watches: all, to be verified, to be called, */
+    struct weft__list resting;              /* that want nothing */
 
     /* any thread */
     struct weft__io_counters io;
@@ -78,6 +79,7 @@ void weft__proactor_begin(weft_loop *loop); /* tries what was started */
 int weft__proactor_call(weft_loop *loop);   /* delivers; how many */
 void weft__reactor_begin(weft_loop *loop);  /* verifies and arms */
 int weft__reactor_call(weft_loop *loop);
-void weft__reactor_clear(weft_loop *loop); /* removes all watches */
+void weft__reactor_closed(weft_loop *loop, int fd); /* for those that wait for nothing */
+void weft__reactor_clear(weft_loop *loop);          /* removes all watches */
 
 #endif

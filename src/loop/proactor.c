@@ -22,12 +22,13 @@ struct op {
     void *arg;
     struct iovec iov;       /* of READ and WRITE */
     struct weft_addr *peer; /* of ACCEPT */
+    uint16_t kind;          /* the same: the flags of what is accepted, WEFT__FD_... */
     struct weft__list link; /* todo, done or hand */
     uint64_t number;        /* in the order of starts */
     struct op *behind;      /* the next in line, not yet with the driver */
+    struct op *ahead;       /* whose `behind` this is; NULL: the driver has it, or had */
     uint32_t generation;    /* of the descriptor's record when it was started */
     uint8_t state;          /* enum state */
-    bool in_line;           /* somebody's `behind` */
     bool begun;             /* a connect that is in progress */
     bool ending;            /* by a cancel */
 };
@@ -69,7 +70,7 @@ int64_t weft_op_result(const weft_op *op)
 
 static int64_t accepted(struct op *op, int64_t fd)
 {
-    int err = weft__fd_open((int)fd, WEFT__FD_SOCKET | WEFT__FD_STREAM);
+    int err = weft__fd_open((int)fd, op->kind);
     if (err) {
         close((int)fd);
         return err;
@@ -104,24 +105,29 @@ static void submit(struct op *op)
     loop->driver->kind->submit(loop->driver, &op->item.op);
 }
 
-static struct op *leave_line(struct op *op)
+/* The one behind takes its place. */
+static void leave_line(struct op *op)
 {
-    struct op *next = op->behind;
-    op->behind = NULL;
-    op->in_line = false;
-    return next;
+    if (op->ahead) {
+        op->ahead->behind = op->behind;
+    }
+    if (op->behind) {
+        op->behind->ahead = op->ahead;
+    }
+    op->ahead = op->behind = NULL;
 }
 
 static void end(struct op *op, int64_t result)
 {
-    struct op *next = leave_line(op);
+    struct op *next = op->behind;
+    leave_line(op);
     finish(op, result);
     while ((op = next) && is_closed(op)) {
-        next = leave_line(op);
+        next = op->behind;
+        leave_line(op);
         finish(op, WEFT__CLOSED);
     }
     if (op) {
-        op->in_line = false;
         submit(op);
     }
 }
@@ -251,7 +257,7 @@ static bool stand_in_line(struct op *op)
         last = last->behind;
     }
     last->behind = op;
-    op->in_line = true;
+    op->ahead = last;
     return true;
 }
 
@@ -268,8 +274,9 @@ static int start(struct op *op, enum weft__op_code code, enum weft__side side, i
     op->item.op.side = (uint8_t)side;
     op->item.op.result = 0;
     op->generation = weft__fd_generation(record);
-    op->behind = NULL;
-    op->in_line = op->begun = op->ending = false;
+    op->behind = op->ahead = NULL;
+    op->begun = op->ending = false;
+    op->kind = WEFT__FD_SOCKET | (weft__fd_is(record, WEFT__FD_STREAM) ? WEFT__FD_STREAM : 0);
     err = loop->completes ? 0 : make_nonblocking(&op->item.op);
     if (err) {
         return err;
@@ -376,7 +383,7 @@ int weft_op_socket(const struct weft_addr *addr)
     if (fd < 0) {
         return -errno;
     }
-    int err = weft__fd_open(fd, WEFT__FD_SOCKET | WEFT__FD_STREAM);
+    int err = weft__fd_open(fd, weft__fd_of_socket(addr->storage.ss_family, SOCK_STREAM));
     if (err) {
         close(fd);
     }
@@ -384,15 +391,6 @@ int weft_op_socket(const struct weft_addr *addr)
 }
 
 /* --- cancel and deliver ------------------------------------------------------------------------ */
-
-static void quit_line(struct op *op)
-{
-    struct op *before = first_in_line(op);
-    while (before->behind != op) {
-        before = before->behind;
-    }
-    before->behind = leave_line(op);
-}
 
 int weft_op_cancel(weft_op *public)
 {
@@ -405,8 +403,8 @@ int weft_op_cancel(weft_op *public)
         return 0;
     }
     op->ending = true;
-    if (op->in_line) {
-        quit_line(op);
+    if (op->ahead) {
+        leave_line(op);
         finish(op, -ECANCELED);
     } else if (loop->completes) {
         loop->dirty = true;

@@ -4,6 +4,8 @@
  * poll(2) without waiting asks about all suspects; those that are ready are called, the others are linked to their descriptor. On
  * one that completes, a suspect gets a poll operation for each direction it wants, which ends at once if it is ready.
  *
+ * One that wants nothing rests: it waits for nothing, so a close that is not the loop's own tells it nothing either.
+ *
  * A wait that is in flight when its watch is removed keeps the memory until it has ended.
  */
 #include <weft/reactor.h>
@@ -28,7 +30,7 @@ struct weft_watch {
     uint32_t generation;
     weft_watch_fn fn;
     void *arg;
-    struct weft__list link;     /* suspects or ready */
+    struct weft__list link;     /* suspects, ready or resting */
     struct weft__list all_link; /* all of the loop */
     int events;                 /* wanted */
     int ready;                  /* found; masked by what is wanted when it is called */
@@ -205,7 +207,9 @@ static bool verify_chunk(struct weft__list *suspects)
     while (n < CHUNK && (watch = of_link(weft__list_pop(suspects)))) {
         if (is_closed(watch)) {
             end(watch, WEFT__CLOSED);
-        } else if (watch->events) {
+        } else if (!watch->events) {
+            weft__list_push(&watch->loop->resting, &watch->link);
+        } else {
             const struct weft__fd *record = weft__fd_record(watch->fd);
             looks[n].watch = watch;
             looks[n].edges[WEFT__SIDE_IN] = weft__fd_edges(&record->side[WEFT__SIDE_IN]);
@@ -237,6 +241,8 @@ void weft__reactor_begin(weft_loop *loop)
     while ((watch = of_link(weft__list_pop(&now)))) {
         if (is_closed(watch)) {
             end(watch, WEFT__CLOSED);
+        } else if (loop->completes && !watch->events) {
+            weft__list_push(&loop->resting, &watch->link);
         } else if (loop->completes) {
             submit(watch);
         } else {
@@ -273,6 +279,18 @@ int weft__reactor_call(weft_loop *loop)
         }
     }
     return n;
+}
+
+/* They find out when they are looked at next. */
+void weft__reactor_closed(weft_loop *loop, int fd)
+{
+    struct weft__list *at = loop->resting.next, *next;
+    for (; at != &loop->resting; at = next) {
+        next = at->next;
+        if (of_link(at)->fd == fd) {
+            weft__list_push(&loop->suspects, at);
+        }
+    }
 }
 
 void weft__reactor_clear(weft_loop *loop)
@@ -335,7 +353,7 @@ int weft_watch_modify(weft_watch *watch, int events)
         return -ENOENT;
     }
     watch->events = events;
-    if (weft__list_empty(&watch->link)) { /* else it is looked at anyway */
+    if (!watch->ready) { /* else it is looked at after its call */
         weft__list_push(&watch->loop->suspects, &watch->link);
     }
     return 0;

@@ -127,6 +127,35 @@ EACH_DRIVER(reads_are_served_in_their_order)
     teardown();
 }
 
+/* The first, one in the middle and the last leave; those between keep their order, and one that comes later is behind them. */
+EACH_DRIVER(a_cancel_leaves_the_order_of_the_others)
+{
+    char in[6][2];
+    weft_op ops[6];
+    setup(driver);
+    for (intptr_t i = 0; i < 5; i++) {
+        weft_op_init(&ops[i], loop, notes, (void *)i);
+        CHECK_EQ(weft_op_recv(&ops[i], ends[0], in[i], 2, 0), 0);
+        weft_loop_turn(loop, 0);
+    }
+    for (int i = 0; i < 5; i += 2) {
+        CHECK_EQ(weft_op_cancel(&ops[i]), 0);
+    }
+    weft_op_init(&ops[5], loop, notes, (void *)5);
+    CHECK_EQ(weft_op_recv(&ops[5], ends[0], in[5], 2, 0), 0);
+    deliver(3);
+    CHECK_EQ(write(ends[1], "112233", 6), 6);
+    deliver(3);
+    for (int i = 0; i < 5; i += 2) {
+        CHECK_EQ(results[i], -ECANCELED);
+    }
+    for (int i = 1; i <= 5; i += 2) {
+        CHECK_EQ(results[i], 2);
+        CHECK_EQ(in[i][0], '1' + i / 2);
+    }
+    teardown();
+}
+
 EACH_DRIVER(a_full_socket_takes_the_rest_later)
 {
     enum { BIG = 4 << 20 };
@@ -235,15 +264,21 @@ EACH_DRIVER(another_thread_closes)
     teardown();
 }
 
-/* An ordinary listener that blocks, as one who does not know Weft makes it. */
-static int listener(struct weft_addr *addr)
+static int bound(struct weft_addr *addr)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0);
     CHECK_EQ(weft_addr_parse(addr, "127.0.0.1:0"), 0);
     CHECK_EQ(bind(fd, (struct sockaddr *)&addr->storage, addr->len), 0);
-    CHECK_EQ(listen(fd, 16), 0);
     CHECK_EQ(weft_addr_local(fd, addr), 0);
+    return fd;
+}
+
+/* An ordinary listener that blocks, as one who does not know Weft makes it. */
+static int listener(struct weft_addr *addr)
+{
+    int fd = bound(addr);
+    CHECK_EQ(listen(fd, 16), 0);
     return fd;
 }
 
@@ -280,11 +315,13 @@ EACH_DRIVER(connections_are_made_and_accepted)
     CHECK_EQ(weft_loop_close(loop, server), 0);
     CHECK_EQ(weft_loop_close(loop, client), 0);
     CHECK_EQ(weft_loop_close(loop, accepted), 0);
+    int silent = bound(&addr); /* and does not listen; a port that is closed could be another's */
     client = weft_op_socket(&addr);
     CHECK_EQ(weft_op_connect(&connects, client, &addr), 0);
     deliver(1);
     CHECK_EQ(results[1], -ECONNREFUSED);
     CHECK_EQ(weft_loop_close(loop, client), 0);
+    CHECK_EQ(close(silent), 0);
     teardown();
 }
 

@@ -345,6 +345,60 @@ EACH_DRIVER(another_thread_closes)
     teardown();
 }
 
+/* One that rests waits for nothing, but it ends all the same. */
+EACH_DRIVER(a_close_ends_watches_that_rest)
+{
+    setup(driver);
+    ended = 0;
+    add(0, WEFT_READABLE, told);
+    add(1, WEFT_READABLE, told);
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(weft_watch_modify(watches[0], 0), 0);
+    CHECK_EQ(weft_watch_modify(watches[1], 0), 0);
+    feed(0);
+    feed(1); /* what it waited for before comes to nothing */
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(turn(), 0);
+    }
+    shut(0, 0);
+    turn_until(&ended, 1);
+    CHECK_EQ(last[0], -EBADFD);
+    CHECK_EQ(weft_watch_modify(watches[1], WEFT_READABLE), 0);
+    turn_until(&calls[1], 1);
+    CHECK_EQ(last[1], WEFT_READABLE); /* it has rested, and is none the worse */
+    CHECK_EQ(weft_watch_modify(watches[1], 0), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(turn(), 0);
+    }
+    CHECK_EQ(weft_close(ends[1][0]), 0); /* not the loop's */
+    ends[1][0] = -1;
+    CHECK_EQ(weft_watch_modify(watches[1], WEFT_READABLE), 0);
+    turn_until(&ended, 2);
+    CHECK_EQ(last[1], -EBADFD);
+    CHECK_EQ(weft_loop_pending(loop), 0);
+    teardown();
+}
+
+/* The memory of a watch that was to be told of a close, and was not. Whoever looks for leaks sees it. */
+EACH_DRIVER(a_loop_is_destroyed_before_it_tells_of_a_close)
+{
+    setup(driver);
+    for (int i = 0; i < PAIRS; i++) {
+        add(i, WEFT_READABLE, notes);
+    }
+    CHECK_EQ(turn(), 0);
+    for (int i = 0; i < PAIRS; i++) {
+        shut(i, 0);
+    }
+    CHECK_EQ(weft_watch_remove(watches[1]), 0);
+    weft_loop_destroy(loop);
+    for (int i = 0; i < PAIRS; i++) {
+        CHECK_EQ(weft_close(ends[i][1]), 0);
+        watches[i] = NULL;
+    }
+    loop = NULL;
+}
+
 EACH_DRIVER(many_watches)
 {
     enum { MANY = 300 };
