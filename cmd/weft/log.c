@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 20, LINE = 2048 };
+enum { ROOM = 1 << 20, LINE = 2048, PATIENCE_S = 2 };
 
 struct log {
     pthread_mutex_t lock;
@@ -76,7 +76,7 @@ int log_open(struct log **out, const char *path)
     if (!log) {
         return err;
     }
-    log->fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO)
+    log->fd = strcmp(path, "-") == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
                                      : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (log->fd < 0) {
         err = -errno;
@@ -110,7 +110,12 @@ void log_close(struct log *log)
     log->closing = true;
     pthread_cond_signal(&log->more);
     pthread_mutex_unlock(&log->lock);
-    pthread_join(log->thread, NULL);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    if (pthread_timedjoin_np(log->thread, NULL, &until) != 0) {
+        return; /* a pipe that nobody reads: the thread and its lines end with the process */
+    }
     pthread_mutex_destroy(&log->lock);
     pthread_cond_destroy(&log->more);
     free(log->filling);

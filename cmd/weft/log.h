@@ -12,7 +12,7 @@ struct log;
 
 /* "-": standard output. -errno. */
 int log_open(struct log **out, const char *path);
-/* Writes what is there, and ends. NULL is fine. */
+/* Writes what is there, for two seconds at most, and ends. NULL is fine. */
 void log_close(struct log *log);
 /* For weft_http_server_opts.on_request; arg is the log. */
 void log_request(const struct weft_http_record *record, void *arg);

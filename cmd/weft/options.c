@@ -37,7 +37,9 @@ static const struct option table[] = {
     {"header-time", SECONDS, AT(limits.header_ns), "S", "for the whole head of a request (10)"},
     {"body-time", SECONDS, AT(limits.body_ns), "S", "one wait for more of a body (10)"},
     {"body-rate", COUNT, AT(limits.body_rate), "N", "bytes a second, at least, after that (500)"},
-    {"write-time", SECONDS, AT(limits.write_ns), "S", "without the client reading (30)"},
+    {"write-time", SECONDS, AT(limits.write_ns), "S", "one wait for the client to read (30)"},
+    {"write-rate", COUNT, AT(limits.write_rate), "N",
+     "bytes a second, at least, of each such time (500)"},
     {"max-line", BYTES32, AT(limits.line_bytes), "BYTES", "request line (8k)"},
     {"max-header", BYTES32, AT(limits.header_bytes), "BYTES", "header block (16k)"},
     {"max-fields", COUNT, AT(limits.fields), "N", "header fields (100)"},
@@ -49,6 +51,18 @@ static const struct option table[] = {
     {"config", CONFIG, 0, "FILE", "lines of these names and their values, # for remarks"},
 };
 enum { OPTIONS = sizeof table / sizeof *table };
+
+/* Numbers of which the server does not take all. */
+static const struct range {
+    size_t at;
+    uint64_t least, most;
+    const char *wrong;
+} ranges[] = {
+    {AT(limits.line_bytes), 64, 16 << 20, "not within 64 .. 16m"},
+    {AT(limits.header_bytes), 1, 16 << 20, "not within 1 .. 16m"},
+    {AT(limits.fields), 1, 65534, "not within 1 .. 65534"},
+};
+enum { RANGES = sizeof ranges / sizeof *ranges };
 
 /* Where a value came from, for messages. */
 struct place {
@@ -114,13 +128,26 @@ static int which(const char *text, const char *const *names, int count)
 
 static bool read_config(struct options *options, const char *path, const struct place *from);
 
-static void set_bytes(void *at, enum kind kind, uint64_t n)
+/* As set_value. */
+static const char *set_number(const struct option *option, void *at, const char *value)
 {
-    if (kind == BYTES64) {
-        *(uint64_t *)at = n;
-        return;
+    bool wide = option->kind == BYTES64, bytes = option->kind != COUNT;
+    uint64_t n;
+    if (!read_number(value, wide ? INT64_MAX : UINT32_MAX, bytes, &n)) {
+        return bytes ? "not a number of bytes (such as 65536, 64k, 1m)"
+                     : "not a number (1 or more)";
     }
-    *(uint32_t *)at = (uint32_t)n;
+    for (int i = 0; i < RANGES; i++) {
+        if (ranges[i].at == option->at && (n < ranges[i].least || n > ranges[i].most)) {
+            return ranges[i].wrong;
+        }
+    }
+    if (wide) {
+        *(uint64_t *)at = n;
+    } else {
+        *(uint32_t *)at = (uint32_t)n;
+    }
+    return NULL;
 }
 
 /* NULL: it is set; else what a good value is. */
@@ -145,18 +172,9 @@ static const char *set_value(struct options *options, const struct option *optio
     case SECONDS:
         return read_seconds(value, at) ? NULL : "not a number of seconds (0.001 .. 100000000)";
     case COUNT:
-        if (!read_number(value, UINT32_MAX, false, &n)) {
-            return "not a number (1 or more)";
-        }
-        *(uint32_t *)at = (uint32_t)n;
-        return NULL;
     case BYTES32:
     case BYTES64:
-        if (!read_number(value, option->kind == BYTES32 ? 16 << 20 : INT64_MAX, true, &n)) {
-            return "not a number of bytes (such as 65536, 64k, 1m)";
-        }
-        set_bytes(at, option->kind, n);
-        return NULL;
+        return set_number(option, at, value);
     case WORKERS:
         if (!read_number(value, 1024, false, &n)) {
             return "not a number of workers (1 .. 1024)";

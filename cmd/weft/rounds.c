@@ -184,6 +184,11 @@ static void *receive_guests(void *arg)
         weft_yield();
     }
     double seated = (double)(weft_now() - start);
+    struct weft_group_stats stats;
+    do { /* its figures are those of the end of its last turn */
+        weft_yield();
+        weft_group_stats(hall->group, &stats);
+    } while (stats.fibers <= (uint64_t)spawned); /* this one is in it, too */
     if (err) {
         screen_warn("weft_group_spawn_frame: %s; going on with %ld", strerror(-err), spawned);
     }

@@ -104,10 +104,9 @@ static int add_routes(struct serving *s)
         .workers = weft_pool_workers(s->pool),
     };
     int err = weft_http_files_open(&s->files, s->options.root, &opts);
-    if (err) {
-        return failed("cannot serve", s->options.root, err);
-    }
-    return weft_http_server_route(s->server, NULL, "/", weft_http_files_serve, s->files, NULL);
+    err = err ? err
+              : weft_http_server_route(s->server, NULL, "/", weft_http_files_serve, s->files, NULL);
+    return err ? failed("cannot serve", s->options.root, err) : 0;
 }
 
 static int make_server(struct serving *s)
@@ -274,9 +273,11 @@ static void *control(void *arg)
 int serve(int argc, char **argv)
 {
     struct serving s = {.status = 1};
-    if (argc == 1 && strcmp(argv[0], "--help") == 0) {
-        options_help(stdout);
-        return 0;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            options_help(stdout);
+            return 0;
+        }
     }
     if (!options_read(&s.options, argc, argv)) {
         options_free(&s.options);

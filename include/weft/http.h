@@ -19,8 +19,9 @@
  * Requests are parsed strictly (weft/http_parse.h). Whatever is wrong with one is answered by the server itself, and the
  * connection is closed behind it, gently: what the client still sends is read for a while, so that it sees the answer.
  *
- * Nobody can keep a connection for nothing: silent ones, slow heads, slow bodies and readers that do not read are
- * ended by idle groups (weft/idle.h), late by a sixteenth of their time at most, and by no more than a second.
+ * Nobody can keep a connection for nothing: silent ones, slow heads, slow bodies and readers that do not read, or a byte now
+ * and then, are ended, by idle groups (weft/idle.h), late by a sixteenth of their time at most, and by no more than a second (of more than nine
+ * hours: a 32768th).
  */
 #ifndef WEFT_HTTP_H
 #define WEFT_HTTP_H
@@ -66,8 +67,11 @@ struct weft_http_server_limits {
     int64_t header_ns;    /* from the first byte of a request to the end of its head: 10 s (408) */
     int64_t body_ns;      /* one wait for more of a body: 10 s (408) */
     uint32_t body_rate;   /* bytes a second, once body_ns have been spent waiting: 500 (408) */
-    int64_t write_ns;     /* without a byte taken by the client: 30 s (cut) */
-    int64_t linger_ns;    /* how long is read behind a last answer: 2 s, and 64 KiB at most */
+    int64_t write_ns;     /* one wait for the client to make room for more: 30 s (cut) */
+    /* Bytes a second: 500 (cut). Of each write_ns that are spent so, in several waits, it must have taken this many. Only waiting for
+     * room counts, not what a handler takes to make the answer; and a connection's answers count together. */
+    uint32_t write_rate;
+    int64_t linger_ns; /* how long is read behind a last answer: 2 s, and 64 KiB at most */
 };
 
 /* A request that was answered, for a log. Spans are gone after the call. */
@@ -115,9 +119,10 @@ WEFT_API int weft_http_server_route(weft_http_server *server, const char *method
 WEFT_API int weft_http_server_listen(weft_http_server *server, const char *address,
                                      struct weft_addr *bound);
 
-/* Listens no more, closes connections between two requests, and waits for the others to finish the one they are at. At the
- * deadline (0: at once) the rest is cut and their fibers are cancelled; then it waits as long as a handler takes to
- * notice, at most 5 s: -EBUSY, some have not; stop again. Any thread, several too: the nearest deadline holds. */
+/* Listens no more, removes the files of its Unix sockets if they are still its own, closes connections between two requests,
+ * and waits for the others to finish the one they are at. At the deadline (0: at once) the rest is cut and their fibers are
+ * cancelled; then it waits as long as a handler takes to notice, at most 5 s: -EBUSY, some have not; stop again. Any thread,
+ * several too: the nearest deadline holds. */
 WEFT_API int weft_http_server_stop(weft_http_server *server, int64_t deadline);
 /* Has a stop begun? */
 WEFT_API bool weft_http_server_stopping(const weft_http_server *server);
@@ -140,7 +145,7 @@ struct weft_http_stats {
     uint64_t idle_ended;    /* by their time limits: silent */
     uint64_t header_ended;  /* ... slow heads */
     uint64_t body_ended;    /* ... slow bodies */
-    uint64_t write_ended;   /* ... clients that did not read */
+    uint64_t write_ended;   /* ... clients that did not read, or too slowly */
     uint64_t flushes;       /* times answers were written */
     int64_t took_ns; /* sum over requests, from the bytes being there to the answer being written */
     uint64_t took[WEFT_HTTP_BUCKETS]; /* how many, in each bucket alone */
@@ -175,7 +180,8 @@ WEFT_API ssize_t weft_http_read(weft_http *x, void *buf, size_t n);
 
 /* --- the answer ------------------------------------------------------------------------------ */
 
-/* The whole answer: fields, body, end. type NULL: none. Not after begin. */
+/* The whole answer: fields, body, end. type NULL: none. Not after begin. -EINVAL: a type with control bytes, and nothing was
+ * answered. */
 WEFT_API int weft_http_answer(weft_http *x, int status, const char *type, const void *body,
                               size_t n);
 
@@ -185,7 +191,7 @@ WEFT_API int weft_http_answer(weft_http *x, int status, const char *type, const 
  * a call out of turn, is a caller's bug.
  * All: 0, or -EPIPE, -ECONNRESET, -ETIMEDOUT ...: the client is gone, and the handler may as well return. */
 WEFT_API int weft_http_begin(weft_http *x, int status);
-/* -EINVAL: a name that is no token, or a value with control bytes: nothing was set. */
+/* -EINVAL: a name that is no token or is the server's to set, a value with control bytes, more than 8 KiB: nothing was set. */
 WEFT_API int weft_http_set(weft_http *x, const char *name, const char *value);
 /* Writing another number of bytes is a caller's bug; fewer cuts the connection. */
 WEFT_API int weft_http_set_length(weft_http *x, uint64_t n);
@@ -216,12 +222,14 @@ struct weft_http_files_opts {
         workers; /* how many have a cache each; default: of the calling fiber's pool, else 64 */
 };
 
-/* -ENOENT, -ENOTDIR, -EACCES; -EOPNOTSUPP: links are to be followed, and the system has no openat2. -ENOMEM. */
+/* -ENOENT, -ENOTDIR, -EACCES; -EOPNOTSUPP: links are to be followed, and the system has no openat2. -EINVAL: a prefix
+ * that does not begin and end with a slash. -ENOMEM. */
 WEFT_API int weft_http_files_open(weft_http_files **out, const char *dir,
                                   const struct weft_http_files_opts *opts);
 /* Nobody serves from it any more. NULL is fine. */
 WEFT_API void weft_http_files_close(weft_http_files *files);
-/* The handler: arg is the weft_http_files. */
+/* The handler: arg is the weft_http_files. Several servers may have it; the caches are for those of the pool that serves from it
+ * first, and others open each file anew. */
 WEFT_API int weft_http_files_serve(weft_http *x, void *files);
 
 /* The content type for a name, by its ending. */

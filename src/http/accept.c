@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "http/conn.h"
+#include "net/socket.h"
 
 #define PAUSE_NS 20000000 /* when descriptors or memory have run out */
 #define AT_ONCE 16u       /* connections */
@@ -23,6 +24,8 @@ struct weft__http_acceptor {
     int fd;
     int worker;
     weft_fiber fiber;
+    struct weft_addr at;
+    struct weft__socket_file file; /* of a Unix socket */
 };
 
 /* --- which worker ---------------------------------------------------------------------------- */
@@ -158,6 +161,7 @@ static void *accept_all(void *arg)
             weft_sleep(PAUSE_NS);
         }
     }
+    weft__socket_file_remove(&acceptor->file, &acceptor->at);
     weft_close(acceptor->fd);
     weft_waitgroup_done(&server->acceptors_live);
     return NULL;
@@ -165,14 +169,21 @@ static void *accept_all(void *arg)
 
 /* --- start and stop --------------------------------------------------------------------------------- */
 
-/* Takes the descriptor. */
-static int add(struct weft_http_server *server, int fd, enum weft_http_spread spread, int worker)
+/* Takes the descriptor, which is bound there. */
+static int add(struct weft_http_server *server, int fd, const struct weft_addr *at,
+               enum weft_http_spread spread, int worker)
 {
+    struct weft__socket_file file;
+    weft__socket_file_note(&file, at);
     struct weft__http_acceptor *acceptor = weft__alloc(sizeof *acceptor);
     int err = acceptor ? 0 : -ENOMEM;
     if (!err) {
-        *acceptor = (struct weft__http_acceptor){
-            .server = server, .spread = spread, .fd = fd, .worker = worker};
+        *acceptor = (struct weft__http_acceptor){.server = server,
+                                                 .spread = spread,
+                                                 .fd = fd,
+                                                 .worker = worker,
+                                                 .at = *at,
+                                                 .file = file};
         weft_waitgroup_add(&server->acceptors_live, 1);
         weft__lock(&server->lock);
         err = weft__http_stopping(server) ? -ESHUTDOWN : 0;
@@ -193,58 +204,70 @@ static int add(struct weft_http_server *server, int fd, enum weft_http_spread sp
             weft_waitgroup_done(&server->acceptors_live);
         }
         weft__free(acceptor);
+        weft__socket_file_remove(&file, at);
         weft_close(fd);
     }
     return err;
 }
 
-/* A socket without SO_REUSEPORT, so that an address that somebody else has is taken. */
-static int listen_alone(const struct weft_addr *addr, struct weft_addr *bound)
+/* A new listener. What is accepted inherits that it does not delay. */
+static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts *opts)
 {
-    int fd = weft_listen_addr(addr, NULL);
-    if (fd < 0) {
-        return fd;
-    }
-    if (addr->storage.ss_family != AF_UNIX) {
-        weft_set_nodelay(fd, true); /* what is accepted inherits it */
-    }
-    int err = weft_addr_local(fd, bound);
-    if (err) {
-        weft_close(fd);
-    }
-    return err ? err : fd;
-}
-
-static int listen_everywhere(struct weft_http_server *server, const struct weft_addr *bound)
-{
-    for (unsigned i = 0; i < server->workers; i++) {
-        int fd = weft_listen_addr(bound, &(struct weft_listen_opts){.reuseport = true});
-        if (fd < 0) {
-            return fd;
-        }
+    int fd = weft_listen_addr(addr, opts);
+    if (fd >= 0 && addr->storage.ss_family != AF_UNIX) {
         weft_set_nodelay(fd, true);
-        int err = add(server, fd, WEFT_HTTP_REUSEPORT, (int)i);
-        if (err) {
-            return err;
-        }
     }
-    return 0;
+    return fd;
 }
 
+/* All of the sockets are there before the first of them accepts: an error leaves none. Takes the first. */
+static int listen_everywhere(struct weft_http_server *server, int first,
+                             const struct weft_addr *bound)
+{
+    int *fds = weft__alloc_dirty(server->workers * sizeof *fds), err = 0;
+    unsigned opened = 1, added = 0;
+    if (!fds) {
+        weft_close(first);
+        return -ENOMEM;
+    }
+    fds[0] = first;
+    while (!err && opened < server->workers) {
+        int fd = listen_on(bound, &(struct weft_listen_opts){.reuseport = true});
+        err = fd < 0 ? fd : 0;
+        if (!err) {
+            fds[opened++] = fd;
+        }
+    }
+    for (; !err && added < opened; added++) { /* fails at a stop, which ends those before too */
+        err = add(server, fds[added], bound, WEFT_HTTP_REUSEPORT, (int)added);
+    }
+    for (; added < opened; added++) {
+        weft_close(fds[added]);
+    }
+    weft__free(fds);
+    return err;
+}
+
+/* An address that somebody else listens on is taken, also if both would share it. */
 int weft__http_accept_start(struct weft_http_server *server, const struct weft_addr *addr,
                             struct weft_addr *bound)
 {
     enum weft_http_spread spread = server->opts.spread;
-    int fd = listen_alone(addr, bound);
+    bool everywhere = spread == WEFT_HTTP_REUSEPORT && addr->storage.ss_family != AF_UNIX;
+    int fd = listen_on(addr, &(struct weft_listen_opts){.reuseport_first = everywhere});
     if (fd < 0) {
         return fd;
     }
-    if (spread == WEFT_HTTP_REUSEPORT && addr->storage.ss_family != AF_UNIX) {
+    int err = weft_addr_local(fd, bound);
+    if (err) {
         weft_close(fd);
-        return listen_everywhere(server, bound);
+        return err;
+    }
+    if (everywhere) {
+        return listen_everywhere(server, fd, bound);
     }
     unsigned turn = atomic_fetch_add_explicit(&server->turn, 1, memory_order_relaxed);
-    return add(server, fd, spread == WEFT_HTTP_REUSEPORT ? WEFT_HTTP_LEAST : spread,
+    return add(server, fd, bound, spread == WEFT_HTTP_REUSEPORT ? WEFT_HTTP_LEAST : spread,
                (int)(turn % server->workers));
 }
 

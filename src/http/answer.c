@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "base/assert.h"
@@ -99,8 +100,9 @@ static char *put_status(char *to, int status)
 static char *put_last_fields(struct weft_http *x, char *to)
 {
     struct weft__http_conn *conn = x->conn;
-    to = put(to, weft__http_shard_date(conn->shard, conn->now), WEFT__HTTP_DATE_LINE);
-    conn->close |= x->continue_due; /* nobody knows whether the body will come */
+    to = put(to, weft__http_shard_date(conn->shard, weft_now_cached()), WEFT__HTTP_DATE_LINE);
+    /* Nobody knows whether a body that waits to be asked for will come; and a stop may have begun while the handler ran. */
+    conn->close |= x->continue_due || weft__http_stopping(conn->server);
     if (conn->close) {
         to = put(to, LITERAL("Connection: close\r\n"));
     } else if (x->head.minor == 0) {
@@ -112,6 +114,17 @@ static char *put_last_fields(struct weft_http *x, char *to)
 static bool has_content(const struct weft_http *x, int status)
 {
     return x->head.method != WEFT_HTTP_HEAD && status != 204 && status != 304;
+}
+
+static bool is_value(const char *value)
+{
+    for (const char *at = value; *at; at++) {
+        unsigned char c = (unsigned char)*at;
+        if ((c < 0x20 && c != '\t') || c == 0x7f) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Where the head goes; NULL: broken. From here on the answer has begun. */
@@ -131,6 +144,12 @@ static char *start(struct weft_http *x, int status, size_t room)
     x->status = status;
     x->sent = 0;
     return to;
+}
+
+/* The answer is all that the handler does: what it leaves of a body may be too much to read on (weft__http_body_finish). */
+static void give_up_body(struct weft_http *x)
+{
+    x->conn->close |= x->body_left > WEFT__HTTP_DROPPED;
 }
 
 /* --- whole answers ------------------------------------------------------------------------ */
@@ -165,6 +184,7 @@ int weft__http_answer_made(struct weft_http *x, int status, const char *head, si
         return -EPIPE;
     }
     to = put(to, head, head_len);
+    give_up_body(x);
     return body_behind(x, put_last_fields(x, to), body, n, room);
 }
 
@@ -172,6 +192,9 @@ int weft_http_answer(weft_http *x, int status, const char *type, const void *bod
 {
     size_t type_len = type ? strlen(type) : 0;
     WEFT__REQUIRE(type_len < WEFT__HTTP_OUTPUT / 4, "a content type of %zu bytes", type_len);
+    if (type && !is_value(type)) {
+        return -EINVAL;
+    }
     size_t room = HEAD_ROOM + type_len + (n <= WEFT__HTTP_OUTPUT / 2 ? n : 0);
     char *to = start(x, status, room);
     x->framing = WEFT__HTTP_NO_CONTENT;
@@ -190,6 +213,7 @@ int weft_http_answer(weft_http *x, int status, const char *type, const void *bod
         to = put_number(to, n);
         to = put(to, LITERAL("\r\n"));
     }
+    give_up_body(x);
     return body_behind(x, put_last_fields(x, to), body, n, room);
 }
 
@@ -230,15 +254,16 @@ static bool is_token(const char *name)
     return at > name;
 }
 
-static bool is_value(const char *value)
+/* Two of these in one head would let readers disagree about where the answer ends. */
+static bool is_ours(const char *name)
 {
-    for (const char *at = value; *at; at++) {
-        unsigned char c = (unsigned char)*at;
-        if ((c < 0x20 && c != '\t') || c == 0x7f) {
-            return false;
+    static const char *const ours[] = {"Connection", "Content-Length", "Date", "Transfer-Encoding"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        if (strcasecmp(name, ours[i]) == 0) {
+            return true;
         }
     }
-    return true;
+    return false;
 }
 
 int weft_http_set(weft_http *x, const char *name, const char *value)
@@ -246,7 +271,8 @@ int weft_http_set(weft_http *x, const char *name, const char *value)
     WEFT__REQUIRE(x->stage == WEFT__HTTP_FIELDS,
                   "a field is set before the answer begins, or behind its head");
     size_t name_len = strlen(name), value_len = strlen(value);
-    if (!is_token(name) || !is_value(value) || name_len + value_len > WEFT__HTTP_OUTPUT / 2) {
+    if (!is_token(name) || is_ours(name) || !is_value(value) ||
+        name_len + value_len > WEFT__HTTP_OUTPUT / 2) {
         return -EINVAL;
     }
     char *to = weft__http_out_room(x->conn, name_len + value_len + 4);
@@ -384,9 +410,11 @@ static int status_of(int err)
     }
 }
 
-/* The end of the connection may be the end of a body: then a reset says that this one is not whole. */
+/* Answers before this one, which were gathered with it, are whole and still leave. The end of the connection may be the end of
+ * a body: then a reset says that this one is not whole. */
 static void cut(struct weft_http *x)
 {
+    weft__http_out_flush(x->conn);
     x->conn->broken = x->conn->close = true;
     if (x->stage == WEFT__HTTP_CONTENT && x->framing == WEFT__HTTP_TO_THE_END) {
         struct linger reset = {.l_onoff = 1};
@@ -426,6 +454,7 @@ void weft__http_answer_finish(struct weft_http *x, int err)
         if (!x->length_set && x->status != 204 && x->status != 304) {
             weft_http_set_length(x, 0);
         }
+        give_up_body(x);
         end_head(x);
     }
     finish_content(x);

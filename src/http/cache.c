@@ -3,6 +3,9 @@
  * Each worker has its own, so nothing is locked. A path has a few places it may be in; who comes last takes the
  * next of them. For fresh_ns a file is not looked at; then it is opened anew, and if it is another one, or has
  * changed, it is read anew. Who sends a file holds it, whatever becomes of its place.
+ *
+ * Descriptors are for connections first: few files are kept open, and each time that one is looked at, those that nobody
+ * has asked for since they were fresh are closed. So a file that was removed does not keep its disk space for long either.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -41,12 +44,64 @@ void weft__http_file_unref(struct weft__http_file *file)
     }
 }
 
+/* --- places, and those that are kept open ---------------------------------------------------------- */
+
+static void opened(struct weft__http_cache *cache, struct weft__http_file *file)
+{
+    file->older = cache->newest;
+    file->newer = NULL;
+    *(file->older ? &file->older->newer : &cache->oldest) = file;
+    cache->newest = file;
+    cache->open++;
+}
+
+static void forgotten(struct weft__http_cache *cache, struct weft__http_file *file)
+{
+    *(file->older ? &file->older->newer : &cache->oldest) = file->newer;
+    *(file->newer ? &file->newer->older : &cache->newest) = file->older;
+    cache->open--;
+}
+
+/* The place's reference becomes one to `file`; NULL: to none. */
+static void replace(struct weft__http_cache *cache, struct weft__http_file **place,
+                    struct weft__http_file *file)
+{
+    struct weft__http_file *old = *place;
+    if (old && old->fd >= 0) {
+        forgotten(cache, old);
+    }
+    if (file && file->fd >= 0) {
+        opened(cache, file);
+    }
+    *place = file;
+    if (old != file) {
+        weft__http_file_unref(old);
+    }
+}
+
+static struct weft__http_file **place_of(struct weft__http_cache *cache,
+                                         const struct weft__http_file *file)
+{
+    struct weft__http_file **place = cache->slots[file->hash % WEFT__HTTP_CACHE_SETS];
+    while (*place != file) {
+        place++;
+    }
+    return place;
+}
+
+/* Closes those that are no longer fresh, and the oldest until `most` are left. */
+static void close_some(struct weft__http_cache *cache, unsigned most, int64_t now)
+{
+    while (cache->oldest && (cache->open > most || cache->oldest->fresh_until <= now)) {
+        replace(cache, place_of(cache, cache->oldest), NULL);
+    }
+}
+
 void weft__http_cache_clear(struct weft__http_cache *cache)
 {
     for (int i = 0; i < WEFT__HTTP_CACHE_SETS; i++) {
         for (int j = 0; j < WEFT__HTTP_CACHE_WAYS; j++) {
-            weft__http_file_unref(cache->slots[i][j]);
-            cache->slots[i][j] = NULL;
+            replace(cache, &cache->slots[i][j], NULL);
         }
     }
 }
@@ -75,10 +130,20 @@ static bool read_content(int fd, char *to, const struct stat *st)
     return fstat(fd, &after) == 0 && is_same(st, &after);
 }
 
+/* A file's time is whatever somebody has set: what a date cannot say is the nearest that it can. */
+void weft__http_file_date(const struct weft__http_file *file, char *out)
+{
+    const int64_t last = INT64_C(253402300799); /* of the year 9999 */
+    int64_t time = file->st.st_mtim.tv_sec;
+    time = time < 0 ? 0 : time > last ? last : time;
+    weft_http_date_format(time, out);
+    out[WEFT_HTTP_DATE_BYTES] = '\0';
+}
+
 static void make_head(struct weft__http_file *file, char *to)
 {
-    char date[WEFT_HTTP_DATE_BYTES + 1] = {0};
-    weft_http_date_format(file->st.st_mtim.tv_sec > 0 ? file->st.st_mtim.tv_sec : 0, date);
+    char date[WEFT_HTTP_DATE_BYTES + 1];
+    weft__http_file_date(file, date);
     int n = snprintf(file->etag, sizeof file->etag, "\"%llx%08lx-%llx\"",
                      (unsigned long long)file->st.st_mtim.tv_sec,
                      (unsigned long)file->st.st_mtim.tv_nsec, (unsigned long long)file->st.st_size);
@@ -207,14 +272,6 @@ static struct weft__http_file **choose_place(struct weft__http_cache *cache, uin
     return &cache->slots[set][cache->turn[set]++ % WEFT__HTTP_CACHE_WAYS];
 }
 
-static void replace(struct weft__http_file **place, struct weft__http_file *file)
-{
-    if (*place != file) {
-        weft__http_file_unref(*place);
-        *place = file;
-    }
-}
-
 int weft__http_cache_get(struct weft_http_files *files, int worker, const char *path, size_t len,
                          struct weft__http_file **out, int *dir)
 {
@@ -232,16 +289,22 @@ int weft__http_cache_get(struct weft_http_files *files, int worker, const char *
         return 0;
     }
     int err = look(files, path, len, place ? *place : NULL, &file, dir);
+    if ((err == -EMFILE || err == -ENFILE) && cache->open) {
+        close_some(cache, 0, now);
+        place = find(cache, hash, path, len);
+        err = look(files, path, len, place ? *place : NULL, &file, dir);
+    }
     if (err) {
         if (place) {
-            replace(place, NULL);
+            replace(cache, place, NULL);
         }
         return err;
     }
     file->hash = hash;
     file->fresh_until = files->opts.fresh_ns < 0 ? now : now + files->opts.fresh_ns;
-    replace(place ? place : choose_place(cache, hash), file);
+    replace(cache, place ? place : choose_place(cache, hash), file);
     file->refs++;
+    close_some(cache, files->open_most, now);
     *out = file;
     return 0;
 }

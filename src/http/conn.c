@@ -187,8 +187,7 @@ static void exchange_begin(struct weft__http_conn *conn, size_t head_len)
     x->path_len = 0;
     x->path_buf = NULL;
     conn->served++;
-    conn->close = !x->head.keep_alive || conn->served >= conn->server->opts.limits.requests ||
-                  weft__http_stopping(conn->server);
+    conn->close = !x->head.keep_alive || conn->served >= conn->server->opts.limits.requests;
     weft__http_body_begin(x, 0);
 }
 
@@ -235,7 +234,15 @@ static void refuse_head(struct weft__http_conn *conn, ssize_t err)
 
 /* --- the connection ---------------------------------------------------------------------------- */
 
-/* A close with bytes unread makes the client's system throw away what it has of our answer. */
+/* A close with bytes unread makes the client's system throw away what it has of our answer. There may be some, or they are on
+ * their way, if we did not read all that we have, if it is our wish to end here and the client was about to ask on, and behind
+ * a body, where old clients send an empty line. */
+static bool may_come_more(const struct weft__http_conn *conn)
+{
+    return conn->unread || (conn->close && (conn->end > conn->start || conn->x.head.keep_alive ||
+                                            conn->x.head.body != WEFT_HTTP_NO_BODY));
+}
+
 static void linger(struct weft__http_conn *conn)
 {
     char scrap[1024];
@@ -300,7 +307,7 @@ static void converse(struct weft__http_conn *conn)
         serve(conn, (size_t)n);
     }
     weft__http_out_flush(conn);
-    if (!conn->broken && (conn->unread || (conn->close && conn->end > conn->start))) {
+    if (!conn->broken && may_come_more(conn)) {
         linger(conn);
     }
 }

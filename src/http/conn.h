@@ -10,10 +10,11 @@
 #include "http/server.h"
 
 enum {
-    WEFT__HTTP_INPUT = 4096,   /* first size of a read buffer */
-    WEFT__HTTP_OUTPUT = 16384, /* size of a write buffer */
-    WEFT__HTTP_PATH = 256,     /* longer ones take memory */
-    WEFT__HTTP_DROPPED = 65536 /* bytes of a body that nobody read, or behind a last answer */
+    WEFT__HTTP_INPUT = 4096,    /* first size of a read buffer */
+    WEFT__HTTP_OUTPUT = 16384,  /* size of a write buffer */
+    WEFT__HTTP_PATH = 256,      /* longer ones take memory */
+    WEFT__HTTP_DROPPED = 65536, /* bytes of a body that nobody read, or behind a last answer */
+    WEFT__HTTP_TURN = 1 << 20   /* bytes to write before others have a turn */
 };
 
 enum weft__http_stage {
@@ -74,13 +75,19 @@ struct weft__http_conn {
     size_t start, end;
     weft_buf *out; /* NULL while there is nothing to write */
 
-    int64_t now;       /* when the last bytes came */
-    uint32_t served;   /* requests */
-    uint32_t gathered; /* answers that were not written yet */
-    uint32_t unyielded;
-    bool close;  /* after this answer */
-    bool unread; /* the client may still send: linger */
-    bool broken; /* writing has failed */
+    int64_t now;        /* when the last bytes came */
+    uint32_t served;    /* requests */
+    uint32_t gathered;  /* answers that were not written yet */
+    uint32_t unyielded; /* requests */
+    /* pace.c */
+    uint64_t written;   /* bytes */
+    uint64_t turn_at;   /* ... and others have their turn */
+    uint64_t window_at; /* ... when the window began */
+    int64_t waited_ns;  /* for room, in this window */
+    int64_t notice_ns;  /* a wait of so long is noticed; 0: watched, or not begun */
+    bool close;         /* after this answer */
+    bool unread;        /* the client may still send: linger */
+    bool broken;        /* writing has failed */
     bool ended_counted;
 
     /* Any thread. */
@@ -119,6 +126,34 @@ static inline void weft__http_phase_end(struct weft__http_conn *conn)
 bool weft__http_phase_ended(struct weft__http_conn *conn, enum weft__http_phase phase);
 /* No group has it any more, and nobody who came from one looks at it. */
 void weft__http_phase_leave(struct weft__http_conn *conn);
+
+/* --- pace.c ------------------------------------------------------------------------------ */
+
+/* As weft__http_write_begin, for one that is watched, or writes for the first time. */
+bool weft__http_pace_begin(struct weft__http_conn *conn);
+/* A wait of so long was noticed, and what was written after it is counted. True: the client is too slow. */
+bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns);
+
+/* The phase of writing begins. True: it is watched, so what has room should not wait for anything else. */
+static inline bool weft__http_write_begin(struct weft__http_conn *conn)
+{
+    if (__builtin_expect(!conn->notice_ns, 0)) {
+        return weft__http_pace_begin(conn);
+    }
+    atomic_store_explicit(&conn->since, weft_now_cached(), memory_order_relaxed);
+    atomic_store_explicit(&conn->phase, WEFT__HTTP_WRITE,
+                          memory_order_release); /* pairs: is_over */
+    weft_idle_touch(&conn->server->patience[WEFT__HTTP_WRITE], &conn->member[WEFT__HTTP_WRITE]);
+    return false;
+}
+
+/* It has ended, and has written n bytes. False: the client is too slow. */
+static inline bool weft__http_write_end(struct weft__http_conn *conn, size_t n)
+{
+    int64_t waited = weft_now_cached() - atomic_load_explicit(&conn->since, memory_order_relaxed);
+    conn->written += n;
+    return __builtin_expect(waited < conn->notice_ns, 1) || !weft__http_pace_judge(conn, waited);
+}
 
 /* --- input.c ------------------------------------------------------------------------------ */
 

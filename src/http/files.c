@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -24,8 +25,8 @@ static int send_part(weft_http *x, const struct weft__http_file *file,
 
 static int set_validators(weft_http *x, const struct weft__http_file *file)
 {
-    char date[WEFT_HTTP_DATE_BYTES + 1] = {0};
-    weft_http_date_format(file->st.st_mtim.tv_sec > 0 ? file->st.st_mtim.tv_sec : 0, date);
+    char date[WEFT_HTTP_DATE_BYTES + 1];
+    weft__http_file_date(file, date);
     int err = weft_http_set(x, "Last-Modified", date);
     return err ? err : weft_http_set(x, "ETag", file->etag);
 }
@@ -200,6 +201,18 @@ static int answer_directory(weft_http *x, const struct weft_http_files *files, i
     return weft__http_list(x, files, dir);
 }
 
+/* The caches have no locks: worker 1 of another pool is another thread. -1: none of them is its. */
+static int cache_of(struct weft_http_files *files, const struct weft__http_conn *conn)
+{
+    weft_pool *pool = conn->server->pool;
+    weft_pool *whose = atomic_load_explicit(&files->pool, memory_order_relaxed);
+    if (!whose && atomic_compare_exchange_strong_explicit(
+                      &files->pool, &whose, pool, memory_order_relaxed, memory_order_relaxed)) {
+        whose = pool;
+    }
+    return whose == pool ? conn->worker : -1;
+}
+
 int weft_http_files_serve(weft_http *x, void *arg)
 {
     struct weft_http_files *files = arg;
@@ -213,7 +226,8 @@ int weft_http_files_serve(weft_http *x, void *arg)
         memcmp(x->path, files->opts.prefix, files->prefix_len) != 0) {
         return weft__http_answer_error(x, 404, NULL);
     }
-    int err = weft__http_cache_get(files, x->conn->worker, x->path, x->path_len, &file, &dir);
+    int err =
+        weft__http_cache_get(files, cache_of(files, x->conn), x->path, x->path_len, &file, &dir);
     if (err == -EISDIR) {
         return answer_directory(x, files, dir);
     }
@@ -234,6 +248,15 @@ static char *copy(const char *text)
     size_t n = strlen(text) + 1;
     char *to = weft__alloc_dirty(n);
     return to ? memcpy(to, text, n) : NULL;
+}
+
+/* Of an eighth of the descriptors: the rest is for connections. */
+static unsigned open_share(unsigned workers)
+{
+    struct rlimit limit = {.rlim_cur = 1024};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    rlim_t share = limit.rlim_cur / 8 / workers;
+    return share < WEFT__HTTP_CACHE_OPEN ? (unsigned)share : WEFT__HTTP_CACHE_OPEN;
 }
 
 static int open_directory(struct weft_http_files *files, const char *dir)
@@ -262,6 +285,7 @@ int weft_http_files_open(weft_http_files **out, const char *dir,
     files->workers = files->opts.workers ? files->opts.workers
                      : pool              ? weft_pool_workers(pool)
                                          : 64;
+    files->open_most = open_share(files->workers);
     files->opts.index = copy(files->opts.index ? files->opts.index : "index.html");
     files->opts.prefix = copy(files->opts.prefix ? files->opts.prefix : "/");
     files->caches = weft__alloc(files->workers * sizeof *files->caches);

@@ -8,10 +8,13 @@
 #include <weft/http.h>
 #include <weft/http_value.h>
 
+#include "base/atomic.h"
+
 enum {
     WEFT__HTTP_CACHE_SETS = 256, /* of each worker */
     WEFT__HTTP_CACHE_WAYS = 4,
     WEFT__HTTP_CACHE_BYTES = 16384, /* larger files are kept open instead */
+    WEFT__HTTP_CACHE_OPEN = 128,    /* so many of them, if there are descriptors enough */
     WEFT__HTTP_ETAG = 48,
 };
 
@@ -29,11 +32,15 @@ struct weft__http_file {
     const char *type;
     char etag[WEFT__HTTP_ETAG];
     size_t etag_len;
+    struct weft__http_file *older, *newer; /* of those that are kept open */
 };
 
 struct weft__http_cache {
     alignas(64) struct weft__http_file *slots[WEFT__HTTP_CACHE_SETS][WEFT__HTTP_CACHE_WAYS];
     unsigned turn[WEFT__HTTP_CACHE_SETS];
+    struct weft__http_file *oldest,
+        *newest; /* those that are kept open, by when they were looked at */
+    unsigned open;
 };
 
 struct weft_http_files {
@@ -41,7 +48,9 @@ struct weft_http_files {
     int dir;
     bool openat2;
     size_t prefix_len;
+    _Atomic(weft_pool *) pool; /* whose workers have the caches; NULL: nobody's yet */
     unsigned workers;
+    unsigned open_most; /* files that a worker keeps open */
     struct weft__http_cache *caches;
     char boundary[24]; /* between parts of several ranges */
 };
@@ -51,10 +60,13 @@ struct weft_http_files {
 int weft__http_open(const struct weft_http_files *files, const char *name, struct stat *st);
 bool weft__http_open_has_openat2(int dir);
 
-/* cache.c: the file for a path, with a reference. -EISDIR: a directory; *dir, unless NULL, is a descriptor of it. Else as open. */
+/* cache.c: the file for a path, with a reference; of a worker's cache, or (worker -1) of none. -EISDIR: a directory; *dir, unless
+ * NULL, is a descriptor of it. Else as open. */
 int weft__http_cache_get(struct weft_http_files *files, int worker, const char *path, size_t len,
                          struct weft__http_file **out, int *dir);
 void weft__http_file_unref(struct weft__http_file *file);
+/* For Last-Modified, with a zero behind it: WEFT_HTTP_DATE_BYTES + 1. */
+void weft__http_file_date(const struct weft__http_file *file, char *out);
 void weft__http_cache_clear(struct weft__http_cache *cache);
 
 /* listing.c: the page for a directory; takes the descriptor. */

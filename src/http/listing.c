@@ -11,6 +11,7 @@
 #include "http/files.h"
 
 enum { NAMES = 10000 }; /* more are not shown */
+enum { AT_ONCE = 256 }; /* then others of the worker have their turn */
 
 struct names {
     char *name[NAMES];
@@ -23,22 +24,34 @@ static int compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* DT_REG, DT_DIR, or what is not shown. Most file systems say it with the name. */
+static int kind_of(const struct weft_http_files *files, int dir, const struct dirent *entry)
+{
+    struct stat st;
+    if (entry->d_type != DT_UNKNOWN && (entry->d_type != DT_LNK || !files->opts.follow_symlinks)) {
+        return entry->d_type;
+    }
+    int flags = files->opts.follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW;
+    return fstatat(dir, entry->d_name, &st, flags) == 0 ? IFTODT(st.st_mode) : DT_UNKNOWN;
+}
+
 /* Its name with a slash behind a directory's; NULL: not to be shown, or no memory. */
 static char *shown(const struct weft_http_files *files, int dir, const struct dirent *entry)
 {
-    struct stat st;
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-        (!files->opts.dotfiles && name[0] == '.') ||
-        fstatat(dir, name, &st, files->opts.follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW) != 0 ||
-        (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
+        (!files->opts.dotfiles && name[0] == '.')) {
+        return NULL;
+    }
+    int kind = kind_of(files, dir, entry);
+    if (kind != DT_REG && kind != DT_DIR) {
         return NULL;
     }
     size_t len = strlen(name);
     char *to = weft__alloc_dirty(len + 2);
     if (to) {
         memcpy(to, name, len + 1);
-        if (S_ISDIR(st.st_mode)) {
+        if (kind == DT_DIR) {
             memcpy(to + len, "/", 2);
         }
     }
@@ -48,14 +61,17 @@ static char *shown(const struct weft_http_files *files, int dir, const struct di
 static void collect(struct names *names, const struct weft_http_files *files, DIR *dir)
 {
     struct dirent *entry;
-    while ((entry = readdir(dir))) {
+    for (unsigned seen = 1; (entry = readdir(dir)); seen++) {
         if (names->count == NAMES) {
             names->more = true;
-            return;
+            break;
         }
         char *name = shown(files, dirfd(dir), entry);
         if (name) {
             names->name[names->count++] = name;
+        }
+        if (seen % AT_ONCE == 0) {
+            weft_yield();
         }
     }
     qsort(names->name, (size_t)names->count, sizeof *names->name, compare);

@@ -36,25 +36,51 @@ static void advance(struct iovec *iov, int *count, size_t n)
     while (gone < *count && n >= iov[gone].iov_len) {
         n -= iov[gone++].iov_len;
     }
-    if (gone < *count) {
-        iov[gone].iov_base = (char *)iov[gone].iov_base + n;
-        iov[gone].iov_len -= n;
-    }
     *count -= gone;
-    memmove(iov, iov + gone, (size_t)*count * sizeof *iov);
+    if (*count) {
+        memmove(iov, iov + gone, (size_t)*count * sizeof *iov);
+        iov->iov_base = (char *)iov->iov_base + n;
+        iov->iov_len -= n;
+    }
+}
+
+/* False: the client takes it too slowly. One that reads as fast as this writes never makes it wait: others on this worker have their
+ * turn all the same. */
+static inline bool written(struct weft__http_conn *conn, size_t n)
+{
+    weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, n);
+    bool good = weft__http_write_end(conn, n);
+    if (conn->written >= conn->turn_at) {
+        conn->turn_at = conn->written + WEFT__HTTP_TURN;
+        weft_yield();
+    }
+    return good;
+}
+
+static inline ssize_t put(const struct weft__http_conn *conn, const struct iovec *iov, int count,
+                          int64_t deadline)
+{
+    return count == 1 ? weft_write(conn->fd, iov->iov_base, iov->iov_len, deadline)
+                      : weft_writev(conn->fd, iov, count, deadline);
+}
+
+/* A driver that completes operations takes its time where there is room too: that is not the client's. */
+static __attribute__((noinline)) ssize_t try_and_put(const struct weft__http_conn *conn,
+                                                     const struct iovec *iov, int count)
+{
+    ssize_t n = put(conn, iov, count, 0);
+    return n == -ETIMEDOUT ? put(conn, iov, count, WEFT_FOREVER) : n;
 }
 
 static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
 {
     while (count) {
-        weft__http_phase_begin(conn, WEFT__HTTP_WRITE);
-        ssize_t n = count == 1 ? weft_write(conn->fd, iov->iov_base, iov->iov_len, WEFT_FOREVER)
-                               : weft_writev(conn->fd, iov, count, WEFT_FOREVER);
+        ssize_t n = weft__http_write_begin(conn) ? try_and_put(conn, iov, count)
+                                                 : put(conn, iov, count, WEFT_FOREVER);
         weft__http_phase_end(conn);
-        if (n < 0) {
-            return broke(conn, (int)n);
+        if (n < 0 || !written(conn, (size_t)n)) {
+            return broke(conn, n < 0 ? (int)n : -ETIMEDOUT);
         }
-        weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)n);
         advance(iov, &count, (size_t)n);
     }
     return 0;
@@ -131,6 +157,7 @@ void weft__http_out_rewind(struct weft_http *x)
         weft_buf_trim(out, out->len - x->mark);
     }
     x->stage = WEFT__HTTP_UNANSWERED;
+    x->status = 0;
     x->sent = 0;
 }
 
@@ -160,14 +187,14 @@ int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, u
     int64_t at = (int64_t)offset;
     int err = send_gathered(conn);
     while (!err && n) {
-        weft__http_phase_begin(conn, WEFT__HTTP_WRITE);
+        weft__http_write_begin(conn);
         ssize_t sent =
             weft_sendfile(conn->fd, fd, at, n < FILE_MOST ? (size_t)n : FILE_MOST, WEFT_FOREVER);
         weft__http_phase_end(conn);
         if (sent > 0) {
             at += sent;
             n -= (uint64_t)sent;
-            weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)sent);
+            err = written(conn, (size_t)sent) ? 0 : broke(conn, -ETIMEDOUT);
         } else {
             err = sent == 0 ? -ENODATA : broke(conn, (int)sent);
         }

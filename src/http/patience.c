@@ -12,6 +12,7 @@
  * that has looked at its driver, and by a few at a time. Each yield puts it behind those that it has woken, and the others
  * are served in between.
  */
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "base/alloc.h"
@@ -48,11 +49,29 @@ static bool is_over(struct weft__http_conn *conn, int phase, int64_t now)
                period(conn->server, phase);
 }
 
+/* The client has done its part, and the worker is late to see it, as one is from which the CPU was taken away after its last look: its
+ * fiber is about to run, or what it waits for is there. Asked after the time was: what comes later is late. The time of a head
+ * is for all of it, whatever is there. */
+static bool has_stirred(const struct weft__http_conn *conn, int phase)
+{
+    enum weft_fiber_state state;
+    char byte;
+    if (phase == WEFT__HTTP_HEADER) {
+        return false;
+    }
+    if (weft_fiber_state(conn->fiber, &state) != 0 || state != WEFT_FIBER_WAITING) {
+        return true;
+    }
+    return phase == WEFT__HTTP_WRITE
+               ? poll(&(struct pollfd){.fd = conn->fd, .events = POLLOUT}, 1, 0) == 1
+               : recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* It came out of the group: its end, or back into it. */
 static void judge(weft_idle_group *group, weft_idle_member *member, int phase)
 {
     struct weft__http_conn *conn = conn_of(member, phase);
-    if (!is_over(conn, phase, weft_now())) {
+    if (!is_over(conn, phase, weft_now()) || has_stirred(conn, phase)) {
         weft_idle_add(group, member);
         return;
     }
@@ -133,15 +152,22 @@ static void on_silent(weft_idle_group *group, weft_idle_member *first, size_t n,
     }
 }
 
+/* A sixteenth, and no more than a second; of very long periods what a group can tell apart. */
+static int64_t precision_of(int64_t ns)
+{
+    int64_t precision = ns / 16 < NS_PER_S ? ns / 16 : NS_PER_S, least = ns / 32768 + 1;
+    return precision > least ? precision : least;
+}
+
 int weft__http_patience_init(struct weft_http_server *server)
 {
     for (int i = 0; i < WEFT__HTTP_PATIENCES; i++) {
-        int64_t ns = period(server, i), precision = ns / 16 < NS_PER_S ? ns / 16 : NS_PER_S;
+        int64_t ns = period(server, i);
         struct weft_idle_opts opts = {
             .name = server->opts.name,
             .pool = server->pool,
             .period_ns = ns,
-            .precision_ns = precision > 0 ? precision : 1,
+            .precision_ns = precision_of(ns),
             .on_silent = on_silent,
             .arg = server,
         };

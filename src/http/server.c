@@ -41,6 +41,7 @@ static void fill_in(struct weft_http_server_limits *limits)
     set_ns(&limits->body_ns, S(10));
     set_u32(&limits->body_rate, 500);
     set_ns(&limits->write_ns, S(30));
+    set_u32(&limits->write_rate, 500);
     set_ns(&limits->linger_ns, S(2));
 }
 
@@ -79,6 +80,7 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
     };
     /* an empty line before the head, and its line's end, are not in the limits */
     server->input_most = opts.limits.line_bytes + opts.limits.header_bytes + 64;
+    weft__http_pace_init(server);
     weft_waitgroup_init(&server->live, NULL);
     weft_waitgroup_init(&server->acceptors_live, NULL);
     server->shards = weft__alloc(server->workers * sizeof *server->shards);

@@ -4,7 +4,8 @@
  *   conn.c     a connection's fiber        input.c    the read buffer, heads, deadlines of reading
  *   body.c     the request's body          output.c   the write buffer, writes, files to the socket
  *   answer.c   heads of answers            route.c    which handler
- *   patience.c the idle groups             shard.c    what each worker has for itself: counters, the date
+ *   patience.c the idle groups             pace.c     how fast a client must take what it gets
+ *   shard.c    what each worker has for itself: counters, the date
  *   files.c    the handler for files       cache.c    files at hand     open.c   names to descriptors
  */
 #ifndef WEFT_HTTP_SERVER_H
@@ -35,6 +36,7 @@ struct weft_http_server {
     struct weft__http_peers peers;
     weft_idle_group patience[WEFT__HTTP_PATIENCES];
     unsigned patiences; /* so many are initialised */
+    int64_t notice_ns;  /* of pace.c */
 
     struct weft__lock lock;
     struct weft__http_acceptor *acceptors; /* under the lock */
@@ -60,5 +62,8 @@ void weft__http_accept_free(struct weft_http_server *server);
 /* patience.c */
 int weft__http_patience_init(struct weft_http_server *server);
 void weft__http_patience_deinit(struct weft_http_server *server);
+
+/* pace.c */
+void weft__http_pace_init(struct weft_http_server *server);
 
 #endif

@@ -137,7 +137,11 @@ EACH_DRIVER(unix_sockets_and_several_listeners)
     char path[64];
     snprintf(path, sizeof path, "unix:@weft-test-http-%d", (int)getpid());
     begin(&s, driver, WEFT_HTTP_REUSEPORT);
-    CHECK_EQ(weft_http_server_listen(s.server, "[::1]:0", &second), 0);
+    int err = weft_http_server_listen(s.server, "[::1]:0", &second);
+    if (err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT) { /* no IPv6 here */
+        err = weft_http_server_listen(s.server, "127.0.0.2:0", &second);
+    }
+    CHECK_EQ(err, 0);
     CHECK_EQ(weft_http_server_listen(s.server, path, &local), 0);
     CHECK_EQ(worker_of((client_open_to(&c, &second), &c)) < WORKERS, 1);
     client_close(&c);
@@ -145,6 +149,59 @@ EACH_DRIVER(unix_sockets_and_several_listeners)
     client_close(&c);
     CHECK_EQ(ask_once(&s, get("/"))->status, 200);
     served_end(&s);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+/* What is at the path of a Unix socket when the server stops. */
+enum at_the_path { ITS_OWN, NOTHING, A_FILE, A_SOCKET };
+
+static void stop_with(enum weft_driver driver, enum at_the_path what)
+{
+    struct served s;
+    struct weft_addr local;
+    struct client c;
+    char address[64], *path = address + 5;
+    int fd = -1;
+    snprintf(address, sizeof address, "unix:/tmp/weft-test-http-%d", (int)getpid());
+    begin(&s, driver, WEFT_HTTP_LEAST);
+    CHECK_EQ(weft_http_server_listen(s.server, address, &local), 0);
+    CHECK_EQ(worker_of((client_open_to(&c, &local), &c)) < WORKERS, 1);
+    client_close(&c);
+    CHECK_EQ(weft_http_server_listen(s.server, address, NULL), -EADDRINUSE);
+    CHECK(is_there(path));
+    if (what != ITS_OWN) {
+        CHECK_EQ(unlink(path), 0);
+    }
+    if (what == A_FILE) {
+        fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    } else if (what == A_SOCKET) {
+        fd = weft_listen(address, NULL);
+    }
+    CHECK(what < A_FILE || fd >= 0);
+    served_end(&s);
+    CHECK_EQ(is_there(path), what >= A_FILE);
+    if (fd >= 0) {
+        CHECK_EQ(weft_close(fd), 0);
+        CHECK_EQ(unlink(path), 0);
+    }
+}
+
+EACH_DRIVER(the_file_of_a_unix_socket_goes_with_the_server)
+{
+    stop_with(driver, ITS_OWN);
+    stop_with(driver, ITS_OWN); /* and the path is free */
+    stop_with(driver, NOTHING);
+}
+
+EACH_DRIVER(a_file_of_anybody_else_stays)
+{
+    stop_with(driver, A_FILE);
+    stop_with(driver, A_SOCKET);
 }
 
 /* --- no descriptors ------------------------------------------------------------------------------------ */
@@ -194,20 +251,24 @@ EACH_DRIVER(descriptors_run_out_and_come_back)
     for (int i = 0; i < 20; i++) {
         CHECK(worker_of(&c[0]) < WORKERS); /* others are served */
     }
-    struct timespec cpu_from, cpu_to;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_from);
-    double from = check_seconds();
-    CHECK_EQ(poll(&(struct pollfd){.fd = fds[1], .events = POLLIN}, 1, 300), 0);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_to);
-    double used = (double)(cpu_to.tv_sec - cpu_from.tv_sec) +
-                  (double)(cpu_to.tv_nsec - cpu_from.tv_nsec) / 1e9;
-    printf("    %.1f %% of a CPU while there are none\n", 100 * used / (check_seconds() - from));
-    CHECK(used < 0.1 * (check_seconds() - from) + 0.02);
+    double used = 1, passed = 1;
+    for (int i = 0; i < 20 && used >= 0.1 * passed + 0.02; i++) { /* who spins does so each time */
+        struct timespec cpu_from, cpu_to;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_from);
+        double from = check_seconds();
+        CHECK_EQ(poll(&(struct pollfd){.fd = fds[1], .events = POLLIN}, 1, 300), 0);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_to);
+        used = (double)(cpu_to.tv_sec - cpu_from.tv_sec) +
+               (double)(cpu_to.tv_nsec - cpu_from.tv_nsec) / 1e9;
+        passed = check_seconds() - from;
+    }
+    printf("    %.1f %% of a CPU while there are none\n", 100 * used / passed);
+    CHECK(used < 0.1 * passed + 0.02);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
-    from = check_seconds();
+    double from = check_seconds();
     CHECK_EQ(client_reply(&c[3])->status, 200);
     CHECK_EQ(client_reply(&c[2])->status, 200);
-    CHECK(check_seconds() - from < 30);
+    CHECK(check_seconds() - from < 60);
     for (int i = 0; i < 4; i++) {
         client_close(&c[i]);
     }
@@ -259,8 +320,10 @@ EACH_DRIVER(a_storm_of_connections_does_not_keep_a_request_waiting)
         sched_yield();
     }
     for (int i = 0; i < STORM; i++) {
-        storm[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        CHECK_EQ(connect(storm[i], (struct sockaddr *)&s.at.storage, s.at.len), 0);
+        /* Where the system's queue is shorter, the rest comes later. */
+        storm[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        CHECK(connect(storm[i], (struct sockaddr *)&s.at.storage, s.at.len) == 0 ||
+              errno == EINPROGRESS);
     }
     client_send(&asks, get("/accepted"));
     atomic_store(&held, false);

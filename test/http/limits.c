@@ -1,23 +1,6 @@
 /* Each limit: just under it, at it, and above. */
 #include "http/client.h"
 
-static int measure(weft_http *x, void *arg)
-{
-    char buf[4096];
-    char text[32];
-    ssize_t n;
-    unsigned long total = 0;
-    (void)arg;
-    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
-        total += (unsigned long)n;
-    }
-    if (n < 0) {
-        return (int)n;
-    }
-    return weft_http_answer(x, 200, "text/plain", text,
-                            (size_t)snprintf(text, sizeof text, "%lu", total));
-}
-
 static void begin(struct served *s, enum weft_driver driver,
                   const struct weft_http_server_limits *limits)
 {
@@ -177,6 +160,37 @@ EACH_DRIVER(requests_on_one_connection)
     served_end(&s);
 }
 
+static weft_event entered, go_on;
+
+static int dawdle(weft_http *x, void *arg)
+{
+    (void)arg;
+    weft_event_set(&entered);
+    int err = weft_event_wait(&go_on, WEFT_FOREVER);
+    return err ? err : weft_http_answer(x, 200, NULL, "done", 4);
+}
+
+/* A client that was about to ask on: what it has sent is read, so that the last answer is not lost in a reset. */
+EACH_DRIVER(a_request_behind_the_last_one)
+{
+    struct served s;
+    struct client c;
+    weft_event_reset(&entered);
+    weft_event_reset(&go_on);
+    served_make(&s, driver, 1, &(struct weft_http_server_opts){.limits.requests = 1});
+    served_route(&s, "GET", "/", dawdle);
+    served_listen(&s);
+    client_open(&c, &s);
+    client_send(&c, get("/"));
+    CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
+    client_send(&c, get("/"));
+    weft_event_set(&go_on);
+    CHECK_STR(client_reply(&c)->body, "done");
+    CHECK(client_is_closed_gently(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
 EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
 {
     struct served s;
@@ -192,7 +206,7 @@ EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
     }
     double from = check_seconds(); /* the last may be counted after its answer was read */
     while (served_stats(&s).flushes - before < 10) {
-        CHECK(check_seconds() - from < 30);
+        CHECK(check_seconds() - from < 120);
     }
     client_close(&c);
     served_end(&s);

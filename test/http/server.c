@@ -1,5 +1,11 @@
 /* Requests and answers: routes, methods, bodies both ways, keep-alive, pipelining, what handlers do wrong. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <time.h>
+
 #include "http/client.h"
+#include "http/conn.h"
 
 static int hello(weft_http *x, void *arg)
 {
@@ -35,23 +41,6 @@ static int echo(weft_http *x, void *arg)
     return err;
 }
 
-/* Reads all, then says how much. */
-static int measure(weft_http *x, void *arg)
-{
-    char buf[1000], text[32];
-    ssize_t n;
-    unsigned long total = 0;
-    (void)arg;
-    while ((n = weft_http_read(x, buf, sizeof buf)) > 0) {
-        total += (unsigned long)n;
-    }
-    if (n < 0) {
-        return (int)n;
-    }
-    return weft_http_answer(x, 200, "text/plain", text,
-                            (size_t)snprintf(text, sizeof text, "%lu", total));
-}
-
 static int large(weft_http *x, void *arg)
 {
     static char block[100000];
@@ -62,10 +51,16 @@ static int large(weft_http *x, void *arg)
 static int counted(weft_http *x, void *arg)
 {
     (void)arg;
+    CHECK_EQ(weft_http_answer(x, 200, "text/plain\r\nX-Bad: a", "", 0), -EINVAL);
+    CHECK(!weft_http_begun(x));
     CHECK_EQ(weft_http_begin(x, 201), 0);
     CHECK_EQ(weft_http_set(x, "bad name", "x"), -EINVAL);
     CHECK_EQ(weft_http_set(x, "X-Bad", "a\r\nb"), -EINVAL);
     CHECK_EQ(weft_http_set(x, "", "a"), -EINVAL);
+    CHECK_EQ(weft_http_set(x, "Content-length", "7"), -EINVAL); /* these are the server's */
+    CHECK_EQ(weft_http_set(x, "transfer-encoding", "chunked"), -EINVAL);
+    CHECK_EQ(weft_http_set(x, "Connection", "close"), -EINVAL);
+    CHECK_EQ(weft_http_set(x, "Date", "now"), -EINVAL);
     CHECK_EQ(weft_http_set(x, "X-Good", "a b\tc"), 0);
     CHECK_EQ(weft_http_set_length(x, 6), 0);
     CHECK_EQ(weft_http_write(x, "abc", 3), 0);
@@ -118,6 +113,20 @@ static int say_nothing(weft_http *x, void *arg)
     (void)x;
     (void)arg;
     return 0;
+}
+
+static _Atomic(time_t) answered_at;
+
+/* Until the wall clock says another second. */
+static int outlast_the_second(weft_http *x, void *arg)
+{
+    struct timespec now;
+    (void)arg;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int err = weft_sleep(S(1) - now.tv_nsec + MS(20));
+    clock_gettime(CLOCK_REALTIME, &now);
+    answered_at = now.tv_sec;
+    return err ? err : weft_http_answer(x, 200, NULL, "", 0);
 }
 
 static void begin(struct served *s, enum weft_driver driver)
@@ -253,7 +262,16 @@ EACH_DRIVER(what_a_handler_leaves_unread_is_thrown_away)
              200);
     CHECK_EQ(client_ask(&c, get("/hello"))->status, 200);
     client_send(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\nabcde");
-    CHECK_EQ(client_reply(&c)->status, 200); /* much is left: the connection is closed instead */
+    struct reply *r = client_reply(&c);
+    CHECK_EQ(r->status, 200); /* much is left: the connection is closed instead */
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    CHECK(client_is_closed(&c));
+    client_close(&c);
+    client_open(&c, &s);
+    client_send(&c, "POST /hello HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\nabcde");
+    r = client_reply(&c);
+    CHECK_EQ(r->status, 405);
+    CHECK_STR(reply_field(r, "Connection"), "close");
     CHECK(client_is_closed(&c));
     client_close(&c);
     served_end(&s);
@@ -375,6 +393,12 @@ EACH_DRIVER(handlers_that_fail)
     client_open(&c, &s);
     CHECK(!client_ask(&c, get("/short"))->whole);
     client_close(&c);
+    /* An answer that is gathered before a failed one is whole, and arrives. */
+    client_open(&c, &s);
+    client_send(&c, "GET /hello HTTP/1.1\r\nHost: t\r\n\r\nGET /short HTTP/1.1\r\nHost: t\r\n\r\n");
+    CHECK_STR(client_reply(&c)->body, "hello\n");
+    CHECK(!client_reply(&c)->whole);
+    client_close(&c);
     /* Where the end of the connection is the end of the body, it is reset. */
     client_open(&c, &s);
     client_send(&c, "GET /fail-too-late HTTP/1.0\r\n\r\n");
@@ -449,6 +473,24 @@ EACH_DRIVER(clients_that_leave)
     served_end(&s);
 }
 
+/* Old clients send an empty line behind a body: that must not make the answer vanish in a reset. */
+EACH_DRIVER(what_stands_behind_a_last_body_is_read)
+{
+    struct served s;
+    struct client c;
+    begin(&s, driver);
+    client_open(&c, &s);
+    CHECK_EQ(client_ask(&c, "POST /measure HTTP/1.1\r\nHost: t\r\nConnection: close\r\n"
+                            "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+                 ->status,
+             100);
+    client_send(&c, "abc\r\n");
+    CHECK_STR(client_reply(&c)->body, "3");
+    CHECK(client_is_closed_gently(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
 /* A half-closed client still gets its answer. */
 EACH_DRIVER(a_half_closed_client_is_answered)
 {
@@ -490,6 +532,73 @@ EACH_DRIVER(each_request_is_told_to_the_log)
     CHECK_EQ(ask_once(&s, "junk\r\n\r\n")->status, 400);
     served_end(&s);
     CHECK_EQ(strncmp(last, "- - 1 400 ", 10), 0);
+}
+
+/* However long ago its request came. */
+TEST(an_answer_has_the_date_of_its_own_moment)
+{
+    struct served s;
+    served_make(&s, WEFT_DRIVER_AUTO, 1, NULL);
+    served_route(&s, "GET", "/", outlast_the_second);
+    served_route(&s, "GET", "/hello", hello);
+    served_listen(&s);
+    CHECK_EQ(ask_once(&s, get("/hello"))->status, 200); /* the worker has a date now */
+    const char *date = reply_field(ask_once(&s, get("/")), "Date");
+    int64_t seconds = 0;
+    CHECK_EQ(weft_http_date_parse(date, strlen(date), 0, &seconds), 0);
+    CHECK(seconds >= answered_at);
+    served_end(&s);
+}
+
+static int turns, turns_in_flood;
+static bool flooded;
+
+static void *take_turns(void *arg)
+{
+    while (!flooded) {
+        turns++;
+        weft_yield();
+    }
+    return arg;
+}
+
+/* To a client that reads faster than anybody could write: its place is taken by datagrams to somebody who drops them. */
+static int flood(weft_http *x, void *arg)
+{
+    static char block[32768];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof to;
+    int deaf = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int pipe = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    (void)arg;
+    CHECK_EQ(bind(deaf, (struct sockaddr *)&to, len), 0);
+    CHECK_EQ(getsockname(deaf, (struct sockaddr *)&to, &len), 0);
+    CHECK_EQ(connect(pipe, (struct sockaddr *)&to, len), 0);
+    CHECK_EQ(weft_http_begin(x, 200), 0);
+    CHECK_EQ(weft_spawn(NULL, take_turns, NULL, NULL), 0);
+    weft_yield(); /* it has begun */
+    CHECK(dup3(pipe, x->conn->fd, O_CLOEXEC) >= 0);
+    close(pipe);
+    int before = turns;
+    for (int i = 0; i < 512; i++) { /* 16 MiB */
+        CHECK_EQ(weft_http_write(x, block, sizeof block), 0);
+    }
+    turns_in_flood = turns - before;
+    flooded = true;
+    close(deaf);
+    return -EIO;
+}
+
+TEST(a_client_that_always_reads_does_not_keep_the_worker)
+{
+    struct served s;
+    served_make(&s, WEFT_DRIVER_EPOLL, 1, NULL);
+    served_route(&s, "GET", "/", flood);
+    served_listen(&s);
+    CHECK_EQ(ask_once(&s, get("/"))->status, 0);
+    served_end(&s);
+    printf("    %d turns of others\n", turns_in_flood);
+    CHECK(turns_in_flood >= 8);
 }
 
 TEST(bad_options_are_errors)
