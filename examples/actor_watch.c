@@ -93,7 +93,7 @@ int main(void)
         err = err ? err : weft_actor_send(worker, "divide by", 0, NULL);
     }
     err = err ? err : weft_event_wait(&ready, WEFT_FOREVER); /* the fourth is there */
-    int forced = weft_host_stop(host, "that was all", weft_after(INT64_C(5000000000)));
+    int forced = weft_host_stop(host, "that was all", weft_after(INT64_C(300000000000)));
     weft_host_destroy(host);
     return err || forced ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -88,8 +88,8 @@ struct weft_host_opts {
 WEFT_API int weft_host_create(weft_host **out, const struct weft_host_opts *opts);
 /* Refuses new actors, sends every one at least one cancel event, and waits until all have ended. Until then everything
  * else works as ever, so that an actor may clean up by commands; at the deadline those that are left are ended, before their
- * next step. 0, or how many these were. -EINPROGRESS: called by one of its actors; call it again from outside. -ECANCELED,
- * -EINTR. */
+ * next step. 0, or how many these were. -EINPROGRESS: called by one of its actors; call it again from outside. -EBUSY: some have
+ * not ended within a second after the deadline (a step that does not return, a busy machine); call it again. -ECANCELED, -EINTR. */
 WEFT_API int weft_host_stop(weft_host *host, const char *reason, int64_t deadline);
 /* One that is stopped. NULL is fine. */
 WEFT_API void weft_host_destroy(weft_host *host);

@@ -114,7 +114,7 @@ WEFT_API int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child
                                           size_t room);
 
 /* The tree below it, a line each: "shop <0.1.7.0> rest-for-one, 2 children" and "  store <0.1.8.0> running, 3 restarts". As
- * snprintf. -ESRCH. */
+ * snprintf. What comes or goes meanwhile may be missing. -ESRCH. */
 WEFT_API int weft_supervisor_print(weft_pid supervisor, char *buf, size_t size);
 
 WEFT_END_DECLS

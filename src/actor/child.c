@@ -86,7 +86,8 @@ int64_t weft__child_add(struct weft__supervisor *s, const struct weft_child_spec
         weft_buf_free(input);
         return number;
     }
-    s->children[number] = (struct weft__child){.spec = spec, .input = input, .next = NONE};
+    s->children[number] =
+        (struct weft__child){.spec = spec, .number = s->numbered++, .input = input, .next = NONE};
     return number;
 }
 

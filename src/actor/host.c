@@ -164,7 +164,7 @@ static void cancel_each(weft_host *host)
             !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
             continue;
         }
-        bool ours = task->home == host->pool;
+        bool ours = weft__pool_has(host->pool, task, ident);
         weft_pid pid = {.node = weft__node(), .host = host->number, .id = weft__task_handle(task)};
         weft__ident_unlock(task, ident);
         if (ours) {

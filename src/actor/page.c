@@ -77,41 +77,68 @@ static void plant(struct weft__page *page)
     }
 }
 
-/* --- supervisors, under their locks ------------------------------------------------------------ */
+/* --- supervisors ------------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t left = ((const struct weft__absent *)a)->number;
+    uint64_t right = ((const struct weft__absent *)b)->number;
+    return left < right ? -1 : left > right;
+}
+
+/* All children of the branch were seen: those that are not there in their order, and each once. */
+static void close_branch(struct weft__page *page)
+{
+    struct weft__branch *branch =
+        page->branch != WEFT__NOBODY ? weft__branch_at(page, page->branch) : NULL;
+    page->branch = WEFT__NOBODY;
+    if (!branch || branch->absent == page->absents.count) {
+        return;
+    }
+    struct weft__absent *first = weft__absent_at(page, branch->absent);
+    size_t count = page->absents.count - branch->absent, kept = 1;
+    qsort(first, count, sizeof *first, by_number);
+    for (size_t i = 1; i < count; i++) {
+        if (first[i].number != first[kept - 1].number) {
+            first[kept++] = first[i];
+        }
+    }
+    branch->absents = kept;
+    page->absents.count = branch->absent + kept;
+}
 
 static void note_team(weft_pid supervisor, const struct weft__team *is, void *arg)
 {
     struct weft__page *page = arg;
+    close_branch(page);
     struct weft__leaf *leaf = find(page, supervisor);
     struct weft__branch *branch = leaf ? add(page, &page->branches, sizeof *branch) : NULL;
-    page->branch = WEFT__NOBODY;
     if (branch) {
-        *branch = (struct weft__branch){.is = *is, .absent = WEFT__NOBODY};
+        *branch = (struct weft__branch){.is = *is, .absent = page->absents.count};
         leaf->branch = page->branch = page->branches.count - 1;
     }
 }
 
-static void note_absent(struct weft__page *page, const struct weft__seat *seat, int error)
+static void note_absent(struct weft__page *page, const struct weft__sitter *sitter)
 {
     if (page->branch == WEFT__NOBODY || (page->max && page->absents.count == page->max)) {
         return;
     }
-    struct weft__branch *branch = weft__branch_at(page, page->branch);
     struct weft__absent *absent = add(page, &page->absents, sizeof *absent);
     if (absent) {
-        *absent = (struct weft__absent){.seat = *seat, .error = error, .next = branch->absent};
-        branch->absent = page->absents.count - 1;
+        *absent = (struct weft__absent){
+            .number = sitter->number, .seat = sitter->seat, .error = sitter->error};
     }
 }
 
-static void note_seat(weft_pid pid, const struct weft__seat *seat, int error, void *arg)
+static void note_seat(const struct weft__sitter *sitter, void *arg)
 {
     struct weft__page *page = arg;
-    struct weft__leaf *leaf = find(page, pid);
-    if (weft_pid_is_none(pid)) {
-        note_absent(page, seat, error);
+    struct weft__leaf *leaf = find(page, sitter->pid);
+    if (weft_pid_is_none(sitter->pid)) {
+        note_absent(page, sitter);
     } else if (leaf) {
-        leaf->seat = *seat;
+        leaf->seat = sitter->seat;
     }
 }
 
@@ -120,10 +147,12 @@ static void note_seat(weft_pid pid, const struct weft__seat *seat, int error, vo
 void weft__page_fill(struct weft__page *page, weft_host *host)
 {
     page->leaves.count = page->branches.count = page->absents.count = page->cut = 0;
+    page->branch = WEFT__NOBODY;
     weft_each_actor(host, collect, page);
     plant(page);
     weft__tree_visit(
         host, &(struct weft__tree_visitor){.team = note_team, .seat = note_seat, .arg = page});
+    close_branch(page);
 }
 
 void weft__page_free(struct weft__page *page)

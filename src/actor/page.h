@@ -19,13 +19,13 @@ struct weft__leaf {
 /* A supervisor. */
 struct weft__branch {
     struct weft__team is;
-    size_t absent; /* the first of its own: its place in `absents` */
+    size_t absent, absents; /* those of its own, in `absents`: where they begin, how many */
 };
 /* A child that is not there. */
 struct weft__absent {
+    uint64_t number;
     struct weft__seat seat;
     int error;
-    size_t next;
 };
 
 /* Something that grows. */

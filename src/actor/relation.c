@@ -43,14 +43,17 @@ static bool is_down(const struct weft__letter *letter, uint64_t ref)
 
 /* --- finding a bond ----------------------------------------------------------------------------- */
 
-/* `watcher` is for a monitor, `other` for a link. */
-static bool is_it(struct weft__tie *tie, weft_pid watcher, weft_pid other, uint64_t ref)
+/* The link of `own`, in whose slot the tie is, with the other: the slot may be another's by now. Or `watcher`'s monitor. */
+static bool is_it(struct weft__tie *tie, weft_pid own, weft_pid other, weft_pid watcher,
+                  uint64_t ref)
 {
+    const struct weft__bond *bond = weft__tie_bond(tie);
     if (ref) {
         return (tie->kind == WEFT__TIE_WATCHES || tie->kind == WEFT__TIE_WATCHED) &&
-               weft__tie_bond(tie)->ref == ref && weft__tie_bond(tie)->pids[1].id == watcher.id;
+               bond->ref == ref && bond->pids[1].id == watcher.id;
     }
-    return tie->kind == WEFT__TIE_LINK && weft_pid_equal(weft__tie_other(tie), other);
+    return tie->kind == WEFT__TIE_LINK && weft_pid_equal(bond->pids[tie->side], own) &&
+           weft_pid_equal(weft__tie_other(tie), other);
 }
 
 /* a's monitor of b with this reference, or the link of these two (ref 0). It is in both lists, if anywhere; so it is looked for in both at
@@ -60,10 +63,10 @@ static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
     struct weft__tie *of_a = weft__actor_find((uint32_t)a.id)->ties;
     struct weft__tie *of_b = weft__actor_find((uint32_t)b.id)->ties;
     for (; of_a && of_b; of_a = of_a->next, of_b = of_b->next) {
-        if (is_it(of_a, a, b, ref)) {
+        if (is_it(of_a, a, b, a, ref)) {
             return weft__tie_bond(of_a);
         }
-        if (is_it(of_b, a, a, ref)) {
+        if (is_it(of_b, b, a, a, ref)) {
             return weft__tie_bond(of_b);
         }
     }

@@ -59,10 +59,11 @@ static void write_json_branch(struct weft__page *page, const struct weft__branch
             ",\"strategy\":\"%s\",\"children\":%" PRIu32 ",\"down\":%" PRIu32
             ",\"restarts\":%" PRIu64 ",\"absent\":[",
             is->strategy, is->children, is->down, is->restarts);
-    for (size_t i = branch->absent; i != WEFT__NOBODY; i = weft__absent_at(page, i)->next) {
-        fputs(i == branch->absent ? "{" : ",{", out);
-        write_json_seat(out, &weft__absent_at(page, i)->seat);
-        fprintf(out, ",\"error\":%d}", weft__absent_at(page, i)->error);
+    for (size_t i = 0; i < branch->absents; i++) {
+        const struct weft__absent *absent = weft__absent_at(page, branch->absent + i);
+        fputs(i == 0 ? "{" : ",{", out);
+        write_json_seat(out, &absent->seat);
+        fprintf(out, ",\"error\":%d}", absent->error);
     }
     fputs("]}", out);
 }
@@ -111,8 +112,8 @@ static void write_text_branch(struct weft__page *page, const struct weft__branch
 static void write_absents(struct weft__page *page, const struct weft__branch *branch,
                           unsigned depth)
 {
-    for (size_t i = branch->absent; i != WEFT__NOBODY; i = weft__absent_at(page, i)->next) {
-        const struct weft__absent *absent = weft__absent_at(page, i);
+    for (size_t i = 0; i < branch->absents; i++) {
+        const struct weft__absent *absent = weft__absent_at(page, branch->absent + i);
         fprintf(page->out, "  %*s- child=%s %s restarts=%" PRIu64 " error=%d\n", indent(depth), "",
                 name_or(absent->seat.name, "-"), absent->seat.state, absent->seat.restarts,
                 absent->error);

@@ -21,6 +21,7 @@ struct weft__remover;
 
 struct weft__child {
     const struct weft_child_spec *spec;
+    uint64_t number; /* no other child has it, before or after */
     weft_pid pid;    /* none: it is not there */
     weft_buf *input; /* its own, or NULL: its spec's */
     uint64_t starts;
@@ -38,6 +39,7 @@ struct weft__supervisor {
     struct weft__policy policy;
     struct weft__child *children; /* as many as the policy's, in the same order */
     uint32_t room;
+    uint64_t numbered;  /* children so far */
     uint32_t *index;    /* by PID: the first of each place; as many as `room` */
     uint32_t *required; /* what the policy's children point to */
     weft_timer timer;
@@ -75,11 +77,20 @@ void weft__removers_tell(struct weft__remover *removers, int error);
 void weft__tree_add(struct weft__supervisor *s);
 void weft__tree_remove(struct weft__supervisor *s);
 
-/* Who looks at a host's supervisors: told of each, and then of its children, the last first. Locks are held meanwhile. */
+/* A child, as a visitor sees it. */
+struct weft__sitter {
+    weft_pid pid; /* none: it is not there, and last ended by `error` */
+    uint64_t number;
+    struct weft__seat seat;
+    int error;
+};
+
+/* Who looks at a host's supervisors: told of each, and then of its children, the last first. No lock is held meanwhile: a supervisor
+ * is looked at a few children at a time and goes on in between. All that are there from the beginning to the end are told of;
+ * one whose place has changed, maybe twice. */
 struct weft__tree_visitor {
     void (*team)(weft_pid supervisor, const struct weft__team *team, void *arg);
-    /* `pid` none: it is not there, and last ended by `error`. */
-    void (*seat)(weft_pid pid, const struct weft__seat *seat, int error, void *arg);
+    void (*seat)(const struct weft__sitter *sitter, void *arg);
     void *arg;
 };
 void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor);

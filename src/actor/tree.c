@@ -6,12 +6,52 @@
 
 #include "actor/look.h"
 #include "actor/supervisor.h"
+#include "sched/fork.h"
+
+#define PIECE 32u   /* children that are looked at under a lock at a time, */
+#define PRINTED 8u  /* or printed */
+#define STRIDE 256u /* supervisors of other hosts that are passed at a time */
+
+/* Somebody on the way along the list, who has no lock: it is told when the one that it is at goes. */
+struct looker {
+    struct weft__supervisor *at; /* NULL: at the end */
+    uint32_t left;               /* children of it that were not looked at yet; at most */
+    bool begun;
+    struct looker *next, **back;
+};
 
 static struct weft__lock lock;
 static struct weft__supervisor *all; /* under it */
+static struct looker *lookers;       /* under it, and what is in them */
+
+static void fork_prepare(void)
+{
+    weft__lock(&lock);
+}
+
+static void fork_parent(void)
+{
+    weft__unlock(&lock);
+}
+
+/* There are no actors in the child, and whoever looked was another thread. */
+static void fork_child(void)
+{
+    all = NULL;
+    lookers = NULL;
+    weft__unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+    static struct weft__fork_hook hook = {fork_prepare, fork_parent, fork_child, NULL};
+    weft__fork_hook(&hook);
+}
 
 void weft__tree_add(struct weft__supervisor *s)
 {
+    static struct weft__fork_once once;
+    weft__fork_once(&once, watch_forks);
     weft__lock(&lock);
     s->next = all;
     s->back = &all;
@@ -23,9 +63,21 @@ void weft__tree_add(struct weft__supervisor *s)
     weft__unlock(&lock);
 }
 
+static void pass_locked(struct looker *looker)
+{
+    looker->at = looker->at->next;
+    looker->left = UINT32_MAX;
+    looker->begun = false;
+}
+
 void weft__tree_remove(struct weft__supervisor *s)
 {
     weft__lock(&lock);
+    for (struct looker *looker = lookers; looker; looker = looker->next) {
+        if (looker->at == s) {
+            pass_locked(looker);
+        }
+    }
     weft__lock(&s->lock);
     *s->back = s->next;
     if (s->next) {
@@ -44,6 +96,30 @@ static struct weft__supervisor *find(weft_pid pid)
         s = s->next;
     }
     return s;
+}
+
+/* At this one, or NULL: the first of all. What it is at. */
+static struct weft__supervisor *look_begin(struct looker *looker, const weft_pid *pid)
+{
+    weft__lock(&lock);
+    struct weft__supervisor *s = pid ? find(*pid) : all;
+    *looker = (struct looker){.at = s, .left = UINT32_MAX, .next = lookers, .back = &lookers};
+    if (lookers) {
+        lookers->back = &looker->next;
+    }
+    lookers = looker;
+    weft__unlock(&lock);
+    return s;
+}
+
+static void look_end(struct looker *looker)
+{
+    weft__lock(&lock);
+    *looker->back = looker->next;
+    if (looker->next) {
+        looker->next->back = looker->back;
+    }
+    weft__unlock(&lock);
 }
 
 const char *weft_child_state_name(enum weft_child_state state)
@@ -122,29 +198,76 @@ static void seat_locked(const struct weft__supervisor *s, uint32_t child, struct
     copy_name(out->name, sizeof out->name, info.name);
 }
 
-static void visit_one(struct weft__supervisor *s, const struct weft__tree_visitor *visitor)
-{
+/* What is taken under the locks at once. */
+struct piece {
+    bool begins; /* the first of its supervisor */
+    weft_pid supervisor;
     struct weft__team team;
-    struct weft__seat seat;
-    weft__lock(&s->lock);
-    team_locked(s, &team);
-    visitor->team(s->pid, &team, visitor->arg);
-    for (uint32_t i = s->policy.count; i-- > 0;) {
-        seat_locked(s, i, &seat);
-        visitor->seat(s->children[i].pid, &seat, s->children[i].error, visitor->arg);
+    uint32_t count;
+    struct weft__sitter sitters[PIECE];
+};
+
+static void sitter_locked(const struct weft__supervisor *s, uint32_t child,
+                          struct weft__sitter *out)
+{
+    out->pid = s->children[child].pid;
+    out->number = s->children[child].number;
+    out->error = s->children[child].error;
+    seat_locked(s, child, &out->seat);
+}
+
+/* From the last to the first: whoever changes its place was the last, and takes that of one that has gone; so nobody comes to where
+ * this was already. */
+static void piece_locked(const struct weft__supervisor *s, struct looker *looker,
+                         struct piece *piece)
+{
+    uint32_t left = looker->left < s->policy.count ? looker->left : s->policy.count;
+    piece->begins = !looker->begun;
+    piece->supervisor = s->pid;
+    team_locked(s, &piece->team);
+    while (left > 0 && piece->count < PIECE) {
+        sitter_locked(s, --left, &piece->sitters[piece->count++]);
     }
-    weft__unlock(&s->lock);
+    looker->begun = true;
+    looker->left = left;
+}
+
+/* False: that was all. Else there may be nothing in it: those passed are of other hosts. */
+static bool take_piece(const weft_host *host, struct looker *looker, struct piece *piece)
+{
+    piece->begins = false;
+    piece->count = 0;
+    weft__lock(&lock);
+    for (unsigned n = 0; looker->at && looker->at->host != host && n < STRIDE; n++) {
+        pass_locked(looker);
+    }
+    struct weft__supervisor *s = looker->at;
+    if (s && s->host == host) {
+        weft__lock(&s->lock);
+        piece_locked(s, looker, piece);
+        weft__unlock(&s->lock);
+        if (looker->left == 0) {
+            pass_locked(looker);
+        }
+    }
+    weft__unlock(&lock);
+    return s;
 }
 
 void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor)
 {
-    weft__lock(&lock);
-    for (struct weft__supervisor *s = all; s; s = s->next) {
-        if (s->host == host) {
-            visit_one(s, visitor);
+    struct looker looker;
+    struct piece piece;
+    look_begin(&looker, NULL);
+    while (take_piece(host, &looker, &piece)) {
+        if (piece.begins) {
+            visitor->team(piece.supervisor, &piece.team, visitor->arg);
+        }
+        for (uint32_t i = 0; i < piece.count; i++) {
+            visitor->seat(&piece.sitters[i], visitor->arg);
         }
     }
-    weft__unlock(&lock);
+    look_end(&looker);
 }
 
 /* --- one of them, without waiting ------------------------------------------------------------- */
@@ -236,34 +359,62 @@ static void print_child(struct text *text, const struct weft_child_info *info, i
     add(text, "\n");
 }
 
-static void print(struct text *text, struct weft__supervisor *s, int depth)
+static void print_head(struct text *text, const struct weft__supervisor *s, int depth)
 {
     char pid[64];
     weft_pid_text(s->pid, pid, sizeof pid);
-    weft__lock(&s->lock);
     add(text, "%*s%s %s %s, %" PRIu32 " child%s\n", 2 * depth, "",
         s->opts->name ? s->opts->name : "supervisor", pid, strategy_of(s), s->policy.count,
         s->policy.count == 1 ? "" : "ren");
-    for (uint32_t i = 0; i < s->policy.count; i++) {
+}
+
+/* Under its lock, a few of the children from *next on; up to one that is a supervisor, whose tree comes next. It, or none. */
+static weft_pid print_some(struct text *text, const struct weft__supervisor *s, int depth,
+                           uint32_t *next)
+{
+    for (unsigned n = 0; n < PRINTED && *next < s->policy.count; n++) {
+        uint32_t i = (*next)++;
         struct weft_child_info info = info_of(s, i);
-        struct weft__supervisor *below =
-            s->children[i].spec->supervisor ? find(s->children[i].pid) : NULL;
-        print_child(text, &info, depth + 1);
-        if (below) { /* its lock comes after its supervisor's, always */
+        print_child(text, &info, depth);
+        if (s->children[i].spec->supervisor && !weft_pid_is_none(info.pid)) {
+            return info.pid;
+        }
+    }
+    return (weft_pid){0};
+}
+
+/* True if there is such a supervisor, at first. Names are borrowed for as long as it is there, so lines are made under its lock. */
+static bool print(struct text *text, weft_pid pid, int depth)
+{
+    struct looker looker;
+    struct weft__supervisor *s = look_begin(&looker, &pid);
+    uint32_t next = 0;
+    bool found = s, more = s;
+    while (more) {
+        weft_pid below = {0};
+        weft__lock(&lock);
+        more = looker.at == s; /* those who come do not come behind it */
+        if (more) {
+            weft__lock(&s->lock);
+            if (!looker.begun) {
+                print_head(text, s, depth);
+                looker.begun = true;
+            }
+            below = print_some(text, s, depth + 1, &next);
+            more = next < s->policy.count;
+            weft__unlock(&s->lock);
+        }
+        weft__unlock(&lock);
+        if (!weft_pid_is_none(below)) {
             print(text, below, depth + 2);
         }
     }
-    weft__unlock(&s->lock);
+    look_end(&looker);
+    return found;
 }
 
 int weft_supervisor_print(weft_pid supervisor, char *buf, size_t size)
 {
     struct text text = {.at = buf, .left = size};
-    weft__lock(&lock);
-    struct weft__supervisor *s = find(supervisor);
-    if (s) {
-        print(&text, s, 0);
-    }
-    weft__unlock(&lock);
-    return s ? text.length : -ESRCH;
+    return print(&text, supervisor, 0) ? text.length : -ESRCH;
 }

@@ -110,6 +110,19 @@ HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
     return true;
 }
 
+/* It could be had when it was to be linked, and a cancel or an interrupt had come in between. */
+static ANY enum weft_step end_firm(weft_frame *frame, struct weft__await *wait,
+                                   enum weft__reason reason, const struct weft_point *then)
+{
+    struct weft_got got = {0};
+    struct weft__round next;
+    int err = 0;
+    bool more = wait->kind->again(wait, reason, &next, &got, &err);
+    WEFT__REQUIRE(!more && !err, "a wait of frame %s could be had and has not ended",
+                  frame->kind->name);
+    return weft__frame_got(frame, wait, got, then);
+}
+
 HOT enum weft_step await(const struct weft__await_kind *kind, struct weft__worker *w,
                          struct weft__task *task, weft_frame *frame, struct weft__await *waits,
                          unsigned n, int64_t deadline, const struct weft_point *then)
@@ -118,6 +131,9 @@ HOT enum weft_step await(const struct weft__await_kind *kind, struct weft__worke
     do {
         struct weft_got got = {0};
         int err = reason == WEFT__REASON_NONE ? 0 : weft__reason_errno(reason);
+        if (__builtin_expect(err && kind->firm, 0)) {
+            return end_firm(frame, waits, reason, then);
+        }
         if (__builtin_expect(err && kind->abandon, 0)) {
             kind->abandon(waits);
         }

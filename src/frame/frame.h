@@ -83,6 +83,8 @@ struct weft__await_kind {
     /* After finish: there will be no `again`. NULL: nothing is left. */
     void (*abandon)(struct weft__await *wait);
     bool throws_timeout;
+    /* It is left by its own end alone: where that came when a cancel or an interrupt had ended the wait already, `again` says so. */
+    bool firm;
 };
 
 struct __attribute__((may_alias)) weft__await {

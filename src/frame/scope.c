@@ -99,6 +99,7 @@ static const struct weft__await_kind scope_kind = {
     .finish = finish_scope,
     .again = again_scope,
     .abandon = abandon_scope,
+    .firm = true,
 };
 
 enum weft_step weft_frame_await_scope(weft_frame *frame, struct weft_wait *wait, weft_scope *scope,

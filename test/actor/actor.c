@@ -5,6 +5,7 @@
 #include <weft/actor.h>
 #include <weft/weft.h>
 
+#include "actor/forced.h"
 #include "check.h"
 
 static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -188,7 +189,7 @@ TEST(the_stubborn_are_ended_at_the_deadline)
     weft_pid pid;
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     CHECK_EQ(weft_actor_spawn(host, &pid, &stubborn, NULL, NULL), 0);
-    CHECK_EQ(weft_host_stop(host, "please", 0), 1);
+    CHECK_EQ(forced_stop(host, "please", 0), 1);
     CHECK_EQ(atomic_load(&closed), 1);
     weft_host_destroy(host);
 }

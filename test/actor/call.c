@@ -114,6 +114,8 @@ TEST(a_thread_calls)
     CHECK_EQ(weft_actor_call(pid, "never", NULL, &reply, weft_after(MS)), -ETIMEDOUT);
     CHECK_EQ(weft_actor_reply(0, 0, number(1)), -ESRCH);
     CHECK_EQ(weft_actor_reply(UINT64_MAX, 0, NULL), -ESRCH);
+    CHECK_EQ(weft_actor_call(pid, "square", number(7), NULL, WEFT_FOREVER),
+             0); /* after its second answer */
     CHECK_EQ(late(), before + 3);
     end();
     CHECK_EQ(weft_actor_call(pid, "square", number(7), &reply, WEFT_FOREVER), -ESRCH);

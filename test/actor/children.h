@@ -113,7 +113,7 @@ static inline weft_host *make_host(void)
 static inline void end_host(weft_host *host)
 {
     struct weft_host_stats stats;
-    CHECK_EQ(weft_host_stop(host, NULL, weft_after(10000 * MS)), 0);
+    CHECK_EQ(weft_host_stop(host, NULL, weft_after(300000 * MS)), 0);
     weft_host_stats(host, &stats);
     CHECK_EQ(stats.live, 0);
     weft_host_destroy(host);

@@ -126,8 +126,9 @@ TEST(a_child_that_nobody_could_be_told_of_is_not_started)
 
 TEST(a_request_that_nobody_answers_ends)
 {
+    static const struct weft_child_spec patient[] = {CHILD("a", .stop_ns = 3600000 * MS)};
     weft_host *host = make_host();
-    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = abc, .count = 1}), a,
+    weft_pid pid = start(host, &(struct weft_supervisor_opts){.children = patient, .count = 1}), a,
              none;
     CHECK_EQ(weft_supervisor_add(pid, NULL, &none, WEFT_FOREVER), -ENOTSUP);
     a = look(pid, "a").pid;

@@ -5,6 +5,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/forced.h"
 #include "actor/state.h"
 #include "check.h"
 
@@ -17,7 +18,7 @@ static weft_host *make_host(unsigned workers)
 
 static void end_host(weft_host *host)
 {
-    CHECK_EQ(weft_host_stop(host, "enough", WEFT_FOREVER), 0);
+    CHECK_EQ(forced_stop(host, "enough", WEFT_FOREVER), 0);
     weft_host_destroy(host);
 }
 
@@ -662,7 +663,7 @@ TEST(a_stop_asks_and_at_the_deadline_forces)
     for (int i = 0; i < ACTORS; i++) {
         CHECK_EQ(weft_actor_spawn(host, &pid, i % 2 ? &stubborn : &answerer, NULL, NULL), 0);
     }
-    int forced = weft_host_stop(host, "enough", weft_after(100000000));
+    int forced = forced_stop(host, "enough", weft_after(100000000));
     CHECK(forced >= ACTORS / 2 && forced <= ACTORS);
     CHECK_EQ(atomic_exchange(&closed, 0), ACTORS / 2);
     weft_host_destroy(host);

@@ -114,6 +114,51 @@ TEST(an_unlink_takes_back_what_is_on_its_way)
     puppet_host_end(host);
 }
 
+/* One that has got the place of another, which has ended: its link is its own, and news of the other's end are the other's. */
+static weft_event never;
+
+static int wait_for_never(weft_actor *self, weft_buf **result)
+{
+    (void)self, (void)result;
+    return weft_event_wait(&never, WEFT_FOREVER);
+}
+
+static int unlink_the_dead(weft_actor *self, weft_buf **result)
+{
+    static const struct weft_actor_kind idle = {.name = "idle", .run = wait_for_never};
+    weft_host *host = weft_actor_host(self);
+    const struct weft_actor_event *event;
+    weft_pid first, next;
+    (void)result;
+    CHECK_EQ(weft_actor_spawn(host, &first, &idle, NULL, NULL), 0);
+    CHECK_EQ(weft_actor_link(self, first), 0);
+    CHECK_EQ(weft_actor_kill(first), 0);
+    CHECK(weft_actor_join(first, NULL, WEFT_FOREVER) != -ETIMEDOUT);
+    for (int i = 0; i == 0 || (uint32_t)next.id != (uint32_t)first.id; i++) {
+        CHECK(i < 1000);
+        CHECK_EQ(weft_actor_spawn(host, &next, &idle, NULL, NULL), 0);
+    }
+    CHECK_EQ(weft_actor_link(self, next), 0);
+    CHECK_EQ(weft_actor_unlink(self, first), 0);
+    CHECK_EQ(weft_actor_kill(next), 0);
+    CHECK_EQ(weft_receive(&event, WEFT_FOREVER), 0);
+    CHECK_EQ(event->kind, WEFT_EVENT_EXIT);
+    CHECK(weft_pid_equal(event->from, next));
+    CHECK_EQ(weft_receive(&event, weft_after(1000000)), -ETIMEDOUT);
+    return 0;
+}
+
+TEST(an_unlink_of_the_dead_leaves_who_has_its_place)
+{
+    static const struct weft_actor_kind unlinks = {
+        .name = "unlinks", .run = unlink_the_dead, .trap = true};
+    weft_host *host;
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    weft_event_init(&never, NULL);
+    CHECK_EQ(weft_actor_exec(host, &unlinks, NULL, NULL, NULL, WEFT_FOREVER), 0);
+    puppet_host_end(host);
+}
+
 TEST(the_dead_and_oneself_cannot_be_linked)
 {
     weft_host *host = pair();
@@ -205,7 +250,7 @@ TEST(links_go_from_host_to_host)
     puppet_start(two, &b);
     puppet_trap(&a);
     CHECK_EQ(puppet_do(&a, links, &b.pid), 0);
-    CHECK(weft_host_stop(two, NULL, 0) >= 0);
+    CHECK(forced_stop(two, NULL, 0) >= 0);
     CHECK(weft_pid_equal(puppet_await(&a, 1).from, b.pid));
     weft_host_destroy(two);
     puppet_host_end(one);

@@ -408,7 +408,7 @@ TEST(on_every_path_each_state_is_closed_once)
         sched_yield();
         weft_host_stats(host, &stats);
     } while (stats.live > EACH); /* those that the stop ends */
-    CHECK_EQ(weft_host_stop(host, NULL, 0), EACH);
+    CHECK_EQ(forced_stop(host, NULL, 0), EACH);
     for (int how = 0; how < HOWS; how++) {
         CHECK_EQ(atomic_load(&closed[how]), atomic_load(&opened[how]));
         CHECK_EQ(atomic_load(&opened[how]), how == NEVER_INIT ? 0
@@ -503,7 +503,7 @@ TEST(after_a_stop_nobody_is_in_a_step)
         while (atomic_load(&steps) < 20) {
             sched_yield();
         }
-        CHECK_EQ(weft_host_stop(host, NULL, 0), 6);
+        CHECK_EQ(forced_stop(host, NULL, 0), 6);
         CHECK_EQ(atomic_load(&in_step), 0);
         int before = atomic_load(&steps);
         weft_host_destroy(host);

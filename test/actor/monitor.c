@@ -142,7 +142,7 @@ TEST(a_kill_and_a_forced_stop_are_told)
     puppet_do(&a, monitors, &two);
     CHECK_EQ(weft_actor_kill(b.pid), 0);
     CHECK_EQ(puppet_await(&a, 1).error, -ECANCELED);
-    CHECK_EQ(weft_host_stop(other, NULL, 0), 1);
+    CHECK_EQ(forced_stop(other, NULL, 0), 1);
     struct seen s = puppet_await(&a, 2);
     CHECK_EQ(s.error, -ECANCELED);
     CHECK_EQ(s.tag, two.ref);

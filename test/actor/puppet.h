@@ -8,6 +8,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/forced.h"
 #include "check.h"
 
 struct seen {
@@ -277,7 +278,7 @@ static inline weft_host *puppet_host(void)
 static inline void puppet_host_end(weft_host *host)
 {
     struct weft_host_stats stats;
-    CHECK(weft_host_stop(host, NULL, 0) >= 0);
+    CHECK(forced_stop(host, NULL, 0) >= 0);
     weft_host_stats(host, &stats);
     CHECK_EQ(stats.spawned, stats.ended);
     CHECK_EQ(stats.live, 0);

@@ -160,7 +160,7 @@ static unsigned waiting_messages(void)
 
 static void end(void)
 {
-    CHECK(weft_host_stop(host, NULL, weft_after(0)) >= 0); /* puppets do not end by themselves */
+    CHECK(forced_stop(host, NULL, 0) >= 0); /* puppets do not end by themselves */
     weft_host_destroy(host);
     weft_event_deinit(&held);
 }
@@ -498,7 +498,7 @@ TEST(a_host_stops_while_its_actors_wait_elsewhere)
     puppet_start(other, &a);
     send_by(&a, puppet_send, 4);
     send_by(&a, puppet_send_patiently, 5);
-    CHECK_EQ(weft_host_stop(other, NULL, weft_after(0)), 1);
+    CHECK_EQ(forced_stop(other, NULL, 0), 1);
     weft_host_destroy(other);
     CHECK_EQ(dead_letters(), 2);
     let_go();

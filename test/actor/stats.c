@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/forced.h"
 #include "check.h"
 
 static atomic_int stepped, aborted, closed;
@@ -208,7 +209,7 @@ TEST(so_is_one_that_a_stop_forces)
         .name = "stubborn", .step = stay, .abort = on_abort, .close = on_close};
     begin();
     spawn(&stubborn);
-    CHECK_EQ(weft_host_stop(host, NULL, weft_after(20000000)), 1);
+    CHECK_EQ(forced_stop(host, NULL, weft_after(20000000)), 1);
     CHECK_EQ(atomic_load(&aborted), 1);
     CHECK_EQ(atomic_load(&closed), 1);
     weft_host_destroy(host);

@@ -89,7 +89,7 @@ TEST(workers_stay_until_what_was_asked_for_is_complete)
         CHECK_EQ(weft_actor_spawn(host, NULL, &tidy, NULL, NULL), 0);
     }
     pthread_create(&thread, NULL, flusher, &want);
-    CHECK_EQ(weft_host_stop(host, "good night", WEFT_FOREVER), 0);
+    CHECK_EQ(forced_stop(host, "good night", WEFT_FOREVER), 0);
     pthread_join(thread, NULL);
     CHECK_EQ(atomic_load(&cancelled), ACTORS);
     CHECK_EQ(atomic_load(&cleaned), ACTORS);
@@ -143,7 +143,7 @@ TEST(at_the_deadline_all_that_are_left_are_ended)
         weft_buf_free(input);
         CHECK_EQ(weft_actor_send(pids[i], "x", 0, weft_buf_copy("x", 1)), 0);
     }
-    CHECK_EQ(weft_host_stop(host, "good night", weft_after(20 * 1000000)), 9);
+    CHECK_EQ(forced_stop(host, "good night", weft_after(20 * 1000000)), 9);
     CHECK_EQ(atomic_load(&closed), 9);
     struct weft_host_stats stats;
     weft_host_stats(host, &stats);
@@ -235,8 +235,8 @@ TEST(an_actor_may_begin_it_and_another_end_it)
     CHECK_EQ(puppet_await(&b, 1).kind, WEFT_EVENT_CANCEL);
     CHECK_EQ(weft_actor_spawn(host, NULL, &obedient, NULL, NULL), -ESHUTDOWN);
     puppet_settle(&a); /* everything else works */
-    CHECK_EQ(weft_host_stop(host, "again", 0), 2);
-    CHECK_EQ(weft_host_stop(host, "again", 0), 2);
+    CHECK_EQ(forced_stop(host, "again", 0), 2);
+    CHECK_EQ(forced_stop(host, "again", 0), 2);
     CHECK_EQ(a.count, 1); /* the first word was the only one */
     CHECK_EQ(a.closed + b.closed, 2);
     weft_host_destroy(host);

@@ -198,7 +198,7 @@ TEST(a_first_start_that_fails_leaves_nobody_behind)
 static void await_nobody(weft_host *host)
 {
     struct weft_host_stats stats;
-    int64_t deadline = weft_after(20000 * MS);
+    int64_t deadline = weft_after(300000 * MS);
     do {
         sched_yield();
         CHECK(weft_now() < deadline);
@@ -303,7 +303,8 @@ TEST(without_memory_a_stop_is_put_off_and_is_no_kill)
     end_host(host);
 }
 
-TEST(one_that_does_not_end_is_killed_at_its_deadline)
+/* True: b had its step between the question and the deadline. */
+static bool stop_with_a_stubborn_one(void)
 {
     static const struct weft_child_spec children[] = {CHILD("a"), CHILD("b", .stop_ns = 20 * MS),
                                                       CHILD("c", .stop_ns = -1)};
@@ -315,9 +316,19 @@ TEST(one_that_does_not_end_is_killed_at_its_deadline)
     await("+a +b +c !b !c"); /* a cancel comes before messages that wait */
     int64_t from = weft_now();
     CHECK_EQ(stop(pid), 0);
-    await("+a +b +c !b !c -c ?b -b -a"); /* c was not even asked */
     CHECK(weft_now() - from >= 20 * MS);
     end_host(host);
+    bool asked = strcmp(said, "+a +b +c !b !c -c ?b -b -a") == 0; /* c was not even asked */
+    CHECK(asked || strcmp(said, "+a +b +c !b !c -c -b -a") == 0);
+    return asked;
+}
+
+TEST(one_that_does_not_end_is_killed_at_its_deadline)
+{
+    int tries = 1;
+    for (; !stop_with_a_stubborn_one(); tries++) { /* a machine may be busy for 20 ms */
+        CHECK(tries < 200);
+    }
 }
 
 TEST(children_end_with_a_supervisor_that_is_killed)

@@ -98,7 +98,7 @@ EACH_HOME(it_shows_its_frames_in_the_place_of_a_backtrace)
     weft_fiber_text(fiber, id, sizeof id);
     dump(NULL);
     has("1 fiber waiting: condition\n  %s election pool=", id);
-    has(" since=0.");
+    has(" since=");
     has(" on=0x%lx votes\n"
         "    in asking, then ends (%s:%u)\n"
         "    in election, then ends (%s:%u)\n",

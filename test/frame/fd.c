@@ -1,4 +1,3 @@
-/* timeout: 60 */
 /* Waiting for descriptors in frames, on every driver, in a group and in a pool. */
 #include <fcntl.h>
 #include <sys/socket.h>

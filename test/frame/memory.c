@@ -157,7 +157,7 @@ TEST(one_may_be_given_back_on_another_worker_than_it_was_taken_on)
     weft_fiber fibers[MANY];
     struct home home;
     home_open(&home, false);
-    for (int tries = 0; tries < 200 && atomic_load(&moved) == 0; tries++) {
+    for (int tries = 0; tries < 100000 && atomic_load(&moved) == 0; tries++) {
         for (int i = 0; i < MANY; i++) {
             all[i] = (struct mover){.left = 100};
             weft_frame_init(&all[i].frame, &mover_kind);

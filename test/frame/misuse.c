@@ -1,4 +1,3 @@
-/* timeout: 60 */
 /* What a step must not do. In a group it is an error that ends the group, after every handle and finally up the stack has
  * run; in a pool a message.
  *
@@ -467,7 +466,7 @@ static const struct weft_frame_kind blocking = {.name = "blocks", .start = block
 
 static void by_sleep(void)
 {
-    weft_sleep(MS);
+    weft_sleep(3600 * 1000 * MS);
 }
 
 static void by_mutex(void)
@@ -490,7 +489,7 @@ static void by_event(void)
 {
     weft_event event;
     weft_event_init(&event, NULL);
-    weft_event_wait(&event, weft_after(1000 * MS));
+    weft_event_wait(&event, weft_after(3600 * 1000 * MS));
 }
 
 static void run_blocking(void *arg)

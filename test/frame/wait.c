@@ -1,4 +1,3 @@
-/* timeout: 60 */
 /* Every kind of wait against everything that can end it, in a group and in a pool with two workers.
  *
  * Of the original's tests:
