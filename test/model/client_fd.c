@@ -2,6 +2,7 @@
  * asked for against the end that comes by itself. The kernel is one word: what can be read, and whether the peer has ended. */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/futex.h"
@@ -36,6 +37,36 @@ int weft__fd_leave_shared(const struct weft__fd *record)
 {
     (void)record;
     return -1;
+}
+
+enum { OPEN, ABOUT_TO_CLOSE, FREE };
+static _Atomic(uint32_t) number;
+static bool first_lingers;
+static _Atomic(uint32_t) through; /* what it lingers for */
+
+/* With SO_LINGER it takes until somebody else has done what he has to do with the number. */
+int weft__fd_close_number(int fd)
+{
+    (void)fd;
+    uint32_t was = atomic_exchange_explicit(&number, ABOUT_TO_CLOSE, memory_order_relaxed);
+    X_ASSERT(was != ABOUT_TO_CLOSE);
+    atomic_store_explicit(&number, FREE, memory_order_release);
+    while (first_lingers && x_thread() == 0 &&
+           !atomic_load_explicit(&through, memory_order_relaxed)) {
+        weft__futex_wait(&through, 0, INT64_MAX);
+    }
+    return was == FREE ? -EBADF : 0;
+}
+
+int statx(int fd, const char *path, int flags, unsigned mask, struct statx *out)
+{
+    (void)fd, (void)path, (void)flags, (void)mask;
+    if (atomic_load_explicit(&number, memory_order_relaxed) == FREE) {
+        errno = EBADF;
+        return -1;
+    }
+    *out = (struct statx){.stx_mode = S_IFREG};
+    return 0;
 }
 
 static int watch(struct weft__driver *driver, struct weft__fd *record)
@@ -114,6 +145,9 @@ static void setup(void)
     wait_init(&first);
     wait_init(&second);
     kernel = 0;
+    number = OPEN;
+    first_lingers = false;
+    through = 0;
     ended = 0;
     X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
     X_ASSERT(weft__fd_claim(record, &driver) == 0);
@@ -373,6 +407,114 @@ static void claim_against_close(int i)
     }
 }
 
+/* Nobody knows it yet. */
+static void setup_unknown(void)
+{
+    setup();
+    X_ASSERT(!weft__fd_forget(record, NULL, &here[0], NULL));
+}
+
+/* Who comes to know it before is told; who comes later is refused. */
+static void use_against_close(int i)
+{
+    int err = 0;
+    if (i == 0) {
+        const struct weft__fd *used = weft__fd_use_unknown(FD, &err);
+        X_ASSERT(used ? used == record : err == -EBADF);
+    } else {
+        X_ASSERT(!weft__fd_dispose(record, NULL, &here[1], NULL, &err) && err == 0);
+    }
+}
+
+static void is_unknown(void)
+{
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_KNOWN));
+    rest();
+}
+
+/* One of them closes it, before the other tries. */
+static void close_against_close(int i)
+{
+    int err = 0;
+    X_ASSERT(!weft__fd_dispose(record, NULL, &here[i], NULL, &err));
+    X_ASSERT(err == 0 || err == -EBADF);
+    if (err == 0) {
+        x_count(1);
+    }
+}
+
+static void one_has_closed_it(void)
+{
+    X_ASSERT(x_counted(1) == 1);
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
+    is_unknown();
+}
+
+static void setup_linger(void)
+{
+    setup();
+    first_lingers = true;
+}
+
+/* The kernel gives the number away while the close is not through. */
+static void take_the_number(void)
+{
+    uint32_t is = FREE;
+    while (!atomic_compare_exchange_strong_explicit(&number, &is, OPEN, memory_order_acq_rel,
+                                                    memory_order_relaxed)) {
+        is = FREE;
+        x_spin();
+    }
+    X_ASSERT(weft__fd_open(FD, WEFT__FD_SOCKET | WEFT__FD_STREAM) == 0);
+}
+
+static void end_the_linger(void)
+{
+    atomic_store_explicit(&through, 1, memory_order_relaxed);
+    weft__futex_wake(&through, 1);
+}
+
+static void linger_against_reopen(int i)
+{
+    int err = 0;
+    if (i == 0) {
+        X_ASSERT(!weft__fd_dispose(record, NULL, &here[0], NULL, &err) && err == 0);
+    } else {
+        take_the_number();
+        X_ASSERT(weft__fd_claim(record, &driver) == 0);
+        end_the_linger();
+    }
+}
+
+static void it_is_the_new_one(void)
+{
+    rest();
+    X_ASSERT(weft__fd_is(record, WEFT__FD_KNOWN) && record->home == &driver);
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
+}
+
+/* The new one is closed too before the old one's close is through, and somebody uses it as long as he can. */
+static void linger_against_another_close(int i)
+{
+    int err = 0;
+    if (i == 1) {
+        take_the_number();
+        end_the_linger();
+    }
+    if (i < 2) {
+        X_ASSERT(!weft__fd_dispose(record, NULL, &here[i], NULL, &err) && err == 0);
+    } else {
+        const struct weft__fd *used = weft__fd_use_unknown(FD, &err);
+        X_ASSERT(used ? used == record : err == -EBADF);
+    }
+}
+
+static void nobody_closes_it(void)
+{
+    X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
+    is_unknown();
+}
+
 /* An event that was under way when the number came again. */
 static void old_event_for_a_new_descriptor(int i)
 {
@@ -509,6 +651,11 @@ static const struct x_client clients[] = {
     X_CLIENT("unlink_against_edge", 2, setup, unlink_against_edge, rest),
     X_CLIENT("old_event_for_a_new_descriptor", 2, setup, old_event_for_a_new_descriptor, rest),
     X_CLIENT("claim_against_close", 2, setup, claim_against_close, rest),
+    X_CLIENT("use_against_close", 2, setup_unknown, use_against_close, is_unknown),
+    X_CLIENT("close_against_close", 2, setup, close_against_close, one_has_closed_it),
+    X_CLIENT("linger_against_reopen", 2, setup_linger, linger_against_reopen, it_is_the_new_one),
+    X_CLIENT("linger_against_another_close", 3, setup_linger, linger_against_another_close,
+             nobody_closes_it, .preemptions = 2, .stale = 1),
     X_CLIENT("wait_against_close", 3, setup, wait_against_close, rest, .preemptions = 2,
              .stale = 1),
     X_CLIENT("wait_against_reopen", 2, setup, wait_against_reopen, rest, .preemptions = 3),

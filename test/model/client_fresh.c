@@ -63,27 +63,6 @@ static void finish(int n)
     weft__fresh_deinit(&fresh);
 }
 
-static void all_of_0(void)
-{
-    finish(0);
-}
-static void all_of_1(void)
-{
-    finish(1);
-}
-static void all_of_2(void)
-{
-    finish(2);
-}
-static void all_of_3(void)
-{
-    finish(3);
-}
-static void all_of_4(void)
-{
-    finish(4);
-}
-
 /* ---- take against steal ---- */
 
 static void empty(int i)

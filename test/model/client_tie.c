@@ -3,18 +3,9 @@
  * Actors are records here, and nobody runs them: a thread ends one, or calls what a step would call. */
 #define FIBERS 1
 #define TASKS 3
-#include <errno.h>
+#include "model/actors.h"
 
-#include "actor/fiber.h"
-#include "actor/ledger.h"
-#include "actor/mailbox.h"
-#include "actor/parcel.h"
-#include "actor/route.h"
-#include "actor/tie.h"
-#include "actor/trace.h"
-#include "model/fibers.h"
-
-enum { BURIED = 1, PLACED };
+enum { PLACED = FIRST_COUNTER };
 enum { ACTORS = 3 };
 
 static weft_actor records[ACTORS + 1]; /* by slot */
@@ -27,23 +18,9 @@ weft_actor *weft__actor_find(uint32_t slot)
     return slot >= 1 && slot <= ACTORS ? &records[slot] : NULL;
 }
 
-weft_actor *weft__actor_of(weft_pid who)
-{
-    weft_actor *actor = weft__actor_find((uint32_t)who.id);
-    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
-    return weft__gate_generation(gate) == weft__pid_generation(who) ? actor : NULL;
-}
-
 weft_pid weft_actor_pid(const weft_actor *self)
 {
     return (weft_pid){.host = 1, .id = self->self};
-}
-
-void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
-{
-    (void)slot;
-    x_count(BURIED);
-    weft__letter_free(letter);
 }
 
 /* Nobody waits for room. */
@@ -53,58 +30,9 @@ void weft__parcel_settle(struct weft__parcel *parcel, int error)
     x_fail("a parcel that nobody has sent");
 }
 
-void weft__letters_bury(struct weft__link *letters, uint32_t slot)
-{
-    while (letters) {
-        struct weft__link *next = letters->next;
-        weft__letter_bury((struct weft__letter *)(void *)letters, slot);
-        letters = next;
-    }
-}
-
-/* They are no fibers, have no state, and are of the only node. */
-_Atomic(uint32_t) weft__this_node;
-_Atomic(bool) weft__actor_tracing;
-
-void weft__actor_state_free(weft_actor *actor, const struct weft_actor_kind *kind)
-{
-    (void)actor, (void)kind;
-}
-weft_actor *weft__actor_of_fiber(const struct weft__task *task)
-{
-    (void)task;
-    return NULL;
-}
-void weft__actor_break(weft_pid who, bool always)
-{
-    (void)who, (void)always;
-}
 void weft__fiber_settle(weft_actor *actor)
 {
     (void)actor;
-}
-int weft__route_letter(weft_pid to, struct weft__letter *letter)
-{
-    (void)to, (void)letter;
-    x_fail("a letter went to another node");
-    return 0;
-}
-uint32_t weft__trace_new(void)
-{
-    return 0;
-}
-void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct weft__letter *letter)
-{
-    (void)kind, (void)to, (void)letter;
-}
-void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
-{
-    (void)actor, (void)agreed, (void)reason;
-}
-void weft__ledger_end(weft_pid self)
-{
-    (void)self;
-    x_fail("an actor of nothing to come has something to come");
 }
 void weft__mailbox_shed(weft_actor *actor, weft_pid self)
 {
@@ -119,18 +47,9 @@ void weft__group_cut(struct weft__tie *tie)
 {
     (void)tie;
 }
-void weft_buf_free(weft_buf *buf)
-{
-    X_ASSERT(!buf);
-}
 weft_buf *weft_buf_share(const weft_buf *buf)
 {
     (void)buf;
-    return NULL;
-}
-weft_buf *weft_buf_copy(const void *bytes, size_t len)
-{
-    (void)bytes, (void)len;
     return NULL;
 }
 const struct weft__body_kind weft__actor_body = {.what = "none"};

@@ -11,6 +11,10 @@
 
 #define NAMES 64
 
+/* Of a quick run: so many executions of each client, times QUICK_GROWTH in each round. */
+#define QUICK_FIRST 60
+#define QUICK_GROWTH 8
+
 bool tracing;
 
 /* ---- traces ---- */
@@ -110,11 +114,11 @@ static struct {
     const char *only, *replay;
     long samples, most;
     uint64_t seed;
-    bool quiet;
+    bool quick;
 } options = {.most = 50000000, .seed = 1};
 
 static const struct x_client *current;
-static bool outcome_seen, unfinished;
+static bool outcome_seen;
 
 void x_outcome(bool seen)
 {
@@ -158,9 +162,9 @@ static enum result explore(const struct x_client *client, long most, bool *over)
 }
 
 /* PRUNED: too many to look at all of them. Counted, so that a slow machine comes to the same answer. */
-static enum result exhaust(const struct x_client *client, bool *over)
+static enum result exhaust(const struct x_client *client, long most, bool *over)
 {
-    enum result result = explore(client, options.most, over);
+    enum result result = explore(client, most, over);
     return result == COMPLETE && !*over ? PRUNED : result;
 }
 
@@ -192,20 +196,20 @@ static void report_failure(const struct x_client *client)
     printf("  replay: -c %s -r %s\n", client->name, choices[0] ? choices : "0");
 }
 
-static enum result search_client(const struct x_client *client, bool *over)
+static enum result search_client(const struct x_client *client, long most, bool *over)
 {
     long samples = options.samples ? options.samples : client->samples;
     *over = false;
     search_start(EXHAUSTIVE, 0);
     ahead_start();
     if (!samples) {
-        enum result first = exhaust(client, over);
+        enum result first = exhaust(client, most, over);
         if (first != COMPLETE || !client->ahead) {
             return first;
         }
         search_start(EXHAUSTIVE, 0);
         ahead_guess();
-        return exhaust(client, over);
+        return exhaust(client, most, over);
     }
     enum result result = COMPLETE;
     uint64_t seed = options.seed;
@@ -222,13 +226,15 @@ static void replay_start(const struct x_client *client)
     bool over;
     search_start(EXHAUSTIVE, 0);
     ahead_start();
-    if (client->ahead && exhaust(client, &over) == COMPLETE) {
+    if (client->ahead && exhaust(client, options.most, &over) == COMPLETE) {
         ahead_guess();
     }
 }
 
-/* True if it ended as it should: everything was explored, or all samples taken. */
-static bool run_client(const struct x_client *client)
+enum answer { YES, NO, NONE };
+
+/* YES if it ended as it should: everything was explored, or all samples taken. NONE: there were more executions than `most`. */
+static enum answer run_client(const struct x_client *client, long most)
 {
     current = client;
     outcome_seen = false;
@@ -238,11 +244,14 @@ static bool run_client(const struct x_client *client)
         search_script(options.replay);
         bool failed = run_one(client) == FAILED;
         printf("%s %s\n", client->name, failed ? failure : "passes");
-        return !failed;
+        return failed ? NO : YES;
     }
     double began = now();
     bool over;
-    enum result result = search_client(client, &over);
+    enum result result = search_client(client, most, &over);
+    if (result == PRUNED && most < options.most) {
+        return NONE;
+    }
     bool sampled = options.samples || client->samples;
     const char *how = over ? "exhausted" : sampled ? "sampled" : "NOT EXHAUSTED";
     bool good = result != PRUNED && (over || sampled);
@@ -273,14 +282,60 @@ static bool run_client(const struct x_client *client)
         printf(", at most %d stale reads", client->stale);
     }
     printf("\n");
-    if (!good && result == FAILED && options.quiet) {
+    if (!good && result == FAILED && options.quick) {
         printf("FAIL %s: %s\n", client->name, failure);
     } else if (!good && result == FAILED) {
         report_failure(client);
     }
     fflush(stdout);
-    unfinished |= result == PRUNED;
-    return good;
+    return good ? YES : result == PRUNED ? NONE : NO;
+}
+
+static bool is_chosen(const struct x_client *client)
+{
+    return !options.only || strcmp(options.only, client->name) == 0;
+}
+
+static enum answer run_all(const struct x_client *clients, size_t count)
+{
+    enum answer all = YES;
+    for (size_t i = 0; i < count; i++) {
+        enum answer one = is_chosen(&clients[i]) ? run_client(&clients[i], options.most) : YES;
+        all = one > all ? one : all;
+    }
+    return all;
+}
+
+/* One round of a quick run, over the clients that have no answer yet. */
+static enum answer run_round(const struct x_client *clients, size_t count, bool *ended, long most)
+{
+    enum answer all = YES;
+    for (size_t i = 0; i < count && all != NO; i++) {
+        if (!ended[i] && is_chosen(&clients[i])) {
+            enum answer one = run_client(&clients[i], most);
+            ended[i] = one == YES;
+            all = one == YES ? all : one;
+        }
+    }
+    return all;
+}
+
+/* A little of each client first, then more of those that have not come to an end: a failure that one shows early is not found
+ * behind everything that another has to explore. */
+static enum answer run_quick(const struct x_client *clients, size_t count)
+{
+    bool *ended = calloc(count, sizeof *ended);
+    if (!ended) {
+        return NONE;
+    }
+    long most = QUICK_FIRST;
+    enum answer all;
+    do {
+        most = most < options.most / QUICK_GROWTH ? most * QUICK_GROWTH : options.most;
+        all = run_round(clients, count, ended, most);
+    } while (all == NONE && most < options.most);
+    free(ended);
+    return all;
 }
 
 static void help(const char *program)
@@ -291,7 +346,7 @@ static void help(const char *program)
            "  -n  sample so many executions, PCT and random by turns, instead of all\n"
            "  -s  first seed of the samples (1)\n"
            "  -m  executions per client, at most\n"
-           "  -q  no traces, stop at the first failure\n"
+           "  -q  no traces, a little of each client first, stop at the first failure\n"
            "  -a  explore states that were met before again (checks the explorer)\n"
            "  -l  list the clients\n",
            program);
@@ -319,7 +374,7 @@ int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
             options.most = atol(optarg);
             break;
         case 'q':
-            options.quiet = true;
+            options.quick = true;
             break;
         case 'a':
             search_prunes = false;
@@ -332,19 +387,20 @@ int x_main(int argc, char **argv, const struct x_client *clients, size_t count)
             return option == 'h' ? 0 : 2;
         }
     }
-    bool good = true;
-    size_t run = 0;
-    for (size_t i = 0; i < count && (good || !options.quiet); i++) {
+    size_t chosen = 0;
+    for (size_t i = 0; i < count; i++) {
+        chosen += is_chosen(&clients[i]);
         if (list) {
             printf("%s\n", clients[i].name);
-        } else if (!options.only || strcmp(options.only, clients[i].name) == 0) {
-            good = run_client(&clients[i]) && good;
-            run++;
         }
     }
-    if (!list && run == 0) {
+    if (list) {
+        return 0;
+    }
+    if (chosen == 0) {
         fprintf(stderr, "no client %s\n", options.only ? options.only : "");
         return 2;
     }
-    return good ? 0 : unfinished ? 3 : 1; /* 3: not a failure, but no answer either */
+    enum answer all = options.quick ? run_quick(clients, count) : run_all(clients, count);
+    return all == YES ? 0 : all == NO ? 1 : 3; /* 3: not a failure, but no answer either */
 }

@@ -106,3 +106,42 @@ _of("fd", "src/io/edge.h",
     "    if (__builtin_expect(!weft__fd_who(at), 1)) {\n        weft__fd_set_who(at, op);",
     "    if (at) {\n        weft__fd_set_who(at, op);",
     "an operation takes the place of another one")
+_of("fd", "src/io/fd.c",
+    "    if (generation != weft__fd_generation(record)) {\n        return -EAGAIN;\n    }\n",
+    "    (void)generation;\n",
+    "what was looked at before the close is known after it")
+_of("fd", "src/io/fd.c",
+    "    int err = weft__fd_close_number(record->number);\n"
+    "    weft__latch_take(&record->lock);\n"
+    "    if (weft__fd_generation(record) == generation) {\n",
+    "    atomic_store_explicit(&record->generation, ++generation, memory_order_release);\n"
+    "    int err = weft__fd_close_number(record->number);\n"
+    "    weft__latch_take(&record->lock);\n"
+    "    if (weft__fd_generation(record) == generation--) {\n",
+    "the generation changes before the close")
+_of("fd", "src/io/fd.c",
+    "memory_order_release); /* pairs: weft__fd_use_unknown */",
+    "memory_order_relaxed);",
+    "a close is not published by the generation")
+_of("fd", "src/io/fd.c",
+    "    weft__latch_drop(&record->lock);\n"
+    "    int err = weft__fd_close_number(record->number);\n"
+    "    weft__latch_take(&record->lock);\n",
+    "    int err = weft__fd_close_number(record->number);\n",
+    "a close that takes long keeps the lock")
+_of("fd", "src/io/fd.c",
+    "    if (weft__fd_generation(record) == generation) {\n        atomic_store_explicit(&record->flags, 0,",
+    "    if (record) {\n        atomic_store_explicit(&record->flags, 0,",
+    "the end of a close forgets who has the number by then")
+_of("fd", "src/io/fd.c",
+    "    atomic_store_explicit(&record->flags, WEFT__FD_SHUTTING, memory_order_relaxed);\n",
+    "",
+    "nobody sees that it is being closed")
+_of("fd", "src/io/fd.c",
+    "    take_settled(record);\n    bool closing",
+    "    weft__latch_take(&record->lock);\n    bool closing",
+    "a second close does not wait for the first")
+_of("fd", "src/io/fd.c",
+    "        take_settled(record);\n        if (weft__fd_is(record, WEFT__FD_CLOSING)) {\n",
+    "        weft__latch_take(&record->lock);\n        if (weft__fd_is(record, WEFT__FD_CLOSING)) {\n",
+    "what is being closed comes to be known")

@@ -1,6 +1,5 @@
 /* Actors call, send, set timers and end at random, while threads kill them: every call completes exactly once, every actor that is
  * asked to end can, and nothing is left. Mailboxes are small, of every policy. */
-/* timeout: 300 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,4 @@
 /* A small society of actors, with much turmoil. */
-/* timeout: 300 */
 #include "stress/society.h"
 
 TEST(whatever_they_do_all_is_told_and_nothing_left)

@@ -1,6 +1,5 @@
 /* Plain threads ask a dispatcher, wait for the answer, and think for a while: from nothing to more than a spin lasts, so that either side is met
  * awake, spinning, about to sleep and asleep. A wake-up that is lost is a wait that never ends. */
-/* timeout: 300 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -199,19 +199,8 @@ static void run(weft_pool *a, weft_pool *b, const size_t capacities[CHANNELS], l
 
 static weft_pool *pool_open(const char *name, unsigned workers)
 {
-    weft_pool *pool;
-    struct weft_pool_opts opts = {.name = name, .workers = workers};
-    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
-    CHECK_EQ(weft_pool_start(pool), 0);
-    watchdog_watch(pool);
-    return pool;
-}
-
-static void pool_close(weft_pool *pool)
-{
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
-    watchdog_forget(pool);
-    weft_pool_destroy(pool);
+    const struct weft_pool_opts opts = {.name = name, .workers = workers};
+    return watched_open(&opts);
 }
 
 TEST(every_item_is_received_once_whatever_comes_between)
@@ -222,8 +211,8 @@ TEST(every_item_is_received_once_whatever_comes_between)
     for (size_t i = 0; i < sizeof capacities / sizeof *capacities; i++) {
         run(a, i % 2 ? a : b, capacities[i], check_scale(3000));
     }
-    pool_close(b);
-    pool_close(a);
+    watched_close(b);
+    watched_close(a);
     printf("     %ld waits were ended from outside\n", atomic_load(&disturbed));
     watchdog_stop();
 }
@@ -276,6 +265,6 @@ TEST(a_cancelled_fiber_takes_no_item_with_it)
         CHECK_EQ(found + atomic_load(&tokens), TOKENS);
         weft_chan_destroy(chan);
     }
-    pool_close(pool);
+    watched_close(pool);
     watchdog_stop();
 }

@@ -8,6 +8,7 @@
 /* not under: qemu valgrind tsan */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -108,7 +109,8 @@ EACH_DRIVER(numbers_come_again)
     rounds = check_scale(10000);
     watchdog_start("numbers_come_again");
     for (unsigned workers = 1; workers <= 2; workers++) {
-        const struct weft_pool_opts opts = {.workers = workers, .driver = driver, .hog_ns = -1};
+        const struct weft_pool_opts opts = {
+            .workers = workers, .driver = driver, .hog_ns = -1, .deadlock_off = true};
         CHECK_EQ(weft_run(storms, NULL, NULL, &opts), 0);
     }
     watchdog_stop();
@@ -121,4 +123,85 @@ EACH_DRIVER(numbers_come_again)
     }
     printf("  %ld read, %ld closed, %ld children\n", atomic_load(&got), atomic_load(&closed),
            atomic_load(&forks));
+}
+
+/* --- a wait that begins while the number is closed -------------------------------------------------- */
+
+struct meeting {
+    struct wait wait;
+    _Atomic(int) there; /* of the two */
+};
+
+static void meet(struct meeting *meeting)
+{
+    atomic_fetch_add(&meeting->there, 1);
+    for (int i = 0; atomic_load(&meeting->there) < 2; i++) {
+        if (i > 1000) {
+            sched_yield();
+        }
+    }
+}
+
+static void *waits_at_once(void *arg)
+{
+    struct meeting *meeting = arg;
+    meet(meeting);
+    return waits(&meeting->wait);
+}
+
+/* The driver has all its descriptors after the first wait: else one of them might have the number that was closed. */
+static void wait_once(weft_pool *pool)
+{
+    int ends[2];
+    weft_fiber fiber;
+    enum weft_fiber_state state;
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    struct wait wait = {.fd = ends[0]};
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, waits, &wait, NULL), 0);
+    do {
+        sched_yield();
+        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
+    } while (state != WEFT_FIBER_WAITING);
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(wait.result, 1);
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
+}
+
+/* The one who closes is a thread, and nobody opens anything after it: what is not told of the close is never told. */
+EACH_DRIVER(a_wait_that_begins_at_the_close_ends)
+{
+    struct weft__rand rand;
+    weft_pool *pool;
+    long n = check_scale(5000), told = 0;
+    /* Without a watchdog that looks around in /proc, and opens what it looks at. */
+    const struct weft_pool_opts opts = {
+        .workers = 1, .driver = driver, .hog_ns = -1, .deadlock_off = true};
+    weft__rand_seed(&rand, check_seed());
+    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    wait_once(pool);
+    for (long i = 0; i < n; i++) {
+        int ends[2];
+        weft_fiber fiber;
+        struct meeting meeting = {0};
+        CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        meeting.wait.fd = ends[0];
+        CHECK_EQ(weft_pool_spawn(pool, &fiber, waits_at_once, &meeting, NULL), 0);
+        meet(&meeting);
+        for (uint32_t spin = weft__rand_next(&rand) % 100; spin > 0; spin--) {
+            atomic_load(&meeting.there);
+        }
+        CHECK_EQ(weft_close(ends[0]), 0);
+        CHECK_EQ(weft_join(fiber, NULL, weft_after(INT64_C(300000000000))), 0);
+        told += meeting.wait.result == -EBADFD;
+        if (meeting.wait.result != -EBADFD && meeting.wait.result != -EBADF) {
+            check_fail(__FILE__, __LINE__, "round %ld: %zd", i, meeting.wait.result);
+        }
+        CHECK_EQ(weft_close(ends[1]), 0);
+    }
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    weft_pool_destroy(pool);
+    printf("  %ld of %ld were told\n", told, n);
 }

@@ -5,7 +5,6 @@
  *
  * 76,000 bottom frames in a usual run.
  */
-/* timeout: 600 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

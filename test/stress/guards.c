@@ -27,27 +27,29 @@ static long mappings(void)
     return lines;
 }
 
+/* What a line of a file in /proc says, in bytes. */
+static long bytes_in(const char *path, const char *format)
+{
+    FILE *file = fopen(path, "r");
+    char line[256];
+    long kib = 0;
+    CHECK(file != NULL);
+    while (kib == 0 && fgets(line, sizeof line, file) != NULL) {
+        sscanf(line, format, &kib);
+    }
+    fclose(file);
+    return kib * 1024;
+}
+
+/* Counted: statm may be off by some MiB for each of many CPUs. */
 static long resident_bytes(void)
 {
-    FILE *statm = fopen("/proc/self/statm", "r");
-    long size, resident;
-    CHECK(statm != NULL);
-    CHECK_EQ(fscanf(statm, "%ld %ld", &size, &resident), 2);
-    fclose(statm);
-    return resident * sysconf(_SC_PAGESIZE);
+    return bytes_in("/proc/self/smaps_rollup", "Rss: %ld kB");
 }
 
 static long free_bytes(void)
 {
-    FILE *meminfo = fopen("/proc/meminfo", "r");
-    char line[128];
-    long kib = 0;
-    CHECK(meminfo != NULL);
-    while (kib == 0 && fgets(line, sizeof line, meminfo) != NULL) {
-        sscanf(line, "MemAvailable: %ld kB", &kib);
-    }
-    fclose(meminfo);
-    return kib * 1024;
+    return bytes_in("/proc/meminfo", "MemAvailable: %ld kB");
 }
 
 /* Its frame is in the topmost page; the guard begins a stack's size below that page. */

@@ -118,20 +118,9 @@ static void stage_run(const struct stage *stage)
 
 static weft_pool *pool_open(const char *name, unsigned workers, int64_t spin_ns)
 {
-    weft_pool *pool;
-    struct weft_pool_opts opts = {
+    const struct weft_pool_opts opts = {
         .name = name, .workers = workers, .ring_slots = 4, .fresh_slots = 2, .spin_ns = spin_ns};
-    CHECK_EQ(weft_pool_create(&pool, &opts), 0);
-    CHECK_EQ(weft_pool_start(pool), 0);
-    watchdog_watch(pool);
-    return pool;
-}
-
-static void pool_close(weft_pool *pool)
-{
-    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
-    watchdog_forget(pool);
-    weft_pool_destroy(pool);
+    return watched_open(&opts);
 }
 
 /* The rings differ in how often a worker has to be woken: never for a pair on a busy worker, every
@@ -156,10 +145,10 @@ TEST(every_handoff_arrives_without_time_limits)
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         stage_run(&stages[i]);
     }
-    pool_close(crowd);
-    pool_close(one);
-    pool_close(b);
-    pool_close(a);
+    watched_close(crowd);
+    watched_close(one);
+    watched_close(b);
+    watched_close(a);
     printf("     %ld hand-offs in all\n", atomic_load(&handed));
     CHECK(atomic_load(&handed) >= n);
     watchdog_stop();
@@ -221,6 +210,6 @@ TEST(threads_and_fibers_hand_over_without_time_limits)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
         sem_destroy(&duels[i].answered);
     }
-    pool_close(pool);
+    watched_close(pool);
     watchdog_stop();
 }

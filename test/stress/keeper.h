@@ -27,9 +27,24 @@ static void unlinked(struct keeper *k, weft_pid from)
     ties(k, -1);
 }
 
-static void links(weft_actor *self, struct keeper *k)
+/* What a step was given cannot be taken back in it. */
+static bool tells_end(const struct weft_actor_event *events, size_t n, weft_pid of)
+{
+    size_t i = 0;
+    while (i < n && !(events[i].kind == WEFT_EVENT_EXIT && weft_pid_equal(events[i].from, of))) {
+        i++;
+    }
+    return i < n;
+}
+
+/* `later`: the events of this step that come next. */
+static void links(weft_actor *self, struct keeper *k, const struct weft_actor_event *later,
+                  size_t n)
 {
     int i = (int)roll(&k->s.rand, TIES);
+    if (k->linked[i].id && tells_end(later, n, k->linked[i])) {
+        return;
+    }
     if (k->linked[i].id) {
         CHECK_EQ(weft_actor_unlink(self, k->linked[i]), 0);
         k->linked[i] = (weft_pid){.id = 0};
@@ -66,7 +81,7 @@ static int keep(weft_actor *self, const struct weft_actor_event *events, size_t 
             return 0;
         default:
             ties(k, watches(self, &k->s));
-            links(self, k);
+            links(self, k, &events[i + 1], n - i - 1);
             break;
         }
     }

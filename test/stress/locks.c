@@ -2,88 +2,10 @@
  * cancels and interrupts mixed in. What is handed over must add up. The patient wait without a time limit, so that a lost
  * wake-up stands still and is seen by the watchdog.
  */
-#include "sched/fixture.h"
-#include "stress/watchdog.h"
-#include "sync/rwlock.h"
-
 enum { FIBERS = 16, THREADS = 2, ROUNDS = 2000 };
 
-static weft_fiber fibers[FIBERS];
-static atomic_bool over;
-
-/* What a call is asked with: mostly for ever. */
-static int64_t some_deadline(uint32_t dice)
-{
-    switch (dice % 8) {
-    case 0:
-        return 0;
-    case 1:
-        return weft_after(dice % 100000);
-    default:
-        return WEFT_FOREVER;
-    }
-}
-
-static bool done_or_ended(int err)
-{
-    CHECK(err == 0 || err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR);
-    return err == 0;
-}
-
-/* Interrupts everybody by turns; cancels one in four now and then. */
-static void *disturb(void *arg)
-{
-    uint64_t state = check_seed() + 77;
-    while (!atomic_load(&over)) {
-        weft_interrupt(fibers[dice(&state) % FIBERS]);
-        if (dice(&state) % 64 == 0) {
-            weft_cancel(fibers[dice(&state) % FIBERS / 4 * 4]);
-        }
-        sched_yield();
-    }
-    return arg;
-}
-
-static weft_pool *watched_open(const char *name, unsigned workers)
-{
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.name = name, .workers = workers});
-    watchdog_watch(pool);
-    return pool;
-}
-
-static void watched_close(weft_pool *pool)
-{
-    watchdog_forget(pool);
-    pool_close(pool);
-}
-
-/* Runs body(seed) in fibers of two pools and in threads, disturbed. */
-static void run_disturbed(const char *what, weft_fn body)
-{
-    watchdog_start(what);
-    weft_pool *a = watched_open("a", 2), *b = watched_open("b", 1);
-    pthread_t threads[THREADS];
-    atomic_store(&over, false);
-    for (int i = 0; i < FIBERS; i++) {
-        CHECK_EQ(weft_pool_spawn(i % 4 ? a : b, &fibers[i], body, (void *)(intptr_t)(i + 1), NULL),
-                 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        threads[i] = thread_open(body, (void *)(intptr_t)(100 + i));
-    }
-    pthread_t disturber = thread_open(disturb, NULL);
-    for (int i = 0; i < FIBERS; i++) {
-        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        thread_close(threads[i]);
-    }
-    atomic_store(&over, true);
-    thread_close(disturber);
-    watched_close(a);
-    watched_close(b);
-    watchdog_stop();
-}
+#include "stress/disturbed.h"
+#include "sync/rwlock.h"
 
 /* --- rwlock: readers see whole writes, and every write counts ------------------------------ */
 
@@ -240,7 +162,8 @@ static void *sit(void *arg)
 TEST(no_signal_is_lost_without_time_limits)
 {
     watchdog_start("token");
-    weft_pool *a = watched_open("a", 2), *b = watched_open("b", 1);
+    weft_pool *a = watched_open(&(struct weft_pool_opts){.name = "a", .workers = 2});
+    weft_pool *b = watched_open(&(struct weft_pool_opts){.name = "b", .workers = 1});
     weft_fiber sitting[SEATS - 1];
     for (intptr_t i = 0; i < SEATS - 1; i++) {
         CHECK_EQ(weft_pool_spawn(i % 3 ? a : b, &sitting[i], sit, (void *)i, NULL), 0);

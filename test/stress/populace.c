@@ -4,7 +4,6 @@
  * What must hold: messages from one thread to one actor come in order; every message that was accepted was seen or is a dead letter; each
  * actor was closed once; nobody is left.
  */
-/* timeout: 600 */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -94,8 +94,8 @@ static void *talks(void *arg)
     for (long i = 0; i < rounds; i++) {
         int fd = weft_connect_addr(addr, WEFT_FOREVER);
         CHECK(fd >= 0);
-        CHECK_EQ(weft_write_all(fd, "abc", 3, NULL, weft_after(60000000000)), 0);
-        CHECK_EQ(weft_read_full(fd, in, 3, NULL, weft_after(60000000000)), 0);
+        CHECK_EQ(weft_write_all(fd, "abc", 3, NULL, weft_after(300000000000)), 0);
+        CHECK_EQ(weft_read_full(fd, in, 3, NULL, weft_after(300000000000)), 0);
         CHECK(memcmp(in, "abc", 3) == 0);
         CHECK_EQ(weft_set_linger(fd, 0), 0); /* leaves no port behind */
         CHECK_EQ(weft_close(fd), 0);

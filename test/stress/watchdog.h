@@ -2,7 +2,7 @@
  *
  * Stress tests wait without time limits, so that a lost wake-up shows as a stall and is not papered
  * over by a timeout. The watchdog looks at a progress counter from outside; if it has not moved for
- * WEFT_STALL seconds (default 100), it prints the dump of every watched pool and aborts.
+ * WEFT_STALL seconds (default 240), it prints the dump of every watched pool and aborts.
  */
 #ifndef WEFT_TEST_STRESS_WATCHDOG_H
 #define WEFT_TEST_STRESS_WATCHDOG_H
@@ -55,7 +55,7 @@ static void watchdog_bark(int seconds)
 static void *watchdog_main(void *arg)
 {
     const char *text = getenv("WEFT_STALL");
-    int limit = text != NULL ? atoi(text) : 100;
+    int limit = text != NULL ? atoi(text) : 240;
     uint64_t last = atomic_load(&watchdog.progress);
     struct timespec at;
     int still = 0;
@@ -119,6 +119,23 @@ __attribute__((unused)) static void watchdog_forget(weft_pool *pool)
         }
     }
     pthread_mutex_unlock(&watchdog.lock);
+}
+
+/* A pool that runs and is watched. */
+__attribute__((unused)) static weft_pool *watched_open(const struct weft_pool_opts *opts)
+{
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, opts), 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    watchdog_watch(pool);
+    return pool;
+}
+
+__attribute__((unused)) static void watched_close(weft_pool *pool)
+{
+    CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    watchdog_forget(pool);
+    weft_pool_destroy(pool);
 }
 
 #endif
