@@ -3,7 +3,7 @@
 #
 # The head of the file (30 lines) may say more in comments of one line each:
 #   /* labels: valgrind */       further labels
-#   /* timeout: 900 */           seconds, instead of 600
+#   /* timeout: 1800 */          seconds, instead of 900
 #   /* not under: asan qemu */   left out of these kinds of build (WEFT_LANE, and `chaos`)
 #   /* serial */                 runs alone
 #   /* needs: libuv */           a pkg-config module; without it the program is left out
@@ -69,7 +69,7 @@ function(weft_test_program name source)
     ${arg_ARGUMENTS})
   list(APPEND labels ${arg_LABELS})
   if(NOT timeout)
-    set(timeout 600) # only for what hangs: a busy machine may take a hundred times as long as an idle one
+    set(timeout 900) # only for what hangs: a busy machine may take a hundred times as long as an idle one
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77)
@@ -90,5 +90,5 @@ endfunction()
 function(weft_test_script name)
   cmake_parse_arguments(arg "" "" "LABELS;COMMAND" ${ARGN})
   add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endfunction()

@@ -61,12 +61,12 @@ static void *app(void *arg)
     if (err || weft_spawn(&waiter, await_term, set, NULL) != 0) {
         return set;
     }
-    err = run((const char *[]){"true", NULL}, INT64_C(10000000000));
+    err = run((const char *[]){"true", NULL}, INT64_C(60000000000));
     err = err ? err : run((const char *[]){"sleep", "100", NULL}, 20000000);
-    int missing = run((const char *[]){"no-such-program", NULL}, 0);
+    int missing = run((const char *[]){"/no/such/program", NULL}, 0);
     /* A child that sends us the signal we wait for. */
     err = err ? err
-              : run((const char *[]){"sh", "-c", "kill -TERM $PPID", NULL}, INT64_C(10000000000));
+              : run((const char *[]){"sh", "-c", "kill -TERM $PPID", NULL}, INT64_C(60000000000));
     weft_join(waiter, &failed, WEFT_FOREVER);
     weft_signal_close(set);
     return err || missing != -ENOENT || failed ? (void *)1 : NULL;

@@ -122,7 +122,7 @@ static void *run(void *arg)
     }
     while (progress.done < (long)PRODUCERS * JOBS) {
         weft_buf *reply;
-        if (weft_actor_call(pid, "progress", NULL, &reply, weft_after(10000000000)) != 0) {
+        if (weft_actor_call(pid, "progress", NULL, &reply, weft_after(300000000000)) != 0) {
             return NULL;
         }
         memcpy(&progress, reply->data, sizeof progress);

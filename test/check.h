@@ -12,7 +12,7 @@
  *
  * The head of a test file (its first 30 lines) may hold, each on a line of its own:
  *   labels: valgrind       in a comment: more ctest labels
- *   timeout: 900           in a comment: seconds, instead of 600
+ *   timeout: 1800          in a comment: seconds, instead of 900
  *   not under: asan qemu   in a comment: kinds of build that leave the file out
  *                          (asan, tsan, valgrind, qemu, chaos)
  *   serial                 in a comment: nothing else may run beside it

@@ -6,6 +6,7 @@
 
 static char order[64];
 static weft_cond cond;
+static int waiting;
 
 static void note(const char *what)
 {
@@ -14,6 +15,7 @@ static void note(const char *what)
 
 static void *waiter(void *name)
 {
+    waiting++;
     weft_cond_wait(&cond, NULL, WEFT_FOREVER);
     note(name);
     return NULL;
@@ -38,7 +40,9 @@ static void *first(void *arg)
     weft_spawn(NULL, waiter, a, NULL);
     weft_spawn(NULL, waiter, b, NULL);
     weft_spawn(NULL, waiter, c, NULL);
-    weft_sleep(1000000); /* they wait; a new round has begun, and each may be woken once in it */
+    do { /* on a busy machine the time may be over before the sleep begins */
+        weft_sleep(1000000);
+    } while (waiting < 3); /* they wait; a new round has begun, and each may be woken once in it */
     weft_spawn(NULL, yielder, y, NULL);
     weft_spawn(NULL, starter, n, NULL);
     weft_cond_signal(&cond);       /* a, to the front */

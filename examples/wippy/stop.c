@@ -1,6 +1,7 @@
 /* Wippy: on shutdown the scheduler sends a cancel event to every process and waits for them, or for the deadline. The same; only
  * that workers stay until all is over, so that a process may clean up by a command and wait for its completion. Who does not
  * end is ended at the deadline. */
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -58,8 +59,12 @@ int main(void)
         return 1;
     }
     int forced = weft_host_stop(host, "shutdown", weft_after(1000000000));
+    while (forced == -EBUSY) { /* a busy machine: not all have ended within a second after that */
+        forced = weft_host_stop(host, NULL, WEFT_FOREVER);
+    }
     weft_host_destroy(host);
     printf("%d flushed, %d closed, %d by force\n", atomic_load(&flushed), atomic_load(&closed),
            forced);
-    return atomic_load(&flushed) == 1 && atomic_load(&closed) == 2 && forced == 1 ? 0 : 1;
+    /* Where others have the CPU for a second the polite one may be forced, too. */
+    return atomic_load(&flushed) + forced >= 2 && forced >= 1 && atomic_load(&closed) == 2 ? 0 : 1;
 }

@@ -235,11 +235,15 @@ static void *yields(void *arg)
     return arg;
 }
 
+/* On a busy machine the dispatcher may be so late that it need not sleep for a nap. */
 static void *naps(void *arg)
 {
-    for (int i = 0; i < 5; i++) {
+    struct weft_dispatcher_stats stats;
+    int i = 0;
+    do {
         CHECK_EQ(weft_sleep(2 * MS), 0);
-    }
+        weft_dispatcher_stats(weft_dispatcher_self(), &stats);
+    } while (++i < 5 || stats.sleeps == 0);
     return arg;
 }
 
@@ -270,7 +274,7 @@ static void collect(enum kind kind)
     CHECK_EQ(weft_collector_read(collector, WEFT_PERF_WORK, &work), 0);
     CHECK_EQ(weft_collector_read(collector, WEFT_PERF_QUEUE, &queue), 0);
     CHECK_EQ(weft_collector_read(collector, WEFT_PERF_ACQUIRE, &acquire), 0);
-    CHECK(poll.calls >= 1);           /* it slept for each of the naps, at least */
+    CHECK(poll.calls >= 1);           /* it slept */
     CHECK(work.calls >= 100);         /* a round for each yield, */
     CHECK(work.calls <= stats.turns); /* and none without a fiber */
     CHECK_EQ(work.count, stats.executed);

@@ -69,7 +69,8 @@ static void show_stderr(int before, FILE *file, char *text, size_t size)
     fclose(file);
 }
 
-TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
+/* What the stop said. -EBUSY: what was cancelled has a second to end, which a machine may take for other things. */
+static int stop_two_late_ones(void)
 {
     weft_dispatcher *d =
         start_dispatcher(&(struct weft_dispatcher_opts){.on_overdue = WEFT_OVERDUE_CANCEL});
@@ -90,7 +91,6 @@ TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
     int before = hide_stderr(&file);
     int n = weft_dispatcher_stop(d, weft_after(MS), late, 1);
     show_stderr(before, file, text, sizeof text);
-    CHECK_EQ(n, 2);
     CHECK(late[0] && (strcmp(late[0], "bad one") == 0 || strcmp(late[0], "worse") == 0));
     CHECK(strstr(text, "2 groups have not finished in time; their fibers are cancelled"));
     CHECK(strstr(text, "group bad one: stopping fibers=1"));
@@ -99,9 +99,20 @@ TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
     CHECK(strstr(text, "group=bad one"));
     CHECK_EQ(finish_of(good), 0);
     CHECK_EQ(finish_of(bad), 0);
+    CHECK_EQ(finish_of(worse), 0);
     CHECK_EQ(weft_dispatcher_stop(d, weft_after(MS), NULL, 0), 0); /* again: nothing is left */
     CHECK_EQ(weft_dispatcher_start(d), -ESHUTDOWN);
     weft_dispatcher_destroy(d);
+    return n;
+}
+
+TEST(a_stop_with_a_deadline_cancels_dumps_and_names_what_was_late)
+{
+    int n = -EBUSY;
+    for (int tries = 0; tries < 20 && n == -EBUSY; tries++) {
+        n = stop_two_late_ones();
+    }
+    CHECK_EQ(n, 2);
 }
 
 struct stopper {

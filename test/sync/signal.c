@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 #include "fiber/sanitizer.h"
+#include "io/descriptors.h"
 #include "sched/fixture.h"
 #include "sync/body.h"
 #include "sync/signal.h"
@@ -296,18 +297,6 @@ TEST(some_signals_cannot_be_waited_for)
 
 /* --- descriptors ------------------------------------------------------------------------------ */
 
-static int count_fds(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir);
-    while (readdir(dir)) {
-        n++;
-    }
-    closedir(dir);
-    return n;
-}
-
 static int watchers(void)
 {
     int n = 0;
@@ -340,15 +329,15 @@ TEST(descriptors_and_the_watcher_go_with_the_last_set)
     await_watchers(1); /* it names itself */
     weft_signal_close(a);
     await_watchers(0);
-    int before = count_fds(); /* the pipe stays */
+    int before = count_descriptors(); /* the pipe stays */
     a = OPEN(SIGUSR1);
     b = OPEN(SIGUSR2);
-    CHECK(count_fds() > before);
+    CHECK(count_descriptors() > before);
     await_watchers(1);
     weft_signal_close(a);
     weft_signal_close(b);
     await_watchers(0);
-    CHECK_EQ(count_fds(), before);
+    CHECK_EQ(count_descriptors(), before);
 }
 
 TEST(an_open_that_fails_leaves_nothing_behind)
@@ -358,12 +347,12 @@ TEST(an_open_that_fails_leaves_nothing_behind)
     await_watchers(1);
     weft_signal_close(set);
     await_watchers(0);
-    int before = count_fds();
+    int before = count_descriptors();
     weft__thread_fail(1);
     CHECK_EQ(weft_signal_open(&set, usr, 1, NULL), -EAGAIN);
     weft__thread_fail(0);
     CHECK(disposition(SIGUSR1) == (void *)(uintptr_t)SIG_DFL);
-    CHECK_EQ(count_fds(), before);
+    CHECK_EQ(count_descriptors(), before);
 }
 
 static weft_signal_set *many_set;

@@ -33,12 +33,12 @@ static void note_batch(weft_idle_group *which, weft_idle_member *first, size_t n
     atomic_fetch_add(&came_out, (int)n);
 }
 
-/* Returns for how long it was silent. */
+/* Returns for how long it was silent, at most: this thread may stand still before the touch, and after it. */
 static int64_t touch(struct member *member)
 {
-    int64_t now = weft_now();
+    int64_t before = weft_now();
     weft_idle_touch(&group, &member->member);
-    return now - atomic_exchange(&member->touched, now);
+    return weft_now() - atomic_exchange(&member->touched, before);
 }
 
 static weft_pool *open_group(bool callback)
