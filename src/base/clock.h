@@ -17,8 +17,8 @@ static inline int64_t weft__clock_ns(void)
 /* How long it is until then, for system calls that want to know; never negative. */
 static inline struct timespec weft__clock_left(int64_t deadline)
 {
-    int64_t left = deadline - weft__clock_ns();
-    left = left > 0 ? left : 0;
+    int64_t now = weft__clock_ns();
+    int64_t left = deadline > now ? deadline - now : 0;
     return (struct timespec){.tv_sec = left / WEFT__NS_PER_S, .tv_nsec = left % WEFT__NS_PER_S};
 }
 

@@ -49,8 +49,8 @@ int64_t weft__hook_at(clockid_t clock, const struct timespec *time)
 
 struct timespec weft__hook_left(int64_t deadline)
 {
-    int64_t left = deadline - weft_now();
-    left = left > 0 ? left : 0;
+    int64_t now = weft_now();
+    int64_t left = deadline > now ? deadline - now : 0;
     return (struct timespec){.tv_sec = left / WEFT__NS_PER_S, .tv_nsec = left % WEFT__NS_PER_S};
 }
 

@@ -18,7 +18,7 @@ static bool has_cpus(void)
 __attribute__((noinline)) bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now,
                                                  int64_t deadline)
 {
-    if (!weft__spin_pays(&mine) || !has_cpus()) {
+    if (deadline <= now || !weft__spin_pays(&mine) || !has_cpus()) {
         return false;
     }
     int64_t end = deadline - now < WEFT__SPIN_NS ? deadline : now + WEFT__SPIN_NS;
