@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 #define DEFAULT_RESTARTS 3u
 #define MOST_RESTARTS 100000u
@@ -15,11 +16,6 @@
 static bool is_group(const struct weft__policy *policy)
 {
     return policy->strategy == WEFT_ONE_FOR_ALL || policy->strategy == WEFT_REST_FOR_ONE;
-}
-
-static int64_t later(int64_t now, int64_t ns)
-{
-    return ns > INT64_MAX - now ? INT64_MAX : now + ns;
 }
 
 /* --- making ------------------------------------------------------------------------------- */
@@ -179,7 +175,7 @@ static void restart(struct weft__policy *policy, uint32_t child, int error, int6
         weft__policy_end(policy, error ? error : -ECANCELED);
         return;
     }
-    int64_t at = later(now, pause_after(policy, c->failures++));
+    int64_t at = weft__clock_later(now, pause_after(policy, c->failures++));
     wait_until(policy, child, at);
     if (is_group(policy)) {
         take_along(policy, child, at);
@@ -255,7 +251,7 @@ static struct weft__policy_action push(struct weft__policy *policy, uint32_t chi
     if (asked || c->stop_ns < 0) {
         return kill_it(c, child);
     }
-    c->push_at = later(now, c->stop_ns);
+    c->push_at = weft__clock_later(now, c->stop_ns);
     return (struct weft__policy_action){.what = WEFT__POLICY_STOP, .child = child};
 }
 

@@ -226,7 +226,7 @@ static bool is_over(struct turn *turn, const weft_host *host, size_t n)
     }
     int64_t now = weft__clock_ns();
     if (!turn->until) {
-        turn->until = now + host->turn_ns;
+        turn->until = weft__clock_later(now, host->turn_ns);
     }
     return now >= turn->until;
 }

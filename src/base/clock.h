@@ -14,6 +14,13 @@ static inline int64_t weft__clock_ns(void)
     return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
 }
 
+/* So much later, ns >= 0. INT64_MAX, for ever: no clock comes so far. */
+static inline int64_t weft__clock_later(int64_t time, int64_t ns)
+{
+    int64_t then;
+    return __builtin_add_overflow(time, ns, &then) ? INT64_MAX : then;
+}
+
 /* How long it is until then, for system calls that want to know; never negative. */
 static inline struct timespec weft__clock_left(int64_t deadline)
 {

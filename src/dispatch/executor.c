@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "dispatch/dispatcher.h"
 
 /* --- at once ------------------------------------------------------------------------------ */
@@ -182,7 +183,8 @@ static void set_next(weft_schedule *s)
 {
     int64_t now = weft_now();
     int64_t from = s->kind == WEFT_FIXED_RATE ? s->due : now;
-    s->due = s->period_ns < INT64_MAX - from ? from + s->period_ns : INT64_MAX - 1;
+    int64_t next = weft__clock_later(from, s->period_ns);
+    s->due = next < WEFT_FOREVER ? next : WEFT_FOREVER - 1;
     if (s->due <= now) {
         count(&s->overruns);
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "http/files.h"
 
 enum { HEAD_ROOM = 512, NAME_ROOM = 4096 };
@@ -301,7 +302,8 @@ int weft__http_cache_get(struct weft_http_files *files, int worker, const char *
         return err;
     }
     file->hash = hash;
-    file->fresh_until = files->opts.fresh_ns < 0 ? now : now + files->opts.fresh_ns;
+    file->fresh_until =
+        files->opts.fresh_ns < 0 ? now : weft__clock_later(now, files->opts.fresh_ns);
     replace(cache, place ? place : choose_place(cache, hash), file);
     file->refs++;
     close_some(cache, files->open_most, now);

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "io/op.h"
 #include "sched/timer.h"
@@ -46,7 +47,7 @@ struct weft_connpool {
 static int64_t next_retirement_locked(const weft_connpool *pool)
 {
     return pool->opts.idle_ns > 0 && pool->idle_count > pool->opts.min
-               ? pool->idle[0].since + pool->opts.idle_ns
+               ? weft__clock_later(pool->idle[0].since, pool->opts.idle_ns)
                : INT64_MAX;
 }
 

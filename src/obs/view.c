@@ -86,7 +86,7 @@ static void look_at_running(struct weft__viewer *viewer, int tid, struct weft__v
     int64_t now = weft__clock_ns();
     int64_t most =
         viewer->sample_ns < viewer->sample_budget ? viewer->sample_ns : viewer->sample_budget;
-    int err = weft__sample(tid, out->fiber, now + most, viewer->shot);
+    int err = weft__sample(tid, out->fiber, weft__clock_later(now, most), viewer->shot);
     viewer->sample_budget -= weft__clock_ns() - now;
     if (err) {
         out->no_frames = err == -ETIMEDOUT ? "did not answer in time" : "went on meanwhile";

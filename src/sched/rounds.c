@@ -1,5 +1,6 @@
 #include "sched/rounds.h"
 
+#include "base/clock.h"
 #include "sched/body.h"
 #include "sched/pool.h"
 #include "sched/worker.h"
@@ -413,7 +414,8 @@ bool weft__rounds_spin(struct weft__rounds *r)
     if (!r->spin_ns) {
         return false;
     }
-    int64_t end = w->now + r->spin_ns, polled = 0; /* what was submitted to the driver goes first */
+    int64_t end = weft__clock_later(w->now, r->spin_ns),
+            polled = 0; /* what was submitted to the driver goes first */
     do {
         if (is_called_away(r, &polled)) {
             return true;

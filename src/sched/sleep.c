@@ -22,7 +22,7 @@ int64_t weft_after(int64_t ns)
     if (ns <= 0) {
         return now;
     }
-    return ns < INT64_MAX - now ? now + ns : WEFT_FOREVER;
+    return weft__clock_later(now, ns);
 }
 
 static const struct weft__wait_kind sleep_kind = {.name = "sleep"};

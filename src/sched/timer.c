@@ -29,11 +29,6 @@ static void alarm_expire(struct weft__timer *node, void *arg)
     weft__wheel_halt(wheel_of(a));
 }
 
-static int64_t add_ns(int64_t time, int64_t ns)
-{
-    return ns < INT64_MAX - time ? time + ns : INT64_MAX;
-}
-
 /* The periods that have begun since `due`, it included. */
 static uint64_t periods(int64_t due, int64_t now, int64_t period)
 {
@@ -78,10 +73,11 @@ static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run
     }
     switch ((enum weft_timer_repeat)a->repeat) {
     case WEFT_TIMER_RATE:
-        return __builtin_mul_overflow(times, run->period, &span) ? INT64_MAX
-                                                                 : add_ns(run->due, span);
+        return __builtin_mul_overflow(times, run->period, &span)
+                   ? INT64_MAX
+                   : weft__clock_later(run->due, span);
     case WEFT_TIMER_DELAY:
-        return add_ns(now, a->period);
+        return weft__clock_later(now, a->period);
     case WEFT_TIMER_ONCE:
         break;
     }
@@ -227,7 +223,7 @@ bool weft_timer_set(weft_timer *timer, int64_t deadline)
 bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
 {
     delay_ns = delay_ns > 0 ? delay_ns : 1;
-    return set(timer, add_ns(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
+    return set(timer, weft__clock_later(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
 }
 
 bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t period_ns,
@@ -266,7 +262,7 @@ bool weft_timer_refresh(weft_timer *timer)
     int64_t period = a->period;
     bool fires = a->run ? a->again || a->repeat != WEFT_TIMER_ONCE : weft__timer_pending(&a->node);
     if (fires && period > 0) {
-        earlier = set_locked(a, add_ns(now, period), period, a->repeat, &pending);
+        earlier = set_locked(a, weft__clock_later(now, period), period, a->repeat, &pending);
     }
     weft__latch_drop(&home->wheel.lock);
     WEFT__REQUIRE(!fires || period > 0, "a timer that was set for a time is refreshed");

@@ -547,8 +547,9 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             continue;
         }
         int64_t rested = warm ? idle_since + REST_NS : INT64_MAX;
-        if (w->rounds && w->rounds->max_poll_ns && w->now + w->rounds->max_poll_ns < rested) {
-            rested = w->now + w->rounds->max_poll_ns;
+        if (w->rounds && w->rounds->max_poll_ns) {
+            int64_t again = weft__clock_later(w->now, w->rounds->max_poll_ns);
+            rested = again < rested ? again : rested;
         }
         searching = weft__worker_rest(w, searching, until, rested);
     }

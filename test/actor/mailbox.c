@@ -516,8 +516,8 @@ TEST(one_that_always_has_messages_starves_nobody)
 {
     beside_busy(feed_itself, &(struct weft_host_opts){.workers = 1});
     /* By events alone, and by time alone. */
-    beside_busy(feed_itself, &(struct weft_host_opts){
-                                 .workers = 1, .turn_events = 10, .turn_ns = INT64_MAX / 2});
+    beside_busy(feed_itself,
+                &(struct weft_host_opts){.workers = 1, .turn_events = 10, .turn_ns = WEFT_FOREVER});
     beside_busy(feed_itself, &(struct weft_host_opts){
                                  .workers = 1, .turn_events = UINT32_MAX, .turn_ns = 50000});
 }
@@ -554,7 +554,7 @@ TEST(a_turn_ends_with_its_events)
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1,
                                                               .batch = 2,
                                                               .turn_events = 8,
-                                                              .turn_ns = INT64_MAX / 2}),
+                                                              .turn_ns = WEFT_FOREVER}),
              0);
     CHECK_EQ(weft_actor_spawn(host, NULL, &busy, NULL, NULL), 0);
     CHECK_EQ(weft_actor_spawn(host, NULL, &watcher, NULL, NULL), 0);

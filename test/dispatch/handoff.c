@@ -189,9 +189,9 @@ TEST(only_a_dispatcher_that_sleeps_is_woken)
     stop_dispatcher(d);
 }
 
-TEST(one_that_has_nothing_to_do_goes_no_rounds)
+static void check_goes_no_rounds(const struct weft_dispatcher_opts *opts)
 {
-    weft_dispatcher *d = start_dispatcher(NULL);
+    weft_dispatcher *d = start_dispatcher(opts);
     weft_group *group = make_group(d, "g");
     CHECK_EQ(weft_group_post(group, does_nothing, NULL), 0);
     struct weft_dispatcher_stats before, after;
@@ -205,6 +205,12 @@ TEST(one_that_has_nothing_to_do_goes_no_rounds)
         weft_dispatcher_stats(d, &after);
     } while (after.rounds != before.rounds || after.sleeps != before.sleeps || after.rounds == 0);
     stop_dispatcher(d);
+}
+
+TEST(one_that_has_nothing_to_do_goes_no_rounds)
+{
+    check_goes_no_rounds(NULL);
+    check_goes_no_rounds(&(struct weft_dispatcher_opts){.max_poll_ns = WEFT_FOREVER});
 }
 
 TEST(with_a_longest_poll_it_looks_by_itself)

@@ -418,7 +418,7 @@ EACH_DRIVER(listings_links_and_dotfiles_only_if_asked_for)
 EACH_DRIVER(servers_of_two_pools_share_a_directory)
 {
     struct served s, other;
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = 3600 * INT64_C(1000000000)});
+    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = WEFT_FOREVER});
     served_make(&other, driver, 1, NULL);
     CHECK_EQ(weft_http_server_route(other.server, NULL, "/", weft_http_files_serve, files, NULL),
              0);

@@ -185,6 +185,37 @@ EACH_DRIVER(idle_ones_are_retired_but_for_the_fewest)
     on(driver, retires);
 }
 
+static void *keeps(void *arg)
+{
+    const int64_t never[] = {-1, WEFT_FOREVER};
+    start();
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        weft_connpool *pool;
+        struct weft_connpool_stats stats;
+        char byte;
+        CHECK_EQ(
+            weft_connpool_create(&pool, address, &(struct weft_connpool_opts){.idle_ns = never[i]}),
+            0);
+        int fd = weft_connpool_take(pool, WEFT_FOREVER);
+        int peer = next_accepted();
+        weft_connpool_give(pool, fd, true);
+        CHECK_EQ(weft_read(peer, &byte, 1, weft_after(20000000)), -ETIMEDOUT);
+        CHECK_EQ(weft_connpool_take(pool, WEFT_FOREVER), fd);
+        weft_connpool_give(pool, fd, true);
+        weft_connpool_stats(pool, &stats);
+        CHECK_EQ(stats.retired, 0);
+        CHECK_EQ(weft_close(peer), 0);
+        weft_connpool_destroy(pool);
+    }
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(idle_ones_are_kept_for_ever)
+{
+    on(driver, keeps);
+}
+
 static void *fails(void *arg)
 {
     weft_connpool *pool;

@@ -260,7 +260,7 @@ TEST(a_running_fiber_is_shown_where_it_runs)
     await_count(&hogging, 1);
     /* TSan keeps signals back until the thread's next call, and this one makes none. */
     bool sampled = weft__unwind_works() && !WEFT__TSAN;
-    char *text = dump_of(&(struct weft_dump_opts){.sample_ns = sampled ? 60000000000 : 1000000});
+    char *text = dump_of(&(struct weft_dump_opts){.sample_ns = sampled ? WEFT_FOREVER : 1000000});
     check_has(text, "1 fiber running\n");
     check_has(text, "hog");
     if (sampled) {
