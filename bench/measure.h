@@ -35,7 +35,8 @@ static inline double resident_bytes(void)
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Pins the calling thread. Cross-thread programs put the poster on CPU 1 and the worker on CPU 0. */
+/* Pins the calling thread. Cross-thread programs put the poster on CPU 1 and the worker on CPU
+ * 0. */
 static inline void pin_to(int cpu)
 {
     cpu_set_t set;

@@ -1,5 +1,6 @@
-/* A keeper and its worker. The worker divides; asked to divide by nothing, it ends. The keeper monitors it, hears why it has
- * ended, and starts the next one under the same name, so that callers who look it up find whoever is there. */
+/* A keeper and its worker. The worker divides; asked to divide by nothing, it ends. The keeper
+ * monitors it, hears why it has ended, and starts the next one under the same name, so that callers
+ * who look it up find whoever is there. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static int divide(weft_actor *self, const struct weft_actor_event *events, size_
 
 static const struct weft_actor_kind divider = {.name = "divider", .step = divide};
 
-/* --- the keeper -------------------------------------------------------------------------------- */
+/* --- the keeper ------------------------------------------------------------------------------- */
 
 struct keeper {
     weft_host *host;
@@ -71,7 +72,7 @@ static int init_keeper(weft_actor *self, const char *method, const weft_buf *inp
 static const struct weft_actor_kind keeper_kind = {
     .name = "keeper", .state_bytes = sizeof(struct keeper), .init = init_keeper, .step = keep};
 
-/* --- somebody who uses it ---------------------------------------------------------------------- */
+/* --- somebody who uses it --------------------------------------------------------------------- */
 
 int main(void)
 {

@@ -1,4 +1,5 @@
-/* Functions that block, called from fibers: here, reading directories. The fiber waits, its worker runs others. */
+/* Functions that block, called from fibers: here, reading directories. The fiber waits, its worker
+ * runs others. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +7,8 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
-/* A blocking function as it is. It may use its caller's stack: the call returns when it has returned. */
+/* A blocking function as it is. It may use its caller's stack: the call returns when it has
+ * returned. */
 static void *count_entries(void *path)
 {
     DIR *dir = opendir(path);
@@ -28,8 +30,8 @@ static void *show(void *path)
     return (void *)(long)err;
 }
 
-/* A function that may take too long is a job with memory of its own, which its caller can leave. Whoever is last, the
- * caller or the thread that runs it, frees it. */
+/* A function that may take too long is a job with memory of its own, which its caller can leave.
+ * Whoever is last, the caller or the thread that runs it, frees it. */
 struct slow_job {
     struct weft_blocking_job job; /* first */
     char answer[32];

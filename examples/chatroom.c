@@ -1,5 +1,6 @@
-/* A chat room: one actor has the list of members, each member is an actor. It opens when all are there; everybody greets the
- * others and goes when all of them have greeted. A member that ends leaves the room by itself: the room monitors everybody. */
+/* A chat room: one actor has the list of members, each member is an actor. It opens when all are
+ * there; everybody greets the others and goes when all of them have greeted. A member that ends
+ * leaves the room by itself: the room monitors everybody. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

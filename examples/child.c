@@ -1,4 +1,5 @@
-/* Child processes and signals as waits: a fiber starts programs and waits for them, another waits for SIGTERM. */
+/* Child processes and signals as waits: a fiber starts programs and waits for them, another waits
+ * for SIGTERM. */
 /* not under: qemu */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +54,8 @@ static void *app(void *arg)
     weft_signal_set *set;
     weft_fiber waiter;
     void *failed = arg;
-    /* -EPERM: we were started with one of them ignored. A server would respect that; this one insists. */
+    /* -EPERM: we were started with one of them ignored. A server would respect that; this one
+     * insists. */
     int err = weft_signal_open(&set, signals, 2, NULL);
     if (err == -EPERM) {
         err = weft_signal_open(&set, signals, 2, &(struct weft_signal_opts){.force = true});

@@ -1,4 +1,5 @@
-/* A child as a filter: what one fiber writes to its standard input, another reads from its standard output. */
+/* A child as a filter: what one fiber writes to its standard input, another reads from its standard
+ * output. */
 /* not under: qemu */
 #include <stdio.h>
 #include <string.h>

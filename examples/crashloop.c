@@ -1,5 +1,5 @@
-/* A worker that crashes at each start until its backend is there, and a supervisor that starts it again after growing pauses.
- * What it had to do is not lost: it asks for work when it is well. */
+/* A worker that crashes at each start until its backend is there, and a supervisor that starts it
+ * again after growing pauses. What it had to do is not lost: it asks for work when it is well. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
-/* An echo server, one of three (echo_reactor.c, echo_proactor.c): a fiber for each connection, which reads and writes as if it
- * blocked.
+/* An echo server, one of three (echo_reactor.c, echo_proactor.c): a fiber for each connection,
+ * which reads and writes as if it blocked.
  *
- *     echo_fiber [ADDRESS]      serves there until it is killed; without: serves a few clients of its own
+ *     echo_fiber [ADDRESS]      serves there until it is killed; without: serves a few clients of
+ *                               its own
  */
 #include <pthread.h>
 #include <stdint.h>

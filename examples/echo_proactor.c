@@ -1,7 +1,9 @@
-/* An echo server, one of three (echo_fiber.c, echo_reactor.c): a loop does the reading and writing, and a handler is told what it
- * came to. A connection has one operation under way, and its handler starts the next.
+/* An echo server, one of three (echo_fiber.c, echo_reactor.c): a loop does the reading and writing,
+ * and a handler is told what it came to. A connection has one operation under way, and its handler
+ * starts the next.
  *
- *     echo_proactor [ADDRESS]      serves there until it is killed; without: serves a few clients of its own
+ *     echo_proactor [ADDRESS]      serves there until it is killed; without: serves a few clients
+ *                                  of its own
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,9 @@
-/* An echo server, one of three (echo_fiber.c, echo_proactor.c): a loop tells when a connection can be read or written, and a
- * callback does it. What could not be written is kept, and the watch wants to write until it is gone.
+/* An echo server, one of three (echo_fiber.c, echo_proactor.c): a loop tells when a connection can
+ * be read or written, and a callback does it. What could not be written is kept, and the watch
+ * wants to write until it is gone.
  *
- *     echo_reactor [ADDRESS]      serves there until it is killed; without: serves a few clients of its own
+ *     echo_reactor [ADDRESS]      serves there until it is killed; without: serves a few clients of
+ *                                 its own
  */
 #include <errno.h>
 #include <pthread.h>

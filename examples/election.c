@@ -1,12 +1,14 @@
 /* Three groups elect a leader on one dispatcher, over a network that loses messages.
  *
- * Each node is a group with one frame fiber, which waits for messages and never for the clock: time is a message too. The
- * network is a fourth group. It keeps what was sent, loses some of it and delays the rest, by a seeded generator, and lets a
- * tick pass when all nodes have dealt with the last one. So nothing depends on how fast the machine is, and a seed
- * decides everything: who leads, when, and the hash over all events. Run it with seeds of your own: election 1 2 3.
+ * Each node is a group with one frame fiber, which waits for messages and never for the clock: time
+ * is a message too. The network is a fourth group. It keeps what was sent, loses some of it and
+ * delays the rest, by a seeded generator, and lets a tick pass when all nodes have dealt with the
+ * last one. So nothing depends on how fast the machine is, and a seed decides everything: who
+ * leads, when, and the hash over all events. Run it with seeds of your own: election 1 2 3.
  *
- * When a leader has been followed for a while its group is stopped, as if the node had died; the others elect the next.
- * Checked: never two leaders in one term, always one in the end, and the same hash for the same seed.
+ * When a leader has been followed for a while its group is stopped, as if the node had died; the
+ * others elect the next. Checked: never two leaders in one term, always one in the end, and the
+ * same hash for the same seed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -174,7 +176,7 @@ static enum weft_step node_received(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind node_kind = {.name = "node", .start = node_receive};
 
-/* --- the network: a fiber with a stack, in a group of its own ------------------------------------ */
+/* --- the network: a fiber with a stack, in a group of its own --------------------------------- */
 
 static bool lives(const struct node *node)
 {
@@ -263,7 +265,7 @@ static void *run_network(void *arg)
     return NULL;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static int node_start(struct node *node, struct world *world, weft_dispatcher *d, uint64_t seed)
 {

@@ -1,6 +1,6 @@
-/* Cancel the slow ones: several servers are asked at once, the first answer counts, and those that are still busy are
- * cancelled. The scope sees to it that none of them runs any more when ask_all returns, whatever happened; its
- * deadline is the longest that anybody waits. */
+/* Cancel the slow ones: several servers are asked at once, the first answer counts, and those that
+ * are still busy are cancelled. The scope sees to it that none of them runs any more when ask_all
+ * returns, whatever happened; its deadline is the longest that anybody waits. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,5 @@
-/* The program of docs/frames.md, where its parts are explained: frame fibers that wait, call, fail, try again and clean up, in a
- * group of a dispatcher and in a pool. */
+/* The program of docs/frames.md, where its parts are explained: frame fibers that wait, call, fail,
+ * try again and clean up, in a group of a dispatcher and in a pool. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

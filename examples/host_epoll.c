@@ -1,6 +1,6 @@
-/* Weft inside a program that has an epoll loop of its own. The pool's worker 0 is this thread, and runs
- * only in weft_pool_poll; in between the loop watches weft_pool_fd, which becomes readable when there is
- * work again, and sleeps no longer than until weft_pool_next_deadline. */
+/* Weft inside a program that has an epoll loop of its own. The pool's worker 0 is this thread, and
+ * runs only in weft_pool_poll; in between the loop watches weft_pool_fd, which becomes readable
+ * when there is work again, and sleeps no longer than until weft_pool_next_deadline. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

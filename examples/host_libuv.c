@@ -1,5 +1,6 @@
-/* Weft inside a libuv loop: a uv_poll on the pool's descriptor, a uv_timer for its next deadline. The same
- * three calls as in host_epoll.c: weft_pool_poll, weft_pool_fd, weft_pool_next_deadline. */
+/* Weft inside a libuv loop: a uv_poll on the pool's descriptor, a uv_timer for its next deadline.
+ * The same three calls as in host_epoll.c: weft_pool_poll, weft_pool_fd,
+ * weft_pool_next_deadline. */
 /* needs: libuv */
 #include <errno.h>
 #include <stdint.h>

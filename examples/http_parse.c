@@ -1,5 +1,5 @@
-/* The HTTP parser alone: requests that lie one behind the other in a buffer, as a client that pipelines sends them. With a socket
- * the loop is the same, and reads more where this one ends. */
+/* The HTTP parser alone: requests that lie one behind the other in a buffer, as a client that
+ * pipelines sends them. With a socket the loop is the same, and reads more where this one ends. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/http_parse.h>
@@ -12,7 +12,8 @@ static const char input[] =
     "6\r\nsome, \r\n4\r\nmore\r\n0\r\n\r\n"
     "GET / HTTP/1.1\r\nContent-Length: 1, 2\r\n\r\n";
 
-/* Prints the body; returns how many bytes it took up, -1 if there are not enough or it is refused. */
+/* Prints the body; returns how many bytes it took up, -1 if there are not enough or it is
+ * refused. */
 static ssize_t body(const weft_http_head *head, const char *data, size_t len)
 {
     if (head->body == WEFT_HTTP_LENGTH) {

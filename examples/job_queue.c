@@ -1,6 +1,7 @@
-/* A job queue with back-pressure: producers put jobs into an actor's mailbox, which has room for a few. Who is faster than the actor
- * waits until there is room again, be it a fiber or an actor. The actor gives each job to a pool of functions and goes on when one is done; how far it
- * is, it says when it is called. */
+/* A job queue with back-pressure: producers put jobs into an actor's mailbox, which has room for a
+ * few. Who is faster than the actor waits until there is room again, be it a fiber or an actor. The
+ * actor gives each job to a pool of functions and goes on when one is done; how far it is, it says
+ * when it is called. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>

@@ -1,9 +1,9 @@
-/* A job runner on a dispatcher: jobs come in by a channel from any thread, at most so many begin per second, a few run at
- * once, and it stops gracefully, on SIGINT or SIGTERM or after so many jobs: what was accepted is done, the rest is
- * refused.
+/* A job runner on a dispatcher: jobs come in by a channel from any thread, at most so many begin
+ * per second, a few run at once, and it stops gracefully, on SIGINT or SIGTERM or after so many
+ * jobs: what was accepted is done, the rest is refused.
  *
- * One group, one thread: the runners share their books without a lock. Each runner is a frame fiber of some hundred
- * bytes; what it waits for is the next job, then its turn, then the job's own time.
+ * One group, one thread: the runners share their books without a lock. Each runner is a frame fiber
+ * of some hundred bytes; what it waits for is the next job, then its turn, then the job's own time.
  *
  *     jobrunner [JOBS [PER_SECOND [RUNNERS]]]    JOBS 0: until a signal comes
  */
@@ -60,7 +60,8 @@ static enum weft_step begin(weft_frame *f, struct weft_got got)
     if (++books->at_once > books->most_at_once) {
         books->most_at_once = books->at_once;
     }
-    /* The job itself. One that computes for long would yield, one that blocks goes to weft_blocking_call. */
+    /* The job itself. One that computes for long would yield, one that blocks goes to
+     * weft_blocking_call. */
     return weft_frame_sleep(f, weft_after(self->job.takes_ns), WEFT_THEN(finished));
 }
 
@@ -85,7 +86,7 @@ static enum weft_step receive(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind running = {.name = "runner", .start = receive};
 
-/* --- beginning and end ------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------ */
 
 /* Closes the queue when the group is to stop. */
 static void *intake(void *arg)

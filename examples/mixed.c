@@ -1,11 +1,13 @@
-/* I/O and computing side by side. A server's fibers do I/O on one pool, the burning of CPU happens on another, and a fiber that
- * needs something computed goes on where it was when it is done:
+/* I/O and computing side by side. A server's fibers do I/O on one pool, the burning of CPU happens
+ * on another, and a fiber that needs something computed goes on where it was when it is done:
  *
- *   by a waiter   it submits the job to the compute pool with a one-shot on its own stack, and waits for that;
- *   by a channel  many fibers send jobs through one channel to one computing fiber, which notifies each.
+ *   by a waiter   it submits the job to the compute pool with a one-shot on its own stack, and
+ *                 waits for that;
+ *   by a channel  many fibers send jobs through one channel to one computing fiber, which notifies
+ *                 each.
  *
- * Plain requests are measured while nothing else happens, and again while the compute pool is saturated: with a core for each
- * pool they hardly differ.
+ * Plain requests are measured while nothing else happens, and again while the compute pool is
+ * saturated: with a core for each pool they hardly differ.
  *
  * usage: mixed [REQUESTS]
  */
@@ -156,7 +158,7 @@ static long finish(struct client *client)
     return client->wrong;
 }
 
-/* --- figures ------------------------------------------------------------------------------------ */
+/* --- figures ---------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {

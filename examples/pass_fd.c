@@ -1,5 +1,6 @@
-/* A listener is handed from one process to another over a Unix socket, as at a restart without a gap: the old one
- * sends its descriptor, the new one accepts on it. Here both are fibers of one program. */
+/* A listener is handed from one process to another over a Unix socket, as at a restart without a
+ * gap: the old one sends its descriptor, the new one accepts on it. Here both are fibers of one
+ * program. */
 #include <stdio.h>
 #include <sys/socket.h>
 #include <weft/weft.h>

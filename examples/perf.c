@@ -1,5 +1,5 @@
-/* Perf events: fibers encode frames, and a reporter prints every 20 ms what that and the runtime itself have cost
- * since the last time. */
+/* Perf events: fibers encode frames, and a reporter prints every 20 ms what that and the runtime
+ * itself have cost since the last time. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

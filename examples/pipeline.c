@@ -1,5 +1,6 @@
-/* A pipeline: one fiber makes numbers, three square them, one adds up. Channels in between hold a few items, so that a
- * slow stage slows those before it; a stage that is done closes the channel behind it, and so the end comes by itself. */
+/* A pipeline: one fiber makes numbers, three square them, one adds up. Channels in between hold a
+ * few items, so that a slow stage slows those before it; a stage that is done closes the channel
+ * behind it, and so the end comes by itself. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,6 +1,7 @@
-/* A rate limiter: so many calls per second, with some at once after a pause. Its whole state is the moment at which the
- * next call may go; a caller moves that on by one interval and sleeps until its own turn. No lock, no fiber, no timer
- * of its own, and callers are served in the order in which they came. */
+/* A rate limiter: so many calls per second, with some at once after a pause. Its whole state is the
+ * moment at which the next call may go; a caller moves that on by one interval and sleeps until its
+ * own turn. No lock, no fiber, no timer of its own, and callers are served in the order in which
+ * they came. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ static void limiter_init(struct limiter *limiter, int64_t per_second, int64_t bu
     atomic_init(&limiter->next, 0);
 }
 
-/* Waits for a turn. -ETIMEDOUT, at once: it would come after the deadline. -ECANCELED, -EINTR: the turn is lost. */
+/* Waits for a turn. -ETIMEDOUT, at once: it would come after the deadline. -ECANCELED, -EINTR: the
+ * turn is lost. */
 static int limiter_wait(struct limiter *limiter, int64_t deadline)
 {
     int64_t next = atomic_load(&limiter->next), turn;

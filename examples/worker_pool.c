@@ -1,5 +1,6 @@
-/* A worker pool: a few fibers work off many jobs. The scope waits for them, and ends all of them when one fails. Each
- * job's result is a future; whoever wants only some of them need not wait for the rest. */
+/* A worker pool: a few fibers work off many jobs. The scope waits for them, and ends all of them
+ * when one fails. Each job's result is a future; whoever wants only some of them need not wait for
+ * the rest. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

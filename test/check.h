@@ -162,8 +162,8 @@ __attribute__((unused)) static double check_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Runs fn(arg) in a child process and returns its wait status. What it wrote to stderr comes back in
- * `err`, cut to size and ended by a zero; a child that returns from fn exits with 0. */
+/* Runs fn(arg) in a child process and returns its wait status. What it wrote to stderr comes back
+ * in `err`, cut to size and ended by a zero; a child that returns from fn exits with 0. */
 __attribute__((unused)) static int check_child(void (*fn)(void *), void *arg, char *err,
                                                size_t size)
 {
@@ -199,7 +199,8 @@ __attribute__((unused)) static int check_child(void (*fn)(void *), void *arg, ch
     return status;
 }
 
-/* Takes the reports of hogs out of a text: where others have the CPUs, a fiber may be late through no fault of its own. */
+/* Takes the reports of hogs out of a text: where others have the CPUs, a fiber may be late through
+ * no fault of its own. */
 __attribute__((unused)) static char *check_without_hogs(char *text)
 {
     char *hog;

@@ -1,6 +1,7 @@
-/* What `d_submit` costs without a dispatcher: a thread writes a word, another writes one back, 100,000 times, unpinned. Each sleeps in a
- * futex until it is its turn (limit-futex), or looks at the clock between two looks at the word, as one does that spins for a limited
- * time (limit-spin). */
+/* What `d_submit` costs without a dispatcher: a thread writes a word, another writes one back,
+ * 100,000 times, unpinned. Each sleeps in a futex until it is its turn (limit-futex), or looks at
+ * the clock between two looks at the word, as one does that spins for a limited time
+ * (limit-spin). */
 #include "../measure.h"
 
 #include <linux/futex.h>

@@ -1,7 +1,7 @@
-/* A server with nothing between it and the kernel: one thread, one level-triggered epoll, a call to read and a call to
- * write. `echo` sends back what came. `http` does not parse: for each end of a head in what came it adds a fixed
- * reply, and sends them in one write.
- * usage: limit-epoll echo|http PORT */
+/* A server with nothing between it and the kernel: one thread, one level-triggered epoll, a call to
+ * read and a call to write. `echo` sends back what came. `http` does not parse: for each end of a
+ * head in what came it adds a fixed reply, and sends them in one write. usage: limit-epoll
+ * echo|http PORT */
 #include "tcp.h"
 
 #include <errno.h>
@@ -46,7 +46,8 @@ static void serve(int fd, bool http)
     if (got < 0 && errno == EAGAIN)
         return;
     size_t bytes = got <= 0 ? 0 : http ? replies_to((size_t)got) : (size_t)got;
-    /* Small messages, one at a time on each connection: the socket's buffer has room for all of it. */
+    /* Small messages, one at a time on each connection: the socket's buffer has room for all of
+     * it. */
     if (!bytes || send(fd, http ? output : input, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
         close(fd);
 }

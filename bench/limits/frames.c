@@ -1,7 +1,9 @@
-/* What is left of `frame_sleep100k` without a runtime: 100,000 records of as many cache lines as a sleeping frame fiber has (a control block of
- * two, a frame of two, a timer of one) are made, put to sleep and woken in the order of their deadlines, by a loop that
- * knows that order; the thread sleeps between one millisecond and the next. They are made in the order in which the round before
- * gave them back. Nothing is decided, queued or checked. CPU time, second round, as the workload has it. */
+/* What is left of `frame_sleep100k` without a runtime: 100,000 records of as many cache lines as a
+ * sleeping frame fiber has (a control block of two, a frame of two, a timer of one) are made, put
+ * to sleep and woken in the order of their deadlines, by a loop that knows that order; the thread
+ * sleeps between one millisecond and the next. They are made in the order in which the round before
+ * gave them back. Nothing is decided, queued or checked. CPU time, second round, as the workload
+ * has it. */
 #include "../measure.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* What the machine charges for the things a scheduler is made of; printed above every comparison. */
+/* What the machine charges for the things a scheduler is made of; printed above every
+ * comparison. */
 #include "../measure.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-/* What handing work to another thread costs when nothing schedules: a bounded ring of sequence-numbered
- * cells (Vyukov), one producer on CPU 1, one consumer on CPU 0. The limit of `crosspost1`. */
+/* What handing work to another thread costs when nothing schedules: a bounded ring of
+ * sequence-numbered cells (Vyukov), one producer on CPU 1, one consumer on CPU 0. The limit of
+ * `crosspost1`. */
 #include "../measure.h"
 
 #include <pthread.h>

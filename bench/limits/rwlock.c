@@ -1,6 +1,7 @@
-/* The lock operations of `rwlock8` with no scheduler and no queue: who cannot have the lock spins. Two threads that share one
- * word; two that have a word each, which the writer looks at; and one thread alone with the first of these and with plain
- * stores. What two CPUs can do at all when they write to one lock every 20th time. */
+/* The lock operations of `rwlock8` with no scheduler and no queue: who cannot have the lock spins.
+ * Two threads that share one word; two that have a word each, which the writer looks at; and one
+ * thread alone with the first of these and with plain stores. What two CPUs can do at all when they
+ * write to one lock every 20th time. */
 #include "../measure.h"
 
 #include <pthread.h>

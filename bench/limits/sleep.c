@@ -1,7 +1,8 @@
-/* What is left of `sleep100k` without a scheduler, a timer or a wait: 100,000 stacks that were used before are entered in
- * one order, left after a few frames, and entered again in the order of their deadlines, with a bare switch; the
- * thread sleeps between one millisecond and the next. CPU time, second round, as the workload has it. What is
- * paid are the cache and page-walk misses on stacks that lie apart. x86-64 only. */
+/* What is left of `sleep100k` without a scheduler, a timer or a wait: 100,000 stacks that were used
+ * before are entered in one order, left after a few frames, and entered again in the order of their
+ * deadlines, with a bare switch; the thread sleeps between one millisecond and the next. CPU time,
+ * second round, as the workload has it. What is paid are the cache and page-walk misses on stacks
+ * that lie apart. x86-64 only. */
 #include "../measure.h"
 
 #include <string.h>

@@ -1,9 +1,8 @@
 /* What a switch costs when nothing schedules: bare stacks, callee-saved registers only, left by an
  * indirect jump. (Leaving by `ret` upsets the return predictor where the two sides resume at
- * different places.) x86-64 only.
- * Prints the floor of `switch` (two stacks) or, with "ring", two of `yield1`: 1,000 stacks in turn that have long
- * been in use, and `limit-cold`, 1,000 turns each on stacks that are guarded and touched for the first time, as
- * the workload has it. */
+ * different places.) x86-64 only. Prints the floor of `switch` (two stacks) or, with "ring", two of
+ * `yield1`: 1,000 stacks in turn that have long been in use, and `limit-cold`, 1,000 turns each on
+ * stacks that are guarded and touched for the first time, as the workload has it. */
 #include "../measure.h"
 
 #include <string.h>
@@ -73,7 +72,8 @@ static double two_stacks(void)
 #define MADV_GUARD_INSTALL 102
 #endif
 
-/* The stacks of a workload that begins with none: reserved before, guarded and touched while the clock runs. */
+/* The stacks of a workload that begins with none: reserved before, guarded and touched while the
+ * clock runs. */
 static double cold_ring_of(int count, int turns_each)
 {
     enum { GUARD_BYTES = 65536, STRIDE = GUARD_BYTES + STACK_BYTES };

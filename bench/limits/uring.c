@@ -1,5 +1,5 @@
-/* Which ways of io_uring pay for a server: CPU time of its one thread, on CPU 0, against clients in another process, on CPU 1.
- * By hand (bench/compare does not run it):
+/* Which ways of io_uring pay for a server: CPU time of its one thread, on CPU 0, against clients in
+ * another process, on CPU 1. By hand (bench/compare does not run it):
  *
  *     cc -O2 -o uring bench/limits/uring.c -luring && ./uring
  *
@@ -8,7 +8,8 @@
  *   recv              64 B to and fro over 50 connections: a receive and a send each
  *   recv_provided     the same, the kernel chooses the buffer (a ring of buffers)
  *   recv_multi        the same, one submission for all of a connection's receives
- *   send_N, zc_N      N bytes at a time to a reader that drops them: a copy, or SEND_ZC and its notice
+ *   send_N, zc_N      N bytes at a time to a reader that drops them: a copy, or SEND_ZC and its
+ *                     notice
  */
 #include "../measure.h"
 
@@ -95,7 +96,7 @@ static void open_ring(void)
     }
 }
 
-/* --- accept ------------------------------------------------------------------------------------------ */
+/* --- accept ----------------------------------------------------------------------------------- */
 
 static void connects(size_t unused)
 {
@@ -150,7 +151,7 @@ static void accepts(const char *name, int multi)
     close(fd);
 }
 
-/* --- recv -------------------------------------------------------------------------------------------- */
+/* --- recv ------------------------------------------------------------------------------------- */
 
 static void pings(size_t unused)
 {
@@ -278,7 +279,7 @@ static void recvs(const char *name, enum way way)
     close(fd);
 }
 
-/* --- send -------------------------------------------------------------------------------------------- */
+/* --- send ------------------------------------------------------------------------------------- */
 
 static void drops(size_t unused)
 {

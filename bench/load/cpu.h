@@ -1,11 +1,11 @@
 /* What another process costs: its CPU time, and how much of that it spends outside the kernel.
  *
- * The sum is exact: the process's CPU clock is kept in nanoseconds, over all its threads, ended ones included.
- * The split of /proc/PID/stat is not: it scales that sum by where the clock tick found the process, 250 times a
- * second, and a good server is found outside the kernel a few times only. So its threads are sampled here, by a
- * timer of perf's for each of them that runs while it runs. Interrupts wait while the kernel has them off, which
- * it does on its way back from a system call: each call makes a part of its price appear outside the kernel, for
- * all servers alike. */
+ * The sum is exact: the process's CPU clock is kept in nanoseconds, over all its threads, ended
+ * ones included. The split of /proc/PID/stat is not: it scales that sum by where the clock tick
+ * found the process, 250 times a second, and a good server is found outside the kernel a few times
+ * only. So its threads are sampled here, by a timer of perf's for each of them that runs while it
+ * runs. Interrupts wait while the kernel has them off, which it does on its way back from a system
+ * call: each call makes a part of its price appear outside the kernel, for all servers alike. */
 #ifndef BENCH_LOAD_CPU_H
 #define BENCH_LOAD_CPU_H
 
@@ -78,7 +78,8 @@ static inline void sampler_close(struct sampler *sampler)
     sampler->count = 0;
 }
 
-/* From now on, all threads that the process has now. 0 or -errno (-EACCES: kernel.perf_event_paranoid). */
+/* From now on, all threads that the process has now. 0 or -errno (-EACCES:
+ * kernel.perf_event_paranoid). */
 static inline int sampler_open(struct sampler *sampler, pid_t pid)
 {
     char path[64];

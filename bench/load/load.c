@@ -1,17 +1,20 @@
-/* The load for the servers of bench/compare: a closed loop on one thread, and what the server paid for it.
+/* The load for the servers of bench/compare: a closed loop on one thread, and what the server paid
+ * for it.
  *
- * Each connection sends a batch (64 bytes, or -d GETs of -p PATH in one write), takes the whole reply, and sends the
- * next. All replies of a server have one length, learnt from the first: so nothing is parsed, and the load costs
- * less than the servers do. That each reply begins as it should is looked at.
+ * Each connection sends a batch (64 bytes, or -d GETs of -p PATH in one write), takes the whole
+ * reply, and sends the next. All replies of a server have one length, learnt from the first: so
+ * nothing is parsed, and the load costs less than the servers do. That each reply begins as it
+ * should is looked at.
  *
- * usage: load PEER ROW PORT SERVER_PID [-c CONNECTIONS] [-p PATH] [-d DEPTH] [-f cpu|mib|rate] [-s SECONDS]
+ * usage: load PEER ROW PORT SERVER_PID [-c CONNECTIONS] [-p PATH] [-d DEPTH] [-f cpu|mib|rate] [-s
+ * SECONDS]
  *                                      [-i IDLE_CONNECTIONS]
  *        load PEER ROW PORT 0 -n REQUESTS ...        that many and no figures
  *
- * ROW is CPU time of the server per request (-f mib: per MiB; -f rate: ROW is requests per second, ROW_cpu that).
- * Beside it ROW_user, the part outside the kernel, ROW_rate, ROW_p50 and ROW_p99.
- * With -i, ROW is taken while that many more connections are open and nearly silent, and PEER-alone (weft's is
- * limit-alone) before them and after them. */
+ * ROW is CPU time of the server per request (-f mib: per MiB; -f rate: ROW is requests per second,
+ * ROW_cpu that). Beside it ROW_user, the part outside the kernel, ROW_rate, ROW_p50 and ROW_p99.
+ * With -i, ROW is taken while that many more connections are open and nearly silent, and PEER-alone
+ * (weft's is limit-alone) before them and after them. */
 #include "cpu.h"
 
 #include <arpa/inet.h>
@@ -112,7 +115,8 @@ static void open_hot(void)
     }
 }
 
-/* Each is answered once before the next comes: no queue of the server's overflows, and it has seen all of them. */
+/* Each is answered once before the next comes: no queue of the server's overflows, and it has seen
+ * all of them. */
 static void open_idle(void)
 {
     idle = calloc((size_t)options.idle, sizeof *idle);
@@ -264,7 +268,8 @@ struct stretch {
     double requests, seconds, cpu_ns;
 };
 
-/* Goes on for so long, with what is under way already. The histogram is that of the last stretch. */
+/* Goes on for so long, with what is under way already. The histogram is that of the last
+ * stretch. */
 static struct stretch drive(double seconds)
 {
     memset(histogram, 0, sizeof histogram);

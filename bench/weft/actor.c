@@ -225,7 +225,7 @@ static void spawn(void)
     report("weft", "actor_spawn", "", LIVES / seconds() / 1e6, "Mactor/s");
 }
 
-/* --- restart: children that fail, again and again -------------------------------------------------- */
+/* --- restart: children that fail, again and again --------------------------------------------- */
 
 enum { RESTARTS = 100000, SUPERVISORS = 100 };
 
@@ -261,7 +261,7 @@ static void restart(void)
     report("weft", "actor_restart", "", RESTARTS / seconds(), "restart/s");
 }
 
-/* --- memory: idle ones ---------------------------------------------------------------------------- */
+/* --- memory: idle ones ------------------------------------------------------------------------ */
 
 static atomic_long idle;
 
@@ -285,7 +285,7 @@ static void memory(void)
     _exit(0); /* the idle ones are left behind */
 }
 
-/* --- call: one asks, another answers ------------------------------------------------------------ */
+/* --- call: one asks, another answers ---------------------------------------------------------- */
 
 enum { CALLS = 1000000 };
 
@@ -318,7 +318,7 @@ static void call(void)
     report("weft", "actor_call", "", seconds() * 1e9 / CALLS, "ns/call");
 }
 
-/* --- step: a command in each, done before it returns; a message to one that has idled ---------------- */
+/* --- step: a command in each, done before it returns; a message to one that has idled --------- */
 
 enum { COMMANDS = 5000000, WAKES = 2000, NOTHING = 300 };
 
@@ -375,7 +375,7 @@ static void step(void)
     report_latency("weft", "actor_wake", took, WAKES);
 }
 
-/* ----------------------------------------------------------------------------------------------------- */
+/* ---------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -1,5 +1,6 @@
-/* What a wake budget buys and costs: two fibers of one group wake one another while N others yield. With a small budget the pair
- * waits for the others after each exchange; with a large one the others wait. docs/dispatcher.md has the table. */
+/* What a wake budget buys and costs: two fibers of one group wake one another while N others yield.
+ * With a small budget the pair waits for the others after each exchange; with a large one the
+ * others wait. docs/dispatcher.md has the table. */
 #include "program.h"
 
 enum { OTHERS = 100, EXCHANGES = 200000 };

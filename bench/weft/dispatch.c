@@ -1,6 +1,7 @@
-/* One dispatcher, one group, frame fibers: what the original of this design was measured by (bench/README.md).
- * usage: dispatch yield FIBERS | pingpong | timeout PARKED | call | create | chan PAIRS | submit | flat
- * A third argument is the number of operations, for those who count instructions. */
+/* One dispatcher, one group, frame fibers: what the original of this design was measured by
+ * (bench/README.md). usage: dispatch yield FIBERS | pingpong | timeout PARKED | call | create |
+ * chan PAIRS | submit | flat A third argument is the number of operations, for those who count
+ * instructions. */
 #include "program.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ static void bench_yield(long fibers)
     report_rate("weft", "d_yield", suffix);
 }
 
-/* --- two fibers that signal one another --------------------------------------------------------- */
+/* --- two fibers that signal one another ------------------------------------------------------- */
 
 struct party {
     weft_frame frame;
@@ -182,7 +183,7 @@ static void bench_timeout(long parked)
     play_rounds("weft", suffix, weft_after(3600000000000), parked);
 }
 
-/* --- calls --------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static enum weft_step answers(weft_frame *f, struct weft_got got)
 {
@@ -211,7 +212,7 @@ static void bench_call(void)
     report_rate("weft", "d_call", "");
 }
 
-/* --- fibers that come and go ----------------------------------------------------------------------- */
+/* --- fibers that come and go ------------------------------------------------------------------ */
 
 static enum weft_step is_born(weft_frame *f, struct weft_got got)
 {
@@ -242,7 +243,7 @@ static void bench_create(void)
     report_rate("weft", "d_create", "");
 }
 
-/* --- a channel --------------------------------------------------------------------------------------- */
+/* --- a channel -------------------------------------------------------------------------------- */
 
 struct end {
     weft_frame frame;
@@ -308,7 +309,7 @@ static void bench_chan(int pairs)
     report_rate("weft", "d_chan", pairs == 1 ? "" : "_10");
 }
 
-/* --- from another thread -------------------------------------------------------------------------------- */
+/* --- from another thread ---------------------------------------------------------------------- */
 
 struct request {
     struct weft_post post;

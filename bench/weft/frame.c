@@ -1,4 +1,5 @@
-/* Frame fibers in a group of a dispatcher, beside Tokio's tasks. usage: frame memory [FIBERS] | sleep */
+/* Frame fibers in a group of a dispatcher, beside Tokio's tasks. usage: frame memory [FIBERS] |
+ * sleep */
 #include "program.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
-/* The table that galay publishes for its compute schedulers, over a weft_crew: empty, light and heavy
- * tasks on 1 to 10 single-thread schedulers, the latency of a task that is submitted alone, and 5 s of
- * light tasks. All tasks come from one plain thread, round robin.
+/* The table that galay publishes for its compute schedulers, over a weft_crew: empty, light and
+ * heavy tasks on 1 to 10 single-thread schedulers, the latency of a task that is submitted alone,
+ * and 5 s of light tasks. All tasks come from one plain thread, round robin.
  *
- * The heavy tasks also run in a bare loop without any scheduler, in turn with those on one scheduler:
- * that is the limit of galay_heavy_1. */
+ * The heavy tasks also run in a bare loop without any scheduler, in turn with those on one
+ * scheduler: that is the limit of galay_heavy_1. */
 #include "program.h"
 
 #include <math.h>
@@ -140,7 +140,8 @@ static void measure_latency(weft_crew *crew, unsigned members)
     report("weft", "galay_latency_p99", suffix, (double)latency[LATENCIES * 99 / 100] / 1e3, "us");
 }
 
-/* One scheduler per CPU, as galay runs it; the producer waits while MAX_PENDING tasks are queued. */
+/* One scheduler per CPU, as galay runs it; the producer waits while MAX_PENDING tasks are
+ * queued. */
 static void measure_sustained(void)
 {
     weft_crew *crew = start_crew(weft_usable_cpus());

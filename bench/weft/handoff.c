@@ -1,4 +1,5 @@
-/* Two fibers hand a number to and fro by park and unpark, 1,000,000 times. usage: handoff WORKERS */
+/* Two fibers hand a number to and fro by park and unpark, 1,000,000 times. usage: handoff
+ * WORKERS */
 #include "program.h"
 
 enum { ROUNDS = 1000000 };

@@ -1,11 +1,13 @@
-/* Which of 100,000 members have been silent for 60 s, five ways, over 180 s of virtual time in which a member is touched
- * never, once or ten times a second until it falls silent. Prints, for each way and rate:
+/* Which of 100,000 members have been silent for 60 s, five ways, over 180 s of virtual time in
+ * which a member is touched never, once or ten times a second until it falls silent. Prints, for
+ * each way and rate:
  *   idle_WAY_RATE          ns per touch (without touches: per add)
  *   idle_WAY_RATE_tick     us of the dearest second of looking
  *   idle_WAY_RATE_late     worst lateness in ms; negative: early
- * Ways: scan (a), a look at every member each second; timer (b), a timer of the wheel set anew by each touch; slots (c), 61
- * slots of one second, a touch moves the member; lazy (d), a timer of the wheel that looks when it was touched last; group
- * (e), weft_idle_group's core. The rest of the world is left out: one thread, no lock but the wheel's own. */
+ * Ways: scan (a), a look at every member each second; timer (b), a timer of the wheel set anew by
+ * each touch; slots (c), 61 slots of one second, a touch moves the member; lazy (d), a timer of the
+ * wheel that looks when it was touched last; group (e), weft_idle_group's core. The rest of the
+ * world is left out: one thread, no lock but the wheel's own. */
 #include "program.h"
 
 #include "time/silence.h"

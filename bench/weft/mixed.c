@@ -1,6 +1,7 @@
-/* Plain requests beside computing, as examples/mixed.c has them: fibers of one worker on CPU 0 answer 4 connections, and a compute
- * pool of one worker on CPU 1 is given more jobs than it can do, by fibers of the first that wait for each: half of them
- * through a waiter, half through a channel. The limit is the same requests while nothing is computed; the two take turns.
+/* Plain requests beside computing, as examples/mixed.c has them: fibers of one worker on CPU 0
+ * answer 4 connections, and a compute pool of one worker on CPU 1 is given more jobs than it can
+ * do, by fibers of the first that wait for each: half of them through a waiter, half through a
+ * channel. The limit is the same requests while nothing is computed; the two take turns.
  * `mixed_slack` is the part of that time for which the compute pool did not compute. */
 #include "program.h"
 

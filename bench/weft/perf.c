@@ -1,5 +1,6 @@
-/* What perf events cost: a span (begin and end) while nobody listens, to an empty callback, and to the stock
- * collector; and a yield of one of 1,000 fibers while nobody listens, and while queue delays are collected. */
+/* What perf events cost: a span (begin and end) while nobody listens, to an empty callback, and to
+ * the stock collector; and a yield of one of 1,000 fibers while nobody listens, and while queue
+ * delays are collected. */
 #include "program.h"
 
 enum { SPANS = 100000000, FIBERS = 1000, YIELDS = 1000 };

@@ -1,4 +1,5 @@
-/* Two fibers hand a number to and fro through two unbuffered channels, 1,000,000 times. usage: pingpong WORKERS */
+/* Two fibers hand a number to and fro through two unbuffered channels, 1,000,000 times. usage:
+ * pingpong WORKERS */
 #include "program.h"
 
 enum { ROUNDS = 1000000 };

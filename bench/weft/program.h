@@ -36,7 +36,8 @@ static inline void countdown_init(struct countdown *countdown, long n)
     countdown->waiter = weft_self();
 }
 
-/* The waiter may be gone with its countdown as soon as `left` is zero, so its handle is read before. */
+/* The waiter may be gone with its countdown as soon as `left` is zero, so its handle is read
+ * before. */
 static inline void countdown_done(struct countdown *countdown)
 {
     weft_fiber waiter = countdown->waiter;

@@ -1,5 +1,6 @@
-/* 100,000 fibers sleep 0 to 1000 ms each, one worker: CPU time of the process, all together. The first round also makes the
- * stacks; its floor, the same fibers without the sleep, is beside it. The second round finds them warm. */
+/* 100,000 fibers sleep 0 to 1000 ms each, one worker: CPU time of the process, all together. The
+ * first round also makes the stacks; its floor, the same fibers without the sleep, is beside it.
+ * The second round finds them warm. */
 #include "program.h"
 
 #include <sys/resource.h>

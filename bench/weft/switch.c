@@ -1,8 +1,9 @@
-/* The raw switch between two contexts, no scheduler: lean as fibers do it by default, and full with the
- * FP control words as fibers with fp_env do it.
+/* The raw switch between two contexts, no scheduler: lean as fibers do it by default, and full with
+ * the FP control words as fibers with fp_env do it.
  *
- * The switch is inline and saves only what its surroundings need, which in an empty loop is nothing.
- * Here both sides keep six values alive across it, as many as a called switch would save. */
+ * The switch is inline and saves only what its surroundings need, which in an empty loop is
+ * nothing. Here both sides keep six values alive across it, as many as a called switch would
+ * save. */
 #include "../measure.h"
 
 #include "fiber/context.h"
@@ -36,7 +37,8 @@ static void answer_full(void)
     }
 }
 
-/* The answering side is entered by a jump: the stack is moved to where a call would have left it. */
+/* The answering side is entered by a jump: the stack is moved to where a call would have left
+ * it. */
 static void start_other(void (*answer)(void))
 {
     static char stack[STACK_BYTES] __attribute__((aligned(16)));

@@ -1,6 +1,6 @@
-/* A wait with a deadline that is signalled, with so many other timers pending: two fibers of one worker park with a deadline
- * and unpark each other. Beside it, as the limit, the same in the same process before there were any others.
- * Usage: timedwait OTHERS */
+/* A wait with a deadline that is signalled, with so many other timers pending: two fibers of one
+ * worker park with a deadline and unpark each other. Beside it, as the limit, the same in the same
+ * process before there were any others. Usage: timedwait OTHERS */
 #include "program.h"
 
 enum { ROUNDS = 1000000 };

@@ -11,8 +11,8 @@
 
 /* --- a probe of the workers ------------------------------------------------------------------ */
 
-/* A fiber on each worker says when its turn came: that is how long work waits there now. Shared by the
- * fibers and the one who asks, who may have gone before a worker answers. */
+/* A fiber on each worker says when its turn came: that is how long work waits there now. Shared by
+ * the fibers and the one who asks, who may have gone before a worker answers. */
 struct probe {
     _Atomic(int) refs;
     int64_t began;
@@ -65,7 +65,7 @@ static struct probe *probe_workers(weft_pool *pool)
     return probe;
 }
 
-/* --- /healthz ------------------------------------------------------------------------------------ */
+/* --- /healthz --------------------------------------------------------------------------------- */
 
 static int answer_text(weft_http *x, int status, const char *text)
 {
@@ -92,7 +92,7 @@ static int show_health(weft_http *x, void *arg)
     return stuck < 0 ? answer_text(x, 200, "ok\n") : answer_text(x, 503, text);
 }
 
-/* --- /metrics -------------------------------------------------------------------------------------- */
+/* --- /metrics --------------------------------------------------------------------------------- */
 
 static void describe(FILE *out, const char *name, const char *type, const char *help)
 {
@@ -228,7 +228,7 @@ static int show_metrics(weft_http *x, void *arg)
     return answer_page(x, "text/plain; version=0.0.4; charset=utf-8", page, &text, &len, 0);
 }
 
-/* --- /debug/fibers --------------------------------------------------------------------------------- */
+/* --- /debug/fibers ---------------------------------------------------------------------------- */
 
 static int show_fibers(weft_http *x, void *arg)
 {
@@ -249,7 +249,7 @@ static int show_fibers(weft_http *x, void *arg)
                        &len, err);
 }
 
-/* --- /debug/actors --------------------------------------------------------------------------------- */
+/* --- /debug/actors ---------------------------------------------------------------------------- */
 
 #define MOST_ACTORS 10000
 

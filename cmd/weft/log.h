@@ -1,7 +1,9 @@
-/* The access log: one line per request, in the form that others call "combined", with the time it took behind.
+/* The access log: one line per request, in the form that others call "combined", with the time it
+ * took behind.
  *
- * Lines are gathered per caller's turn under a small lock and written by a thread of the log's own, so that a slow disk
- * holds up nobody. If the thread cannot keep up (1 MiB waits), lines are dropped and counted.
+ * Lines are gathered per caller's turn under a small lock and written by a thread of the log's own,
+ * so that a slow disk holds up nobody. If the thread cannot keep up (1 MiB waits), lines are
+ * dropped and counted.
  */
 #ifndef WEFT_CMD_LOG_H
 #define WEFT_CMD_LOG_H

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Bytes that can be had without swapping: what the kernel says is available, cut by the memory limits of
- * the process's cgroup. 0: unknown. */
+/* Bytes that can be had without swapping: what the kernel says is available, cut by the memory
+ * limits of the process's cgroup. 0: unknown. */
 double machine_free_bytes(void);
 
 /* Bytes of this process that are in memory now; 0: unknown. */

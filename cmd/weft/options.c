@@ -225,9 +225,10 @@ static const struct option *find(const char *name, size_t len)
     return NULL;
 }
 
-/* --- a file ------------------------------------------------------------------------------------- */
+/* --- a file ----------------------------------------------------------------------------------- */
 
-/* "name value", without blanks around either; the value NULL if there is none. False: nothing there. */
+/* "name value", without blanks around either; the value NULL if there is none. False: nothing
+ * there. */
 static bool split(char *line, char **name, char **value)
 {
     line[strcspn(line, "#\r\n")] = '\0';
@@ -310,7 +311,7 @@ static bool read_config(struct options *options, const char *path, const struct 
     return good;
 }
 
-/* --- the command line ---------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------- */
 
 static bool read_flag(struct options *options, int argc, char **argv, int *i)
 {

@@ -23,8 +23,8 @@ struct options {
     struct options_text *texts; /* of files */
 };
 
-/* False: a line on stderr has said what is wrong. Texts are borrowed from argv, or kept until options_free, which is due in
- * either case. */
+/* False: a line on stderr has said what is wrong. Texts are borrowed from argv, or kept until
+ * options_free, which is due in either case. */
 bool options_read(struct options *options, int argc, char **argv);
 void options_free(struct options *options);
 void options_help(FILE *out);

@@ -19,7 +19,7 @@ enum {
     CONTROL_BLOCK = 128, /* bytes, of every fiber */
 };
 
-/* --- three groups, of which one alone would keep the thread busy -------------------------------- */
+/* --- three groups, of which one alone would keep the thread busy ------------------------------ */
 
 struct stage {
     weft_dispatcher *dispatcher;
@@ -129,7 +129,7 @@ static int show_turns(struct stage *stage)
     return 0;
 }
 
-/* --- fibers without a stack -------------------------------------------------------------------- */
+/* --- fibers without a stack ------------------------------------------------------------------- */
 
 struct hall {
     weft_group *group;
@@ -162,7 +162,8 @@ static enum weft_step take_seat(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind guest = {.name = "guest", .start = take_seat};
 
-/* In the group, so that nothing changes while it looks. Spawns them, waits until all wait, shows some, and lets them go. */
+/* In the group, so that nothing changes while it looks. Spawns them, waits until all wait, shows
+ * some, and lets them go. */
 static void *receive_guests(void *arg)
 {
     struct hall *hall = arg;

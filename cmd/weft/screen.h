@@ -1,7 +1,7 @@
 /* How the tour looks: headings, aligned facts, and a line that shows progress.
  *
- * On a terminal the progress line is redrawn in place and things have colours; anywhere else, a pipe or a file,
- * it is a plain line at each quarter. NO_COLOR and TERM=dumb are honoured.
+ * On a terminal the progress line is redrawn in place and things have colours; anywhere else, a
+ * pipe or a file, it is a plain line at each quarter. NO_COLOR and TERM=dumb are honoured.
  */
 #ifndef WEFT_CMD_SCREEN_H
 #define WEFT_CMD_SCREEN_H

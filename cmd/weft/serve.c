@@ -1,7 +1,7 @@
 /* `weft serve`: files, or the built-in site, by HTTP.
  *
- * Two pools. One serves; the other is the calling thread alone, for signals, the admin listener and the stop, so that
- * these answer whatever the serving threads do.
+ * Two pools. One serves; the other is the calling thread alone, for signals, the admin listener and
+ * the stop, so that these answer whatever the serving threads do.
  */
 #include "serve.h"
 
@@ -45,7 +45,7 @@ static int failed(const char *what, const char *name, int err)
     return err;
 }
 
-/* --- start ------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static int open_signals(struct serving *s)
 {
@@ -207,7 +207,7 @@ static int start(struct serving *s)
     return err;
 }
 
-/* --- stop ----------------------------------------------------------------------------------------- */
+/* --- stop ------------------------------------------------------------------------------------- */
 
 static void *drain(void *arg)
 {

@@ -1,5 +1,5 @@
-/* The tour. It runs as the first fiber of a pool of its own and prints what it measures. Whatever the machine
- * refuses is said and the walk goes on with what there is. */
+/* The tour. It runs as the first fiber of a pool of its own and prints what it measures. Whatever
+ * the machine refuses is said and the walk goes on with what there is. */
 #include "tour.h"
 
 #include <errno.h>
@@ -87,7 +87,8 @@ static void *wait_for_wake(void *arg)
     return NULL;
 }
 
-/* A quarter of the free memory; two pages of a stack where its guard is a canary in the last one. */
+/* A quarter of the free memory; two pages of a stack where its guard is a canary in the last
+ * one. */
 static long fibers_that_fit(void)
 {
     double free_bytes = machine_free_bytes();
@@ -357,8 +358,9 @@ static int show_dump(void)
 
 /* --- a deadlock ---------------------------------------------------------------------------- */
 
-/* In case no report comes (where there is no /proc, say) a thread ends the scene. The cycle may come late on a slow machine;
- * that nothing will ever happen is found soon after that, or not at all. */
+/* In case no report comes (where there is no /proc, say) a thread ends the scene. The cycle may
+ * come late on a slow machine; that nothing will ever happen is found soon after that, or not at
+ * all. */
 struct scene {
     weft_fiber first; /* set before it waits */
     pthread_mutex_t lock;

@@ -63,7 +63,7 @@ void visits_close(struct visits *visits)
     }
 }
 
-/* --- who asks it -------------------------------------------------------------------------------- */
+/* --- who asks it ------------------------------------------------------------------------------ */
 
 static int answer_text(weft_http *x, unsigned status, const char *text)
 {

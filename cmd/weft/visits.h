@@ -1,4 +1,5 @@
-/* Visits to the built-in site, counted by an actor that a supervisor starts again when it crashes; /debug/actors shows both. */
+/* Visits to the built-in site, counted by an actor that a supervisor starts again when it crashes;
+ * /debug/actors shows both. */
 #ifndef WEFT_CMD_VISITS_H
 #define WEFT_CMD_VISITS_H
 

@@ -1,6 +1,7 @@
-/* Dongting: new Fiber("...", group, frame, false, signalCountInEachRound). The page advises a low count for what
- * runs often; it is the other way round. The count is how many times in one round a fiber may be woken: two that wake one
- * another go on for so long, and everybody else waits for that. */
+/* Dongting: new Fiber("...", group, frame, false, signalCountInEachRound). The page advises a low
+ * count for what runs often; it is the other way round. The count is how many times in one round a
+ * fiber may be woken: two that wake one another go on for so long, and everybody else waits for
+ * that. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,5 +1,5 @@
-/* Dongting: group.newChannel(), offer, take, takeAll, fireOffer. The channel has a bound and an end; of several
- * consumers that wait each offer wakes one, and none is forgotten. */
+/* Dongting: group.newChannel(), offer, take, takeAll, fireOffer. The channel has a bound and an
+ * end; of several consumers that wait each offer wakes one, and none is forgotten. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -66,7 +66,8 @@ int main(void)
     weft_group *group;
     static struct consumer consumers[CONSUMERS];
     int at_once = 0;
-    /* .group = group would make it the group's own, without atomic operations. This one is for everybody. */
+    /* .group = group would make it the group's own, without atomic operations. This one is for
+     * everybody. */
     if (weft_dispatcher_create(&dispatcher, NULL) || weft_dispatcher_start(dispatcher) ||
         weft_group_create(dispatcher, &group, NULL) ||
         weft_chan_create(&channel, sizeof(int), &(struct weft_chan_opts){.capacity = 8})) {

@@ -1,5 +1,6 @@
-/* Dongting: group.newCondition(), await, signal, signalAll, await on two conditions. The condition belongs to the group: no
- * lock, no atomic operation; used from elsewhere it stops the program, with both names. A wait tells why it ended. */
+/* Dongting: group.newCondition(), await, signal, signalAll, await on two conditions. The condition
+ * belongs to the group: no lock, no atomic operation; used from elsewhere it stops the program,
+ * with both names. A wait tells why it ended. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,5 @@
-/* Dongting: new Dispatcher("my-dispatcher"), start, startGroup, fireFiber, stop(timeout), shutdownFuture.get().
- * A group is there as soon as it is made, and stop waits. */
+/* Dongting: new Dispatcher("my-dispatcher"), start, startGroup, fireFiber, stop(timeout),
+ * shutdownFuture.get(). A group is there as soon as it is made, and stop waits. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -40,11 +40,13 @@ int main(void)
         }
     }
 
-    /* group.requestShutdown(), and its shutdownFuture. Nothing is cancelled: the fibers end by themselves. */
+    /* group.requestShutdown(), and its shutdownFuture. Nothing is cancelled: the fibers end by
+     * themselves. */
     weft_group_stop(groups[0]);
     int err = weft_future_wait(weft_group_finished(groups[0]), weft_after(10 * SECOND));
 
-    /* dispatcher.stop(new DtTime(10, SECONDS)) for the rest; the answer is how many groups were late. */
+    /* dispatcher.stop(new DtTime(10, SECONDS)) for the rest; the answer is how many groups were
+     * late. */
     const char *late[2];
     int overdue = weft_dispatcher_stop(dispatcher, weft_after(10 * SECOND), late, 2);
 

@@ -1,5 +1,6 @@
-/* Dongting: group.getExecutor(): submit, schedule, scheduleAtFixedRate, scheduleWithFixedDelay, cancel. What runs there runs in the group,
- * in a fiber with a stack; a periodic task that fails goes on. */
+/* Dongting: group.getExecutor(): submit, schedule, scheduleAtFixedRate, scheduleWithFixedDelay,
+ * cancel. What runs there runs in the group, in a fiber with a stack; a periodic task that fails
+ * goes on. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

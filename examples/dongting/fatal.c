@@ -1,5 +1,6 @@
-/* Dongting: checkReentry, fatalError, "request shutdown of the group". A step that does two things is a fatal error: every
- * frame of the fiber handles it, the group is asked to stop, and its future fails with it. Other groups go on. */
+/* Dongting: checkReentry, fatalError, "request shutdown of the group". A step that does two things
+ * is a fatal error: every frame of the fiber handles it, the group is asked to stop, and its future
+ * fails with it. Other groups go on. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,5 @@
-/* Dongting: new Fiber("process-request", group, frame), fiber.start(), join, sleep, daemon.
- * A frame is a struct of yours; its steps are functions. A join has the fiber's result, and its error. */
+/* Dongting: new Fiber("process-request", group, frame), fiber.start(), join, sleep, daemon. A frame
+ * is a struct of yours; its steps are functions. A join has the fiber's result, and its error. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -26,7 +26,8 @@ static enum weft_step execute(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind process_request = {.name = "process-request", .start = execute};
 
-/* The same with a stack: blocking-looking code. Both kinds live in one group, and join one another. */
+/* The same with a stack: blocking-looking code. Both kinds live in one group, and join one
+ * another. */
 static void *process_with_stack(void *arg)
 {
     weft_sleep(1000000);

@@ -1,5 +1,6 @@
-/* Dongting: fireFiber, fireXxx, doInDispatcherThread: what other threads may do. Everything is taken in at once, and refused once the
- * group has finished; inside of the group it is done on the spot. */
+/* Dongting: fireFiber, fireXxx, doInDispatcherThread: what other threads may do. Everything is
+ * taken in at once, and refused once the group has finished; inside of the group it is done on the
+ * spot. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Dongting: group.newFuture(), await, fireComplete, fireCompleteExceptionally, cancel, convert. A plain thread decides; what a
- * future failed with is thrown in the frame that waits, whether it failed before or after. */
+/* Dongting: group.newFuture(), await, fireComplete, fireCompleteExceptionally, cancel, convert. A
+ * plain thread decides; what a future failed with is thrown in the frame that waits, whether it
+ * failed before or after. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Dongting: fiber.interrupt(), FiberInterruptException. It ends one wait, that in which the fiber is or its next; a frame gets
- * -EINTR in `handle`. One that must not be ended so holds a shield. */
+/* Dongting: fiber.interrupt(), FiberInterruptException. It ends one wait, that in which the fiber
+ * is or its next; a frame gets -EINTR in `handle`. One that must not be ended so holds a shield. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,6 @@
-/* Dongting: readyFibers, readyFibersNextRound1, readyFibersNextRound2: in which order fibers run. A wake by an object goes to the front,
- * a new fiber to the back, a yield to the next turn; what has used up its wakes for this round waits for the next turn too. */
+/* Dongting: readyFibers, readyFibersNextRound1, readyFibersNextRound2: in which order fibers run. A
+ * wake by an object goes to the front, a new fiber to the back, a yield to the next turn; what has
+ * used up its wakes for this round waits for the next turn too. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>

@@ -1,5 +1,6 @@
-/* Dongting: PerfCallback, SimplePerfCallback: accept, onEvent, printStats, and statistics every now and then. FIBER_D_POLL is
- * WEFT_PERF_POLL, FIBER_D_WORK is WEFT_PERF_WORK; the wait in the queue has an event of its own. */
+/* Dongting: PerfCallback, SimplePerfCallback: accept, onEvent, printStats, and statistics every now
+ * and then. FIBER_D_POLL is WEFT_PERF_POLL, FIBER_D_WORK is WEFT_PERF_WORK; the wait in the queue
+ * has an event of its own. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

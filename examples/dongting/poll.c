@@ -1,5 +1,6 @@
-/* Dongting: run(), fill(), pollTimeout = 100 ms ("default 50 ms"). A dispatcher sleeps until there is something to do; who wants it to
- * wake now and then all the same says so by max_poll_ns. Or there is no run(): the loop is one's own, and lends its thread. */
+/* Dongting: run(), fill(), pollTimeout = 100 ms ("default 50 ms"). A dispatcher sleeps until there
+ * is something to do; who wants it to wake now and then all the same says so by max_poll_ns. Or
+ * there is no run(): the loop is one's own, and lends its thread. */
 #include <poll.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -15,7 +16,8 @@ static void *beat(void *arg)
     return NULL;
 }
 
-/* How a thread of its own waits: at most 100 ms, and after 4 rounds without work, so that what follows at once finds it awake. */
+/* How a thread of its own waits: at most 100 ms, and after 4 rounds without work, so that what
+ * follows at once finds it awake. */
 static int with_a_thread(int *beats)
 {
     weft_dispatcher *dispatcher;

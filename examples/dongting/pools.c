@@ -1,5 +1,6 @@
-/* Dongting: DefaultPoolFactory, ByteBufferPool, RefBuffer, "release in finally". Buffers come from pools of the dispatcher's thread, by
- * size classes, and go back there from wherever they are freed; so do frames made by weft_frame_new. */
+/* Dongting: DefaultPoolFactory, ByteBufferPool, RefBuffer, "release in finally". Buffers come from
+ * pools of the dispatcher's thread, by size classes, and go back there from wherever they are
+ * freed; so do frames made by weft_frame_new. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +50,8 @@ int main(void)
     weft_dispatcher *dispatcher;
     weft_group *group;
     struct weft_buf_stats stats;
-    /* factory.setBufferSize, setMaxPoolSize: classes are fixed, and what is kept is limited in bytes. */
+    /* factory.setBufferSize, setMaxPoolSize: classes are fixed, and what is kept is limited in
+     * bytes. */
     weft_buf_set_limits(
         &(struct weft_buf_limits){.worker_class = FIBERS * BYTES, .worker = 2 * FIBERS * BYTES});
     if (weft_dispatcher_create(&dispatcher, &(struct weft_dispatcher_opts){.caller = true}) ||

@@ -1,5 +1,6 @@
-/* Dongting: requestShutdown, sleepUntilShouldStop, isShouldStop, daemon fibers, dispatcher.stop(timeout). Daemons are cancelled
- * with their cleanups; at the deadline what is left is shown, then, if one likes, cancelled too, and stop says whose it was. */
+/* Dongting: requestShutdown, sleepUntilShouldStop, isShouldStop, daemon fibers,
+ * dispatcher.stop(timeout). Daemons are cancelled with their cleanups; at the deadline what is left
+ * is shown, then, if one likes, cancelled too, and stop says whose it was. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

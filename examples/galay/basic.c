@@ -1,6 +1,6 @@
-/* galay: ComputeScheduler scheduler; scheduler.start(); scheduler.spawn(computeTask(i)); scheduler.stop();
- * A crew of one member is that scheduler. The end is no sleep of five seconds: stop drains. (galay's task makes
- * 1,000,000 steps; fewer will do here.) */
+/* galay: ComputeScheduler scheduler; scheduler.start(); scheduler.spawn(computeTask(i));
+ * scheduler.stop(); A crew of one member is that scheduler. The end is no sleep of five seconds:
+ * stop drains. (galay's task makes 1,000,000 steps; fewer will do here.) */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>

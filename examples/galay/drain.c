@@ -1,6 +1,7 @@
-/* galay: workerLoop and stop(). The loop waits for a task for 100 ms at a time, to look whether it should end, and works
- * off what is left before it does. Here a worker sleeps until it is woken, and a stop drains too; it may also
- * have a deadline. What a drain waits for includes what tasks spawn meanwhile. */
+/* galay: workerLoop and stop(). The loop waits for a task for 100 ms at a time, to look whether it
+ * should end, and works off what is left before it does. Here a worker sleeps until it is woken,
+ * and a stop drains too; it may also have a deadline. What a drain waits for includes what tasks
+ * spawn meanwhile. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

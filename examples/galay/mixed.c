@@ -1,5 +1,6 @@
-/* galay: an I/O coroutine hands a heavy computation to a compute scheduler and awaits an AsyncWaiter; the I/O
- * thread is not blocked. Here it is one call. `waiter` below is galay's way, spelled out. */
+/* galay: an I/O coroutine hands a heavy computation to a compute scheduler and awaits an
+ * AsyncWaiter; the I/O thread is not blocked. Here it is one call. `waiter` below is galay's way,
+ * spelled out. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,5 +1,6 @@
-/* galay: MpscChannel<int> channel; channel.send(42) on a compute scheduler; auto result = co_await channel.recv() on the
- * I/O scheduler; recvBatch and tryRecv beside it. galay's channel has no bound and no close; this one has both. */
+/* galay: MpscChannel<int> channel; channel.send(42) on a compute scheduler; auto result = co_await
+ * channel.recv() on the I/O scheduler; recvBatch and tryRecv beside it. galay's channel has no
+ * bound and no close; this one has both. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,6 @@
-/* galay: belongScheduler. The first spawn fixes a coroutine's scheduler; one that ran elsewhere for a computation
- * is spawned back to it. Here a fiber has a home: wakes bring it there, and a scoped hop ends there. */
+/* galay: belongScheduler. The first spawn fixes a coroutine's scheduler; one that ran elsewhere for
+ * a computation is spawned back to it. Here a fiber has a home: wakes bring it there, and a scoped
+ * hop ends there. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,5 +1,5 @@
-/* galay: class SchedulerPool, N single-thread schedulers and a round-robin index over them, which its users
- * write themselves. A weft_crew is that class; it also knows the least loaded member. */
+/* galay: class SchedulerPool, N single-thread schedulers and a round-robin index over them, which
+ * its users write themselves. A weft_crew is that class; it also knows the least loaded member. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,6 @@
-/* galay: MpscChannel<int>; a producer on a compute scheduler sends, a consumer on the I/O scheduler receives. The wake
- * goes to the consumer's own scheduler, and costs less where both are on one thread. */
+/* galay: MpscChannel<int>; a producer on a compute scheduler sends, a consumer on the I/O scheduler
+ * receives. The wake goes to the consumer's own scheduler, and costs less where both are on one
+ * thread. */
 #include <stdio.h>
 #include <weft/weft.h>
 

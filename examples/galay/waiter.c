@@ -1,7 +1,7 @@
-/* galay: AsyncWaiter<int> waiter; compute->spawn(heavyCompute(&waiter)); int result = co_await waiter.wait();
- * weft_oneshot is that object, on the stack of the one who waits: the fiber is suspended, its thread is not. A notify
- * that comes first is kept, a second one is refused. What galay has not: a deadline, a cancel, and close, for one
- * that will not notify. */
+/* galay: AsyncWaiter<int> waiter; compute->spawn(heavyCompute(&waiter)); int result = co_await
+ * waiter.wait(); weft_oneshot is that object, on the stack of the one who waits: the fiber is
+ * suspended, its thread is not. A notify that comes first is kept, a second one is refused. What
+ * galay has not: a deadline, a cancel, and close, for one that will not notify. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

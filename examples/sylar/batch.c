@@ -1,4 +1,5 @@
-/* sylar: schedule(begin, end). Many tasks, one lock, one wake-up; all of them or, on an error, none. */
+/* sylar: schedule(begin, end). Many tasks, one lock, one wake-up; all of them or, on an error,
+ * none. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,6 @@
-/* sylar: schedule(cb, thread). A bound task runs on its thread; in sylar it loses the binding when it first
- * waits, here it keeps it for life. Workers are named by index, 0 .. n-1, not by kernel thread id. */
+/* sylar: schedule(cb, thread). A bound task runs on its thread; in sylar it loses the binding when
+ * it first waits, here it keeps it for life. Workers are named by index, 0 .. n-1, not by kernel
+ * thread id. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,5 +1,6 @@
-/* sylar's caller thread has to call stop() to take part. Here it may also lend itself until one fiber has
- * ended (weft_pool_run), or work off what is ready and go on (weft_pool_poll; see host_epoll.c). */
+/* sylar's caller thread has to call stop() to take part. Here it may also lend itself until one
+ * fiber has ended (weft_pool_run), or work off what is ready and go on (weft_pool_poll; see
+ * host_epoll.c). */
 #include <stdio.h>
 #include <weft/weft.h>
 

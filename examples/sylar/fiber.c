@@ -1,5 +1,5 @@
-/* sylar: Fiber::GetThis, YieldToReady, YieldToHold, getState. INIT is created, READY ready, EXEC running,
- * HOLD waiting, TERM done; there is no EXCEPT, C has no exceptions. */
+/* sylar: Fiber::GetThis, YieldToReady, YieldToHold, getState. INIT is created, READY ready, EXEC
+ * running, HOLD waiting, TERM done; there is no EXCEPT, C has no exceptions. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,5 +1,6 @@
-/* sylar: idle() and tickle(). There an idle thread of the plain Scheduler spins; here it looks for a few
- * microseconds and then sleeps in the kernel, with no periodic wake-up, until there is work. */
+/* sylar: idle() and tickle(). There an idle thread of the plain Scheduler spins; here it looks for
+ * a few microseconds and then sleeps in the kernel, with no periodic wake-up, until there is
+ * work. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>

@@ -1,7 +1,7 @@
-/* Wippy: type Process interface { Init(ctx, method, input) error; Step(events, out) error; Close() }.
- * The same three as a weft_actor_kind. `method` chooses the entry point; here the kind may list those it has, and
- * another is refused before init is called. Close is called once, whatever the end was; an init that failed leaves nothing
- * behind, and is not closed. */
+/* Wippy: type Process interface { Init(ctx, method, input) error; Step(events, out) error; Close()
+ * }. The same three as a weft_actor_kind. `method` chooses the entry point; here the kind may list
+ * those it has, and another is refused before init is called. Close is called once, whatever the
+ * end was; an init that failed leaves nothing behind, and is not closed. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

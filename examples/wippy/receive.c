@@ -1,6 +1,6 @@
-/* Wippy's Lua processes: process.listen(topic) gives a channel, what nobody listens to falls into the inbox, and code looks blocking. A
- * fiber actor is that: weft_receive_topic for one topic, weft_receive for whatever comes next. What is not wanted now stays in
- * order. */
+/* Wippy's Lua processes: process.listen(topic) gives a channel, what nobody listens to falls into
+ * the inbox, and code looks blocking. A fiber actor is that: weft_receive_topic for one topic,
+ * weft_receive for whatever comes next. What is not wanted now stays in order. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>

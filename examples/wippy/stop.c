@@ -1,6 +1,6 @@
-/* Wippy: on shutdown the scheduler sends a cancel event to every process and waits for them, or for the deadline. The same; only
- * that workers stay until all is over, so that a process may clean up by a command and wait for its completion. Who does not
- * end is ended at the deadline. */
+/* Wippy: on shutdown the scheduler sends a cancel event to every process and waits for them, or for
+ * the deadline. The same; only that workers stay until all is over, so that a process may clean up
+ * by a command and wait for its completion. Who does not end is ended at the deadline. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* Wippy: a step writes yields (commands with tags) to its output and gets EventYieldComplete{Tag, Data, Error} for each, in
- * any order. The same here: weft_out_command, WEFT_EVENT_COMPLETE. A handler is found by the command's number in the host's
- * registry, may complete at once or later from any thread, and an unknown number is an error event, not the actor's end. */
+/* Wippy: a step writes yields (commands with tags) to its output and gets EventYieldComplete{Tag,
+ * Data, Error} for each, in any order. The same here: weft_out_command, WEFT_EVENT_COMPLETE. A
+ * handler is found by the command's number in the host's registry, may complete at once or later
+ * from any thread, and an unknown number is an error event, not the actor's end. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,11 +1,12 @@
 /* Calls: a message that is answered.
  *
- * The actor has an event WEFT_EVENT_CALL, which is a message whose tag is the call's reference, and answers by weft_actor_reply:
- * in that step, in a later one, or by handing the reference on to whoever will. A reference is never used again: an
- * answer that comes too late, or a second one, is dropped and counted, and reaches nobody.
+ * The actor has an event WEFT_EVENT_CALL, which is a message whose tag is the call's reference, and
+ * answers by weft_actor_reply: in that step, in a later one, or by handing the reference on to
+ * whoever will. A reference is never used again: an answer that comes too late, or a second one, is
+ * dropped and counted, and reaches nobody.
  *
- * A call whose actor ends before it has seen it, or drops it (WEFT_MAILBOX_DROP), is answered by the runtime: -ESRCH, -ENOBUFS. One
- * that was seen and is never answered ends at its deadline.
+ * A call whose actor ends before it has seen it, or drops it (WEFT_MAILBOX_DROP), is answered by
+ * the runtime: -ESRCH, -ENOBUFS. One that was seen and is never answered ends at its deadline.
  */
 #ifndef WEFT_ACTOR_CALL_H
 #define WEFT_ACTOR_CALL_H
@@ -14,20 +15,22 @@
 
 WEFT_BEGIN_DECLS
 
-/* Calls and waits, in a fiber or a plain thread; also for room in the mailbox. `topic` and `request` as in weft_actor_send. 0: *reply,
- * unless NULL, is the answer, owned, maybe NULL. What weft_actor_reply gave as an error. -ESRCH, -ENOMEM; -ETIMEDOUT,
- * -ECANCELED, -EINTR: the actor may have done what it was asked for all the same. -EREMOTE: it is of another node. Not in a step:
+/* Calls and waits, in a fiber or a plain thread; also for room in the mailbox. `topic` and
+ * `request` as in weft_actor_send. 0: *reply, unless NULL, is the answer, owned, maybe NULL. What
+ * weft_actor_reply gave as an error. -ESRCH, -ENOMEM; -ETIMEDOUT, -ECANCELED, -EINTR: the actor may
+ * have done what it was asked for all the same. -EREMOTE: it is of another node. Not in a step:
  * there, weft_out_call. */
 WEFT_API int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
                              int64_t deadline);
 
-/* From a step: the same as a command. Its completion has this tag, and the answer or an error; -ETIMEDOUT at the deadline; -ENOBUFS:
- * the mailbox is full. `request` is taken, also on an error. -ENOMEM. */
+/* From a step: the same as a command. Its completion has this tag, and the answer or an error;
+ * -ETIMEDOUT at the deadline; -ENOBUFS: the mailbox is full. `request` is taken, also on an error.
+ * -ENOMEM. */
 WEFT_API int weft_out_call(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
                            weft_buf *request, int64_t deadline);
 
-/* Answers: by an error, a negative errno, or with `buf`, or NULL; it is taken, also on an error. Any thread. -ESRCH: nobody waits for
- * it, any more. */
+/* Answers: by an error, a negative errno, or with `buf`, or NULL; it is taken, also on an error.
+ * Any thread. -ESRCH: nobody waits for it, any more. */
 WEFT_API int weft_actor_reply(uint64_t call, int error, weft_buf *buf);
 
 /* Of the whole process. */

@@ -1,11 +1,13 @@
-/* A pool of client connections to one address: whoever needs one takes an idle one or makes a new one, and gives it back.
+/* A pool of client connections to one address: whoever needs one takes an idle one or makes a new
+ * one, and gives it back.
  *
  *     int fd = weft_connpool_take(pool, deadline);
  *     ... one request and its whole answer ...
  *     weft_connpool_give(pool, fd, ok);
  *
- * Idle connections are handed out newest first, after a look whether the peer has closed them or sent something that nobody asked
- * for; those that were idle for too long are closed by a timer. Fibers and plain threads may use it.
+ * Idle connections are handed out newest first, after a look whether the peer has closed them or
+ * sent something that nobody asked for; those that were idle for too long are closed by a timer.
+ * Fibers and plain threads may use it.
  */
 #ifndef WEFT_CONNPOOL_H
 #define WEFT_CONNPOOL_H
@@ -23,8 +25,8 @@ struct weft_connpool_opts {
     unsigned max;     /* connections at once, idle and in use; default 64 */
     int64_t idle_ns;  /* the others are closed after so long; default 60 s; < 0: never */
     bool refuse;      /* with `max` in use, take answers -EAGAIN instead of waiting */
-    weft_pool *
-        pool; /* whose timer closes idle ones; default: the calling fiber's; a plain thread must name it */
+    weft_pool *pool;  /* whose timer closes idle ones; default: the calling fiber's; a plain thread
+                         must name it */
     struct weft_dial_opts dial;
     /* Makes a connection instead of weft_dial: a login, say. A descriptor or a negative errno. */
     int (*connect)(void *arg, const char *address, int64_t deadline);
@@ -37,7 +39,8 @@ WEFT_API int weft_connpool_create(weft_connpool **out, const char *address,
 /* Closes the idle ones. One in use, or somebody who waits, is a caller's bug. NULL is fine. */
 WEFT_API void weft_connpool_destroy(weft_connpool *pool);
 
-/* A connection. *Cancellable*. -EAGAIN: all are in use and it does not wait; -ETIMEDOUT, -ECANCELED, -EINTR; or the error of connecting. */
+/* A connection. *Cancellable*. -EAGAIN: all are in use and it does not wait; -ETIMEDOUT,
+ * -ECANCELED, -EINTR; or the error of connecting. */
 WEFT_API int weft_connpool_take(weft_connpool *pool, int64_t deadline);
 /* Gives one back; `reusable` false: it is closed, because something went wrong on it. */
 WEFT_API void weft_connpool_give(weft_connpool *pool, int fd, bool reusable);

@@ -1,18 +1,23 @@
-/* A dispatcher: one thread that runs groups of fibers, fairly, and in an order that can be told in advance.
+/* A dispatcher: one thread that runs groups of fibers, fairly, and in an order that can be told in
+ * advance.
  *
- * What one thread does alone needs no locks: fibers of a group take turns, and nothing else runs between two of their
- * waits. So a group is the place for state that many fibers share: a Raft node, a game's world, an engine of a protocol.
- * Fibers are of both kinds here, with a stack (<weft/fiber.h>) and without (<weft/frame.h>); timers, I/O and all objects
- * one can wait on work as in a pool. A dispatcher's fibers stay on its thread.
+ * What one thread does alone needs no locks: fibers of a group take turns, and nothing else runs
+ * between two of their waits. So a group is the place for state that many fibers share: a Raft
+ * node, a game's world, an engine of a protocol. Fibers are of both kinds here, with a stack
+ * (<weft/fiber.h>) and without (<weft/frame.h>); timers, I/O and all objects one can wait on work
+ * as in a pool. A dispatcher's fibers stay on its thread.
  *
- * Order. The thread goes in rounds: it takes in what other threads have sent, fires timers, calls what was posted, then gives
- * each group that is ready a turn. In a turn a group's fibers run one after another until none is ready. A fiber that is
- * woken by an object goes before those that are ready; one woken by a timer, by I/O, by its name (weft_unpark, weft_cancel), from
- * another thread, or by the end of another fiber, behind them; one that yields, to the next turn. In one round a fiber is woken `signals_per_round` times;
- * after that it waits for the group's next turn, where those that were to go to the front are the first. So two fibers
- * that wake one another keep nobody else from running. The same inputs give the same order: docs/dispatcher.md.
+ * Order. The thread goes in rounds: it takes in what other threads have sent, fires timers, calls
+ * what was posted, then gives each group that is ready a turn. In a turn a group's fibers run one
+ * after another until none is ready. A fiber that is woken by an object goes before those that are
+ * ready; one woken by a timer, by I/O, by its name (weft_unpark, weft_cancel), from another thread,
+ * or by the end of another fiber, behind them; one that yields, to the next turn. In one round a
+ * fiber is woken `signals_per_round` times; after that it waits for the group's next turn, where
+ * those that were to go to the front are the first. So two fibers that wake one another keep nobody
+ * else from running. The same inputs give the same order: docs/dispatcher.md.
  *
- * Life: create -> start, or run on the caller's thread -> groups come and finish -> stop -> destroy.
+ * Life: create -> start, or run on the caller's thread -> groups come and finish -> stop ->
+ * destroy.
  */
 #ifndef WEFT_DISPATCHER_H
 #define WEFT_DISPATCHER_H
@@ -49,7 +54,8 @@ struct weft_dispatcher_opts {
     int64_t
         max_poll_ns; /* it wakes at least so often though nothing happens; default: it does not */
     int spin_rounds; /* rounds in which nothing was to do before it sleeps; default 1; < 0: none */
-    /* Longest busy wait before it sleeps, while other threads keep sending at once; default 25000; < 0: none. None with one CPU. */
+    /* Longest busy wait before it sleeps, while other threads keep sending at once; default 25000;
+     * < 0: none. None with one CPU. */
     int64_t spin_ns;
     int64_t hog_ns;    /* as in weft_pool_opts */
     bool deadlock_off; /* as in weft_pool_opts */
@@ -59,42 +65,47 @@ struct weft_dispatcher_opts {
 
 /* As weft_pool_create. */
 WEFT_API int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_opts *opts);
-/* Starts its thread. With `caller` there is none to start, and it is not needed. -EAGAIN: no thread. -ESHUTDOWN: it was
- * asked to stop. */
+/* Starts its thread. With `caller` there is none to start, and it is not needed. -EAGAIN: no
+ * thread. -ESHUTDOWN: it was asked to stop. */
 WEFT_API int weft_dispatcher_start(weft_dispatcher *dispatcher);
 
-/* Lends the calling thread until no group is left that has not finished. -EINVAL: not with `caller`, or another thread. -EBUSY: it is
- * lent already. -ESHUTDOWN: it was stopped. -EDEADLK: all fibers of all pools and dispatchers wait, and nothing is left to wake them
- * (weft/report.h has said which); they stay as they are. */
+/* Lends the calling thread until no group is left that has not finished. -EINVAL: not with
+ * `caller`, or another thread. -EBUSY: it is lent already. -ESHUTDOWN: it was stopped. -EDEADLK:
+ * all fibers of all pools and dispatchers wait, and nothing is left to wake them (weft/report.h has
+ * said which); they stay as they are. */
 WEFT_API int weft_dispatcher_run(weft_dispatcher *dispatcher);
-/* For a thread that has a loop of its own. poll goes round until nothing is ready, or 64 times, and returns how many fibers ran;
- * then wait for the descriptor to become readable, which it is at once if something is still ready, or for the deadline, and
- * poll again. -EINVAL, -EBUSY, -ESHUTDOWN as run. */
+/* For a thread that has a loop of its own. poll goes round until nothing is ready, or 64 times, and
+ * returns how many fibers ran; then wait for the descriptor to become readable, which it is at once
+ * if something is still ready, or for the deadline, and poll again. -EINVAL, -EBUSY, -ESHUTDOWN as
+ * run. */
 WEFT_API int weft_dispatcher_poll(weft_dispatcher *dispatcher);
 WEFT_API int weft_dispatcher_fd(weft_dispatcher *dispatcher);
 WEFT_API int64_t weft_dispatcher_next_deadline(weft_dispatcher *dispatcher);
 
-/* Asks all groups to stop, takes no new ones, waits until they have finished, and ends the thread. At the deadline: what
- * `on_overdue` says; then it waits on, with WEFT_OVERDUE_CANCEL for as long again, at least a second. Any thread but the
- * dispatcher's own (-EINPROGRESS: it has begun, and goes on without the caller). Twice too.
- * The number of groups that had not finished by themselves at the deadline; *late, if not NULL, has the names of up to
- * `max` of them, which live as long as the groups. -EBUSY: some have not finished though they were cancelled; stop again
- * to wait again. -EDEADLK: groups are left, and either the dispatcher's thread is a caller that is not in run, poll or stop, or it
- * is the one that calls, and all fibers wait for ever, as in run. -ECANCELED, -EINTR: of the waiting fiber. */
+/* Asks all groups to stop, takes no new ones, waits until they have finished, and ends the thread.
+ * At the deadline: what `on_overdue` says; then it waits on, with WEFT_OVERDUE_CANCEL for as long
+ * again, at least a second. Any thread but the dispatcher's own (-EINPROGRESS: it has begun, and
+ * goes on without the caller). Twice too. The number of groups that had not finished by themselves
+ * at the deadline; *late, if not NULL, has the names of up to `max` of them, which live as long as
+ * the groups. -EBUSY: some have not finished though they were cancelled; stop again to wait again.
+ * -EDEADLK: groups are left, and either the dispatcher's thread is a caller that is not in run,
+ * poll or stop, or it is the one that calls, and all fibers wait for ever, as in run. -ECANCELED,
+ * -EINTR: of the waiting fiber. */
 WEFT_API int weft_dispatcher_stop(weft_dispatcher *dispatcher, int64_t deadline, const char **late,
                                   size_t max);
 /* Begins that, and does not wait. Any thread. */
 WEFT_API void weft_dispatcher_request_stop(weft_dispatcher *dispatcher);
-/* One that is stopped, or was never started and has no groups that have not finished; its groups go with it. NULL is
- * fine. */
+/* One that is stopped, or was never started and has no groups that have not finished; its groups go
+ * with it. NULL is fine. */
 WEFT_API void weft_dispatcher_destroy(weft_dispatcher *dispatcher);
 
 /* Whose thread is this? NULL: no dispatcher's. */
 WEFT_API weft_dispatcher *weft_dispatcher_self(void);
 WEFT_API const char *weft_dispatcher_name(const weft_dispatcher *dispatcher);
 
-/* With order_hash: a number for the order in which fibers have run so far, each known by its group and when it was
- * started. Two runs with the same number went the same way. Any thread; 0: it is not kept. */
+/* With order_hash: a number for the order in which fibers have run so far, each known by its group
+ * and when it was started. Two runs with the same number went the same way. Any thread; 0: it is
+ * not kept. */
 WEFT_API uint64_t weft_dispatcher_order_hash(const weft_dispatcher *dispatcher);
 
 struct weft_dispatcher_stats {
@@ -108,9 +119,9 @@ struct weft_dispatcher_stats {
 /* Any thread; each number is of its own moment. */
 WEFT_API void weft_dispatcher_stats(weft_dispatcher *dispatcher, struct weft_dispatcher_stats *out);
 
-/* The dispatcher, a line for each group (state, how many fibers it has and how many are ready), then each fiber: its group, what it
- * waits on, and since when, as weft_dump, whose options count. In JSON it is one object with the dump in it. docs/dump.md.
- * Any thread. As weft_dump. */
+/* The dispatcher, a line for each group (state, how many fibers it has and how many are ready),
+ * then each fiber: its group, what it waits on, and since when, as weft_dump, whose options count.
+ * In JSON it is one object with the dump in it. docs/dump.md. Any thread. As weft_dump. */
 WEFT_API int weft_dispatcher_dump(weft_dispatcher *dispatcher, FILE *out,
                                   const struct weft_dump_opts *opts);
 
@@ -118,7 +129,8 @@ WEFT_API int weft_dispatcher_dump(weft_dispatcher *dispatcher, FILE *out,
 
 struct weft_group_opts {
     const char *name; /* at most 31 bytes are kept; default "group" */
-    /* How many fibers may run in one turn, so that one group cannot hold the round; default 1024. */
+    /* How many fibers may run in one turn, so that one group cannot hold the round; default
+     * 1024. */
     unsigned slice;
     enum weft_on_fatal on_fatal;
 };
@@ -126,8 +138,8 @@ struct weft_group_opts {
 /* Any thread. -ESHUTDOWN: the dispatcher is stopping. -EAGAIN: it has 65,535 groups. -ENOMEM. */
 WEFT_API int weft_group_create(weft_dispatcher *dispatcher, weft_group **out,
                                const struct weft_group_opts *opts);
-/* One that has finished, and that nobody uses any more: whoever posts, spawns or asks needs it. Without it, it goes with
- * its dispatcher. */
+/* One that has finished, and that nobody uses any more: whoever posts, spawns or asks needs it.
+ * Without it, it goes with its dispatcher. */
 WEFT_API void weft_group_destroy(weft_group *group);
 
 struct weft_member_opts {
@@ -139,17 +151,18 @@ struct weft_member_opts {
     bool fp_env;   /* as in weft_fiber_opts; not of a frame fiber */
 };
 
-/* Starts fn(arg) in a new fiber of this group, from any thread. What such a fiber spawns itself by weft_spawn, or in a scope, is of
- * its group too, and a daemon if the spawner is. Also while the group is stopping. -ESHUTDOWN: it has finished.
- * -EAGAIN, -EINVAL, -ENOMEM as weft_spawn. */
+/* Starts fn(arg) in a new fiber of this group, from any thread. What such a fiber spawns itself by
+ * weft_spawn, or in a scope, is of its group too, and a daemon if the spawner is. Also while the
+ * group is stopping. -ESHUTDOWN: it has finished. -EAGAIN, -EINVAL, -ENOMEM as weft_spawn. */
 WEFT_API int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                               const struct weft_member_opts *opts);
 
-/* Calls fn(arg) in the group, in the next round; at once if the caller is in that group. It must not wait. 0: it was or will
- * be called. -ESHUTDOWN: the group has finished. -ENOMEM. */
+/* Calls fn(arg) in the group, in the next round; at once if the caller is in that group. It must
+ * not wait. 0: it was or will be called. -ESHUTDOWN: the group has finished. -ENOMEM. */
 WEFT_API int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg);
 
-/* The same in the caller's memory, which is the group's until fn is called: it cannot lack memory. */
+/* The same in the caller's memory, which is the group's until fn is called: it cannot lack
+ * memory. */
 struct weft_post {
     void (*fn)(struct weft_post *post);
     /* private */
@@ -157,21 +170,22 @@ struct weft_post {
 };
 WEFT_API int weft_group_submit(weft_group *group, struct weft_post *post);
 
-/* Asks the group to stop, which is for its fibers to see. It finishes when none is left but daemons, which are cancelled
- * then and run their cleanups, and nothing that was posted; who goes on posting without a pause holds it open. Any thread; more
- * than once. Within the group those who wait for it are woken at once, from elsewhere in the next round. */
+/* Asks the group to stop, which is for its fibers to see. It finishes when none is left but
+ * daemons, which are cancelled then and run their cleanups, and nothing that was posted; who goes
+ * on posting without a pause holds it open. Any thread; more than once. Within the group those who
+ * wait for it are woken at once, from elsewhere in the next round. */
 WEFT_API void weft_group_stop(weft_group *group);
 WEFT_API bool weft_group_is_stopping(const weft_group *group);
-/* In a fiber of a group, with a stack (of a frame: weft_frame_await_stop): sleeps until it is asked to stop (0), or until
- * the deadline (-ETIMEDOUT). -ECANCELED, -EINTR. When it is stopping already this yields once, so that a loop around it
- * starves nobody. */
+/* In a fiber of a group, with a stack (of a frame: weft_frame_await_stop): sleeps until it is asked
+ * to stop (0), or until the deadline (-ETIMEDOUT). -ECANCELED, -EINTR. When it is stopping already
+ * this yields once, so that a loop around it starves nobody. */
 WEFT_API int weft_group_sleep(int64_t deadline);
 
 /* Ends the group by a fatal error: as its `on_fatal` says. In the group. */
 WEFT_API void weft_group_fail(int err);
 
-/* Completes when the group has finished, and fails with what weft_group_fail was given. The group's own reference; any
- * thread. */
+/* Completes when the group has finished, and fails with what weft_group_fail was given. The group's
+ * own reference; any thread. */
 WEFT_API weft_future *weft_group_finished(weft_group *group);
 
 /* The group whose turn it is on this thread, or NULL. */

@@ -3,11 +3,11 @@
  * A fiber handle is a number, not a pointer: slot and generation. It stays valid to *ask* for ever
  * and never comes to mean another fiber; a handle whose fiber is gone is answered with -ESRCH.
  *
- * Life: created (weft_fiber_create) or spawned (weft_spawn, weft_pool_spawn) -> ready -> running <->
- * waiting -> done. A detached fiber is forgotten when it ends. A joinable one keeps its result until
- * its join rights are used up: it is born with one, weft_fiber_share adds one, weft_join and
- * weft_fiber_detach use one. Fibers and plain threads that are already waiting in weft_join when the
- * fiber ends all get its result, whatever rights are left.
+ * Life: created (weft_fiber_create) or spawned (weft_spawn, weft_pool_spawn) -> ready -> running
+ * <-> waiting -> done. A detached fiber is forgotten when it ends. A joinable one keeps its result
+ * until its join rights are used up: it is born with one, weft_fiber_share adds one, weft_join and
+ * weft_fiber_detach use one. Fibers and plain threads that are already waiting in weft_join when
+ * the fiber ends all get its result, whatever rights are left.
  */
 #ifndef WEFT_FIBER_H
 #define WEFT_FIBER_H
@@ -39,8 +39,9 @@ struct weft_fiber_opts {
     int worker;         /* with `bound`: the worker index that alone may run it */
     bool bound;    /* stay on `worker` for life, or until the fiber moves itself (weft_switch_to) */
     bool detached; /* nobody will join; the default when `out` is NULL */
-    /* It will make hooked calls (weft/hook.h): unless it is bound, it is bound to one of the workers with the fewest bound
-     * fibers; its stack is 256 KiB at least, unless `stack_bytes` says otherwise. */
+    /* It will make hooked calls (weft/hook.h): unless it is bound, it is bound to one of the
+     * workers with the fewest bound fibers; its stack is 256 KiB at least, unless `stack_bytes`
+     * says otherwise. */
     bool hooked;
     bool fp_env; /* save and restore the FP control words (rounding, masks) at each switch */
 };
@@ -60,9 +61,9 @@ enum weft_fiber_state {
  * its drain (see weft_pool_stop). -EINVAL: bad options. */
 WEFT_API int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts);
 
-/* Makes a fiber that does not run yet and belongs to no pool: its stack is 64 KiB unless `opts` says
- * otherwise, and what it is bound to is said not by `opts` but by weft_fiber_submit, which starts it,
- * once. weft_fiber_discard gives it up. -EINVAL: bad options. -ENOMEM. */
+/* Makes a fiber that does not run yet and belongs to no pool: its stack is 64 KiB unless `opts`
+ * says otherwise, and what it is bound to is said not by `opts` but by weft_fiber_submit, which
+ * starts it, once. weft_fiber_discard gives it up. -EINVAL: bad options. -ENOMEM. */
 WEFT_API int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg,
                                const struct weft_fiber_opts *opts);
 
@@ -75,10 +76,10 @@ WEFT_API int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker);
 WEFT_API int weft_fiber_discard(weft_fiber fiber);
 
 /* Waits for the fiber's end; writes its result if `result` is not NULL. From fibers and plain
- * threads alike. Uses one join right when it returns 0.
- * -ESRCH: stale, or all rights used. -EDEADLK: joining oneself, or for ever from the one thread that could
- * run the fiber (a pool's caller, outside of run, poll and stop). -EINVAL: the fiber is detached.
- * -ETIMEDOUT, -ECANCELED, -EINTR: the wait ended first, no right was used. */
+ * threads alike. Uses one join right when it returns 0. -ESRCH: stale, or all rights used.
+ * -EDEADLK: joining oneself, or for ever from the one thread that could run the fiber (a pool's
+ * caller, outside of run, poll and stop). -EINVAL: the fiber is detached. -ETIMEDOUT, -ECANCELED,
+ * -EINTR: the wait ended first, no right was used. */
 WEFT_API int weft_join(weft_fiber fiber, void **result, int64_t deadline);
 
 /* Adds a join right; each needs its own join or detach. -ESRCH, -EINVAL as weft_join. -EOVERFLOW:
@@ -101,28 +102,31 @@ WEFT_API int weft_park(int64_t deadline);
  * -ESRCH: the fiber has ended. */
 WEFT_API int weft_unpark(weft_fiber fiber);
 
-/* Suspends the caller until the deadline, or for `ns`. 0: it passed; -ECANCELED, -EINTR. Never early. On a plain thread
- * the thread sleeps. */
+/* Suspends the caller until the deadline, or for `ns`. 0: it passed; -ECANCELED, -EINTR. Never
+ * early. On a plain thread the thread sleeps. */
 WEFT_API int weft_sleep_until(int64_t deadline);
 WEFT_API int weft_sleep(int64_t ns);
 
-/* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends. A call that
- * need not wait is no wait: it succeeds as ever. From any thread. -ESRCH: it has ended. */
+/* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends. A
+ * call that need not wait is no wait: it succeeds as ever. From any thread. -ESRCH: it has
+ * ended. */
 WEFT_API int weft_cancel(weft_fiber fiber);
 
 /* True in a cancelled fiber: for loops that compute without waiting. */
 WEFT_API bool weft_cancelled(void);
 
-/* Ends one wait of a fiber with -EINTR: the one it is in, or else the next that has to wait. It is kept until a
- * wait has delivered it; two that were not delivered count once. From any thread. -ESRCH: it has ended. */
+/* Ends one wait of a fiber with -EINTR: the one it is in, or else the next that has to wait. It is
+ * kept until a wait has delivered it; two that were not delivered count once. From any thread.
+ * -ESRCH: it has ended. */
 WEFT_API int weft_interrupt(weft_fiber fiber);
 
 /* An interrupt of the calling fiber that no wait has delivered yet; clear takes it back. */
 WEFT_API bool weft_interrupted(void);
 WEFT_API bool weft_clear_interrupt(void);
 
-/* Between the two, which nest, neither cancel nor interrupt ends a wait of the calling fiber; they take effect
- * in its next wait after the last leave. For cleanups that must wait. WEFT_STOP_ABORT goes through. */
+/* Between the two, which nest, neither cancel nor interrupt ends a wait of the calling fiber; they
+ * take effect in its next wait after the last leave. For cleanups that must wait. WEFT_STOP_ABORT
+ * goes through. */
 WEFT_API void weft_shield_enter(void);
 WEFT_API void weft_shield_leave(void);
 
@@ -147,8 +151,8 @@ WEFT_API const char *weft_fiber_state_name(enum weft_fiber_state state);
 WEFT_API int weft_fiber_text(weft_fiber fiber, char *buf, size_t size);
 
 /* The stack of a fiber: its size, and how far it has ever been used (in whole pages, counted over
- * all fibers that had this stack since it was last given back to the kernel; locked memory, mlockall,
- * counts as used). A fiber that has not run yet, or has ended, has no stack: both 0. */
+ * all fibers that had this stack since it was last given back to the kernel; locked memory,
+ * mlockall, counts as used). A fiber that has not run yet, or has ended, has no stack: both 0. */
 WEFT_API int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water);
 
 /* Renames the calling fiber. -ENXIO outside one. */
@@ -161,8 +165,8 @@ WEFT_API int weft_key_create(weft_key *out, void (*destructor)(void *value));
 WEFT_API int weft_set_local(weft_key key, void *value);
 WEFT_API void *weft_get_local(weft_key key);
 
-/* A cleanup runs when its fiber ends, last pushed first, also when the fiber leaves by
- * weft_exit. The node is the caller's: in the heap, or in a frame that is left by weft_exit or after
+/* A cleanup runs when its fiber ends, last pushed first, also when the fiber leaves by weft_exit.
+ * The node is the caller's: in the heap, or in a frame that is left by weft_exit or after
  * weft_cleanup_pop. To return from a frame with its node still pushed is a caller's bug. */
 struct weft_cleanup {
     void (*fn)(void *arg);
@@ -173,14 +177,16 @@ WEFT_API void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg)
 /* Takes the top node off, which must be `node`; runs it if `run`. */
 WEFT_API void weft_cleanup_pop(struct weft_cleanup *node, bool run);
 
-/* Ends the calling fiber from anywhere in it with this result. Cleanups run on its stack as it is. */
+/* Ends the calling fiber from anywhere in it with this result. Cleanups run on its stack as it
+ * is. */
 WEFT_API void weft_exit(void *result) __attribute__((noreturn));
 
 /* The clock of all deadlines, in nanoseconds. */
 WEFT_API int64_t weft_now(void);
-/* The same without a look at the clock: what the calling worker saw when it last looked around, which it does every 61
- * turns, about every 200 us if turns are longer, and whenever it was idle. So it is at most that old, and
- * never ahead; but within one turn it stands still, however long the turn lasts. Elsewhere as weft_now. */
+/* The same without a look at the clock: what the calling worker saw when it last looked around,
+ * which it does every 61 turns, about every 200 us if turns are longer, and whenever it was idle.
+ * So it is at most that old, and never ahead; but within one turn it stands still, however long the
+ * turn lasts. Elsewhere as weft_now. */
 WEFT_API int64_t weft_now_cached(void);
 /* The deadline `ns` from now; never wraps. */
 WEFT_API int64_t weft_after(int64_t ns);

@@ -1,15 +1,19 @@
-/* Where messages end in a stream of bytes: lines, length-prefixed frames, and the protocol of Redis (RESP).
+/* Where messages end in a stream of bytes: lines, length-prefixed frames, and the protocol of Redis
+ * (RESP).
  *
- * All three are used alike. The caller keeps the bytes that came in one buffer and calls next with what is not yet used,
- * beginning with the first byte of the message (RESP: of the item). The result is
- *    > 0         bytes that the message takes up; it is in *out, which points into the buffer. The next one begins behind
- *      0         there must be more bytes: call again with the same first byte and more behind it. The buffer may have
- *                moved. Bytes that were looked at are not looked at again
+ * All three are used alike. The caller keeps the bytes that came in one buffer and calls next with
+ * what is not yet used, beginning with the first byte of the message (RESP: of the item). The
+ * result is
+ *    > 0         bytes that the message takes up; it is in *out, which points into the buffer. The
+ *                next one begins behind
+ *      0         there must be more bytes: call again with the same first byte and more behind it.
+ *                The buffer may have moved. Bytes that were looked at are not looked at again
  *    -EMSGSIZE   larger than the limit
  *    -EBADMSG    not this protocol
- * Errors are for good; so that the bytes of a message that is too large need not be kept, they come as early as they can
- * be known. `need` says how many bytes the buffer must hold at least before another call makes sense. However the
- * stream is cut into pieces, the messages are the same. Nothing allocates; no call waits.
+ * Errors are for good; so that the bytes of a message that is too large need not be kept, they come
+ * as early as they can be known. `need` says how many bytes the buffer must hold at least before
+ * another call makes sense. However the stream is cut into pieces, the messages are the same.
+ * Nothing allocates; no call waits.
  */
 #ifndef WEFT_FRAMING_H
 #define WEFT_FRAMING_H
@@ -62,9 +66,8 @@ struct weft_length_opts {
     size_t offset;      /* where the number stands in the frame */
     /* Where the counted part, the body, begins; default behind the number. */
     size_t body_offset;
-    bool
-        whole_frame; /* the number counts the whole frame, which is handed out; no body_offset then */
-    size_t max;      /* bytes of a frame with everything; default 1 MiB */
+    bool whole_frame; /* the number counts the whole frame, which is handed out: no body_offset */
+    size_t max;       /* bytes of a frame with everything; default 1 MiB */
 };
 
 typedef struct weft_length {
@@ -78,8 +81,9 @@ typedef struct weft_length {
 WEFT_API int weft_length_init(weft_length *length, const struct weft_length_opts *opts);
 WEFT_API ssize_t weft_length_next(weft_length *length, const void *data, size_t len,
                                   struct weft_framed *out);
-/* Writes the number for a body of this many bytes where it stands in `frame`; the other bytes before the body are the
- * caller's. Returns how many bytes come before the body. -EMSGSIZE: too large for the number or the limit. */
+/* Writes the number for a body of this many bytes where it stands in `frame`; the other bytes
+ * before the body are the caller's. Returns how many bytes come before the body. -EMSGSIZE: too
+ * large for the number or the limit. */
 WEFT_API ssize_t weft_length_write(const weft_length *length, void *frame, size_t body_len);
 
 /* --- RESP -------------------------------------------------------------------------- */
@@ -124,8 +128,8 @@ struct weft_resp_item {
     unsigned depth; /* how many aggregates it is in */
     bool null;      /* $-1, *-1, or RESP3's null */
     bool last;      /* with it the value that began at depth 0 is complete */
-    int64_t
-        number; /* integers; booleans 0 or 1; elements of an aggregate (two for each entry of a map) */
+    int64_t number; /* integers; booleans 0 or 1; elements of an aggregate (two for each entry of a
+                       map) */
     const unsigned char *bytes; /* of text, errors, bulks, doubles, big numbers, inline commands */
     size_t len;
 };

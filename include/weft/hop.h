@@ -7,11 +7,10 @@
 WEFT_BEGIN_DECLS
 
 /* Moves the calling fiber: from now on its home is `pool`, bound to `worker` or to none
- * (WEFT_ANY_WORKER). Already there: a no-op. Not cancellable.
- * -ESHUTDOWN: the target is stopped or stopping; -EAGAIN: it has all the fibers it may have;
- * -EINVAL: no such worker; -ENXIO: not in a fiber; -EPERM: a fiber of a dispatcher's group, which stays there, or the
- * pool is a dispatcher's, where fibers belong to groups.
- * After an error the fiber is where it was. */
+ * (WEFT_ANY_WORKER). Already there: a no-op. Not cancellable. -ESHUTDOWN: the target is stopped or
+ * stopping; -EAGAIN: it has all the fibers it may have; -EINVAL: no such worker; -ENXIO: not in a
+ * fiber; -EPERM: a fiber of a dispatcher's group, which stays there, or the pool is a dispatcher's,
+ * where fibers belong to groups. After an error the fiber is where it was. */
 WEFT_API int weft_switch_to(weft_pool *pool, int worker);
 
 /* The scoped form. enter moves as weft_switch_to; leave goes back to the pool (and the worker, if
@@ -27,10 +26,11 @@ struct weft_hop {
 WEFT_API int weft_hop_enter(struct weft_hop *hop, weft_pool *pool, int worker);
 WEFT_API void weft_hop_leave(struct weft_hop *hop);
 
-/* Runs fn(arg) on another pool and returns to this one with its result, also when fn was ended early by
- * a cancel. Called by a plain thread it blocks the thread until fn is done. A fiber of a dispatcher's group stays where it is, and
- * waits: fn runs in a fiber of its own there, to which a cancel or an interrupt of the one that waits is passed on.
- * Errors as weft_switch_to, -EINVAL for a dispatcher's pool; fn did not run then. */
+/* Runs fn(arg) on another pool and returns to this one with its result, also when fn was ended
+ * early by a cancel. Called by a plain thread it blocks the thread until fn is done. A fiber of a
+ * dispatcher's group stays where it is, and waits: fn runs in a fiber of its own there, to which a
+ * cancel or an interrupt of the one that waits is passed on. Errors as weft_switch_to, -EINVAL for
+ * a dispatcher's pool; fn did not run then. */
 WEFT_API int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result);
 
 WEFT_END_DECLS

@@ -1,4 +1,5 @@
-/* An HTTP/1.1 server on fibers: listeners, routes, and handlers that read and write as if they blocked.
+/* An HTTP/1.1 server on fibers: listeners, routes, and handlers that read and write as if they
+ * blocked.
  *
  *     static int hello(weft_http *x, void *arg)
  *     {
@@ -12,16 +13,18 @@
  *     weft_http_server_stop(server, weft_after(10 * 1000000000LL));
  *     weft_http_server_destroy(server);
  *
- * Each connection is one fiber, bound to one worker of the pool for its life; it reads requests one after the other and calls
- * their handlers. What the handlers of pipelined requests answer is gathered and written at once. A handler may wait
- * in any way; it must not leave its worker (weft/hop.h) without coming back before the next call here.
+ * Each connection is one fiber, bound to one worker of the pool for its life; it reads requests one
+ * after the other and calls their handlers. What the handlers of pipelined requests answer is
+ * gathered and written at once. A handler may wait in any way; it must not leave its worker
+ * (weft/hop.h) without coming back before the next call here.
  *
- * Requests are parsed strictly (weft/http_parse.h). Whatever is wrong with one is answered by the server itself, and the
- * connection is closed behind it, gently: what the client still sends is read for a while, so that it sees the answer.
+ * Requests are parsed strictly (weft/http_parse.h). Whatever is wrong with one is answered by the
+ * server itself, and the connection is closed behind it, gently: what the client still sends is
+ * read for a while, so that it sees the answer.
  *
- * Nobody can keep a connection for nothing: silent ones, slow heads, slow bodies and readers that do not read, or a byte now
- * and then, are ended, by idle groups (weft/idle.h), late by a sixteenth of their time at most, and by no more than a second (of more than nine
- * hours: a 32768th).
+ * Nobody can keep a connection for nothing: silent ones, slow heads, slow bodies and readers that
+ * do not read, or a byte now and then, are ended, by idle groups (weft/idle.h), late by a sixteenth
+ * of their time at most, and by no more than a second (of more than nine hours: a 32768th).
  */
 #ifndef WEFT_HTTP_H
 #define WEFT_HTTP_H
@@ -36,9 +39,10 @@ typedef struct weft_http_server weft_http_server;
 /* One request and the answer to it; the handler's, until it returns. */
 typedef struct weft_http weft_http;
 
-/* Answers the request. 0, or a negative errno: if nothing of the answer was sent yet it becomes one of the server's own (413
- * for -EMSGSIZE, 408 for -ETIMEDOUT, 400 for -EBADMSG, 503 for -ENOMEM and -EMFILE, else 500), if something was the
- * connection is cut, so that the client sees that it is not whole. One that has answered nothing has failed too. */
+/* Answers the request. 0, or a negative errno: if nothing of the answer was sent yet it becomes one
+ * of the server's own (413 for -EMSGSIZE, 408 for -ETIMEDOUT, 400 for -EBADMSG, 503 for -ENOMEM and
+ * -EMFILE, else 500), if something was the connection is cut, so that the client sees that it is
+ * not whole. One that has answered nothing has failed too. */
 typedef int (*weft_http_fn)(weft_http *x, void *arg);
 
 /* --- the server ------------------------------------------------------------------------ */
@@ -48,12 +52,14 @@ enum weft_http_spread {
     WEFT_HTTP_LEAST, /* an acceptor gives it to the one with the fewest connections */
     WEFT_HTTP_ROUND_ROBIN,
     WEFT_HTTP_HASH, /* by the client's address: one client's are together */
-    /* Each worker has a listening socket of its own and the system chooses (SO_REUSEPORT). No acceptor between, but the spread is by
-     * chance. Not for Unix sockets, which get an acceptor (least). */
+    /* Each worker has a listening socket of its own and the system chooses (SO_REUSEPORT). No
+     * acceptor between, but the spread is by chance. Not for Unix sockets, which get an acceptor
+     * (least). */
     WEFT_HTTP_REUSEPORT,
 };
 
-/* 0: the default. What is beyond a limit is answered with the status in brackets, and the connection closed. */
+/* 0: the default. What is beyond a limit is answered with the status in brackets, and the
+ * connection closed. */
 struct weft_http_server_limits {
     uint32_t line_bytes;   /* request line: 8 KiB (414); at least 64 */
     uint32_t header_bytes; /* all fields: 16 KiB (431) */
@@ -68,8 +74,9 @@ struct weft_http_server_limits {
     int64_t body_ns;      /* one wait for more of a body: 10 s (408) */
     uint32_t body_rate;   /* bytes a second, once body_ns have been spent waiting: 500 (408) */
     int64_t write_ns;     /* one wait for the client to make room for more: 30 s (cut) */
-    /* Bytes a second: 500 (cut). Of each write_ns that are spent so, in several waits, it must have taken this many. Only waiting for
-     * room counts, not what a handler takes to make the answer; and a connection's answers count together. */
+    /* Bytes a second: 500 (cut). Of each write_ns that are spent so, in several waits, it must have
+     * taken this many. Only waiting for room counts, not what a handler takes to make the answer;
+     * and a connection's answers count together. */
     uint32_t write_rate;
     int64_t linger_ns; /* how long is read behind a last answer: 2 s, and 64 KiB at most */
 };
@@ -106,23 +113,26 @@ WEFT_API void weft_http_server_destroy(weft_http_server *server);
 struct weft_http_route_opts {
     uint64_t body_bytes; /* instead of the server's limit; 0: the server's */
 };
-/* Requests with this method (NULL: any; GET stands for HEAD too) and path (as weft_uri_path makes it) go to fn. A path that ends
- * in '/' stands for all below it, and the longest that fits is taken. Later routes win over earlier ones that say the same. Paths are
- * copied. Before the first listen: else -EBUSY. -EINVAL: no path. -ENOMEM.
- * What no route takes is answered with 404, what only another method's does with 405. */
+/* Requests with this method (NULL: any; GET stands for HEAD too) and path (as weft_uri_path makes
+ * it) go to fn. A path that ends in '/' stands for all below it, and the longest that fits is
+ * taken. Later routes win over earlier ones that say the same. Paths are copied. Before the first
+ * listen: else -EBUSY. -EINVAL: no path. -ENOMEM. What no route takes is answered with 404, what
+ * only another method's does with 405. */
 WEFT_API int weft_http_server_route(weft_http_server *server, const char *method, const char *path,
                                     weft_http_fn fn, void *arg,
                                     const struct weft_http_route_opts *opts);
 
-/* Listens there and serves. *bound, unless NULL, is where: a port 0 has become a real one. Errors as weft_listen:
- * -EADDRINUSE also where only SO_REUSEPORT would let two servers share the port. -ESHUTDOWN: it is stopping. */
+/* Listens there and serves. *bound, unless NULL, is where: a port 0 has become a real one. Errors
+ * as weft_listen: -EADDRINUSE also where only SO_REUSEPORT would let two servers share the port.
+ * -ESHUTDOWN: it is stopping. */
 WEFT_API int weft_http_server_listen(weft_http_server *server, const char *address,
                                      struct weft_addr *bound);
 
-/* Listens no more, removes the files of its Unix sockets if they are still its own, closes connections between two requests,
- * and waits for the others to finish the one they are at. At the deadline (0: at once) the rest is cut and their fibers are
- * cancelled; then it waits as long as a handler takes to notice, at most 5 s: -EBUSY, some have not; stop again. Any thread,
- * several too: the nearest deadline holds. */
+/* Listens no more, removes the files of its Unix sockets if they are still its own, closes
+ * connections between two requests, and waits for the others to finish the one they are at. At the
+ * deadline (0: at once) the rest is cut and their fibers are cancelled; then it waits as long as a
+ * handler takes to notice, at most 5 s: -EBUSY, some have not; stop again. Any thread, several too:
+ * the nearest deadline holds. */
 WEFT_API int weft_http_server_stop(weft_http_server *server, int64_t deadline);
 /* Has a stop begun? */
 WEFT_API bool weft_http_server_stopping(const weft_http_server *server);
@@ -155,7 +165,8 @@ WEFT_API void weft_http_server_stats(const weft_http_server *server, struct weft
 
 /* --- the request ------------------------------------------------------------------------- */
 
-/* Bytes of the request; no zero behind them. data NULL: there are none. Good until the handler returns. */
+/* Bytes of the request; no zero behind them. data NULL: there are none. Good until the handler
+ * returns. */
 struct weft_http_text {
     const char *data;
     size_t len;
@@ -173,40 +184,45 @@ WEFT_API const weft_http_head *weft_http_parsed(const weft_http *x, const char *
 WEFT_API const struct weft_addr *weft_http_peer(const weft_http *x);
 WEFT_API weft_http_server *weft_http_server_of(const weft_http *x);
 
-/* Up to n bytes of the body; 0: its end. The first call says "100 Continue" to a client that waits for that. -ETIMEDOUT: too
- * slow. -EMSGSIZE: beyond the limit. -EBADMSG: bad chunks. -ECONNRESET: the client is gone before the end. -ECANCELED,
- * -EINTR. What a handler leaves unread is thrown away. */
+/* Up to n bytes of the body; 0: its end. The first call says "100 Continue" to a client that waits
+ * for that. -ETIMEDOUT: too slow. -EMSGSIZE: beyond the limit. -EBADMSG: bad chunks. -ECONNRESET:
+ * the client is gone before the end. -ECANCELED, -EINTR. What a handler leaves unread is thrown
+ * away. */
 WEFT_API ssize_t weft_http_read(weft_http *x, void *buf, size_t n);
 
 /* --- the answer ------------------------------------------------------------------------------ */
 
-/* The whole answer: fields, body, end. type NULL: none. Not after begin. -EINVAL: a type with control bytes, and nothing was
- * answered. */
+/* The whole answer: fields, body, end. type NULL: none. Not after begin. -EINVAL: a type with
+ * control bytes, and nothing was answered. */
 WEFT_API int weft_http_answer(weft_http *x, int status, const char *type, const void *body,
                               size_t n);
 
-/* Or piece by piece: begin, fields, the length if it is known, the body. It ends when the handler returns. Without a
- * length the body goes in chunks, or (HTTP/1.0) until the connection is closed. An answer to HEAD, a 204 and a 304 have no
- * body: what is written is dropped. Date, Connection and the framing are the server's to set. A status outside of 200 .. 599, and
- * a call out of turn, is a caller's bug.
- * All: 0, or -EPIPE, -ECONNRESET, -ETIMEDOUT ...: the client is gone, and the handler may as well return. */
+/* Or piece by piece: begin, fields, the length if it is known, the body. It ends when the handler
+ * returns. Without a length the body goes in chunks, or (HTTP/1.0) until the connection is closed.
+ * An answer to HEAD, a 204 and a 304 have no body: what is written is dropped. Date, Connection and
+ * the framing are the server's to set. A status outside of 200 .. 599, and a call out of turn, is a
+ * caller's bug. All: 0, or -EPIPE, -ECONNRESET, -ETIMEDOUT ...: the client is gone, and the handler
+ * may as well return. */
 WEFT_API int weft_http_begin(weft_http *x, int status);
-/* -EINVAL: a name that is no token or is the server's to set, a value with control bytes, more than 8 KiB: nothing was set. */
+/* -EINVAL: a name that is no token or is the server's to set, a value with control bytes, more than
+ * 8 KiB: nothing was set. */
 WEFT_API int weft_http_set(weft_http *x, const char *name, const char *value);
 /* Writing another number of bytes is a caller's bug; fewer cuts the connection. */
 WEFT_API int weft_http_set_length(weft_http *x, uint64_t n);
 /* Bytes are gathered; weft_http_flush sends them now. */
 WEFT_API int weft_http_write(weft_http *x, const void *buf, size_t n);
 WEFT_API int weft_http_flush(weft_http *x);
-/* n bytes of a file of a disk, from `offset`. A length must be set. -ENODATA: the file is shorter. */
+/* n bytes of a file of a disk, from `offset`. A length must be set. -ENODATA: the file is
+ * shorter. */
 WEFT_API int weft_http_send_file(weft_http *x, int fd, uint64_t offset, uint64_t n);
 /* Has begin been called (or answer)? */
 WEFT_API bool weft_http_begun(const weft_http *x);
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* A directory that is served: GET and HEAD, ranges, conditional requests, index.html. Never anything outside of it, and
- * nothing through a symbolic link unless that is asked for; only regular files; no name that begins with a dot. */
+/* A directory that is served: GET and HEAD, ranges, conditional requests, index.html. Never
+ * anything outside of it, and nothing through a symbolic link unless that is asked for; only
+ * regular files; no name that begins with a dot. */
 typedef struct weft_http_files weft_http_files;
 
 struct weft_http_files_opts {
@@ -222,14 +238,14 @@ struct weft_http_files_opts {
         workers; /* how many have a cache each; default: of the calling fiber's pool, else 64 */
 };
 
-/* -ENOENT, -ENOTDIR, -EACCES; -EOPNOTSUPP: links are to be followed, and the system has no openat2. -EINVAL: a prefix
- * that does not begin and end with a slash. -ENOMEM. */
+/* -ENOENT, -ENOTDIR, -EACCES; -EOPNOTSUPP: links are to be followed, and the system has no openat2.
+ * -EINVAL: a prefix that does not begin and end with a slash. -ENOMEM. */
 WEFT_API int weft_http_files_open(weft_http_files **out, const char *dir,
                                   const struct weft_http_files_opts *opts);
 /* Nobody serves from it any more. NULL is fine. */
 WEFT_API void weft_http_files_close(weft_http_files *files);
-/* The handler: arg is the weft_http_files. Several servers may have it; the caches are for those of the pool that serves from it
- * first, and others open each file anew. */
+/* The handler: arg is the weft_http_files. Several servers may have it; the caches are for those of
+ * the pool that serves from it first, and others open each file anew. */
 WEFT_API int weft_http_files_serve(weft_http *x, void *files);
 
 /* The content type for a name, by its ending. */

@@ -1,18 +1,21 @@
-/* HTTP/1 messages as bytes: heads of requests and responses, and chunked bodies. No I/O and no memory of its own.
+/* HTTP/1 messages as bytes: heads of requests and responses, and chunked bodies. No I/O and no
+ * memory of its own.
  *
- * A head is parsed in one buffer of the caller's, which holds the message from its first byte on and grows at its end:
+ * A head is parsed in one buffer of the caller's, which holds the message from its first byte on
+ * and grows at its end:
  *
  *      data                       data + n          data + len
  *       |  head (n = result of parse)  |  body, next requests  |
  *
- * Each call gets the whole of it, old bytes and new; the parser goes on at the byte where it stopped and looks at none
- * twice. What it found is kept as spans, offsets from `data`: they stay right when the buffer moves, as long as the
- * bytes of the head are kept. Pipelined requests lie in the same buffer: after a head of n bytes and its body comes the
- * next one, for which the parser is initialised again. However the bytes were cut into pieces, the result is the same.
+ * Each call gets the whole of it, old bytes and new; the parser goes on at the byte where it
+ * stopped and looks at none twice. What it found is kept as spans, offsets from `data`: they stay
+ * right when the buffer moves, as long as the bytes of the head are kept. Pipelined requests lie in
+ * the same buffer: after a head of n bytes and its body comes the next one, for which the parser is
+ * initialised again. However the bytes were cut into pieces, the result is the same.
  *
- * There is one mode, a strict one; docs/http.md lists what is refused. A message whose length two readers could
- * understand differently is always refused. After a refusal the connection cannot be used any more: answer with the
- * status in `refused` and close it.
+ * There is one mode, a strict one; docs/http.md lists what is refused. A message whose length two
+ * readers could understand differently is always refused. After a refusal the connection cannot be
+ * used any more: answer with the status in `refused` and close it.
  */
 #ifndef WEFT_HTTP_PARSE_H
 #define WEFT_HTTP_PARSE_H
@@ -117,7 +120,8 @@ typedef struct weft_http_head {
     uint32_t field_count;
     struct weft_http_field *fields; /* the caller's array */
 
-    /* After a refusal: the status to answer with (400, 414, 417, 431, 501, 505; for a response 502) and why. */
+    /* After a refusal: the status to answer with (400, 414, 417, 431, 501, 505; for a response 502)
+     * and why. */
     int refused;
     const char *why;
 
@@ -128,18 +132,19 @@ typedef struct weft_http_head {
     uint8_t weft_state, weft_response, weft_request_method, weft_flags;
 } weft_http_head;
 
-/* For the next message. `fields` is borrowed until the head is no longer used; a message with more than `max` fields
- * (at most 65534) is refused, 431. `limits` is not kept; NULL: the defaults. */
+/* For the next message. `fields` is borrowed until the head is no longer used; a message with more
+ * than `max` fields (at most 65534) is refused, 431. `limits` is not kept; NULL: the defaults. */
 WEFT_API void weft_http_request_init(weft_http_head *head, struct weft_http_field *fields,
                                      uint32_t max, const struct weft_http_limits *limits);
-/* The same for an answer to a request with this method, which decides whether a body follows. 1xx answers come
- * first, and count as messages. */
+/* The same for an answer to a request with this method, which decides whether a body follows. 1xx
+ * answers come first, and count as messages. */
 WEFT_API void weft_http_response_init(weft_http_head *head, struct weft_http_field *fields,
                                       uint32_t max, const struct weft_http_limits *limits,
                                       enum weft_http_method method);
 
-/* data[0 .. len) is the message so far. Returns the length of the head when it is whole, 0 if there must be more bytes,
- * -EBADMSG if it is refused, once and for all. Not to be called again after the head was whole. */
+/* data[0 .. len) is the message so far. Returns the length of the head when it is whole, 0 if there
+ * must be more bytes, -EBADMSG if it is refused, once and for all. Not to be called again after the
+ * head was whole. */
 WEFT_API ssize_t weft_http_head_parse(weft_http_head *head, const void *data, size_t len);
 
 /* The first field of this name; NULL: none. */
@@ -149,7 +154,8 @@ static inline const struct weft_http_field *weft_http_head_known(const weft_http
     uint32_t n = head->weft_known[name];
     return n ? &head->fields[n - 1] : NULL;
 }
-/* The first field of this name (case does not matter) behind `after`, or the first of all if `after` is NULL; NULL: none. */
+/* The first field of this name (case does not matter) behind `after`, or the first of all if
+ * `after` is NULL; NULL: none. */
 WEFT_API const struct weft_http_field *weft_http_head_find(const weft_http_head *head,
                                                            const void *data, const char *name,
                                                            const struct weft_http_field *after);
@@ -171,10 +177,11 @@ typedef struct weft_http_chunked {
 /* NULL: the default limits. */
 WEFT_API void weft_http_chunked_init(weft_http_chunked *chunked,
                                      const struct weft_http_limits *limits);
-/* Reads on in `data`, which holds the bytes behind those that earlier calls have used. Returns how many it has
- * used; the bytes of the body among them, which lie in a row, are *body, *body_len (maybe none). To be called until it
- * has used all, or is done; it uses at least one byte, if there is one. -EBADMSG: refused, once and for all.
- * Extensions and trailer fields are checked and left out. The limit on the whole body is the caller's: `total`. */
+/* Reads on in `data`, which holds the bytes behind those that earlier calls have used. Returns how
+ * many it has used; the bytes of the body among them, which lie in a row, are *body, *body_len
+ * (maybe none). To be called until it has used all, or is done; it uses at least one byte, if there
+ * is one. -EBADMSG: refused, once and for all. Extensions and trailer fields are checked and left
+ * out. The limit on the whole body is the caller's: `total`. */
 WEFT_API ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void *data, size_t len,
                                         const void **body, size_t *body_len);
 

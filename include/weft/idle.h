@@ -1,15 +1,17 @@
-/* Idle groups: which of very many have been silent for a while, such as 100,000 connections and 60 seconds.
+/* Idle groups: which of very many have been silent for a while, such as 100,000 connections and 60
+ * seconds.
  *
- * A touch is one store, without a lock, a clock or a timer; a member costs one look per period, however often it is
- * touched. Those that were silent for a whole period come out as one batch: never early, and at most one precision
- * step late (and what the pool is late with its timers).
+ * A touch is one store, without a lock, a clock or a timer; a member costs one look per period,
+ * however often it is touched. Those that were silent for a whole period come out as one batch:
+ * never early, and at most one precision step late (and what the pool is late with its timers).
  *
- *  - Group and members live in the caller's memory, and are not moved while in use. Every call may be made from any thread,
- *    fiber or callback, but for init and deinit, which nothing may race.
- *  - A member belongs to the group from weft_idle_add until weft_idle_remove answers true or it comes out in a batch:
- *    exactly one of the two happens, and whoever gets it may free it or add it again.
- *  - If several threads touch one member at the same time, the one that began first may win: the touch counts from the
- *    moment at which the call began.
+ *  - Group and members live in the caller's memory, and are not moved while in use. Every call may
+ *    be made from any thread, fiber or callback, but for init and deinit, which nothing may race.
+ *  - A member belongs to the group from weft_idle_add until weft_idle_remove answers true or it
+ *    comes out in a batch: exactly one of the two happens, and whoever gets it may free it or add
+ *    it again.
+ *  - If several threads touch one member at the same time, the one that began first may win: the
+ *    touch counts from the moment at which the call began.
  */
 #ifndef WEFT_IDLE_H
 #define WEFT_IDLE_H
@@ -38,16 +40,16 @@ struct weft_idle_opts {
     weft_pool *pool; /* whose workers look; default: the calling fiber's; must be given elsewhere */
     int64_t period_ns;    /* default 60 s */
     int64_t precision_ns; /* default 1 s; at most the period, at least a 65536th of it */
-    /* Gets each batch, linked by weft_idle_next, on a worker of the pool like a timer's callback: it must not wait.
-     * Default: batches are kept until weft_idle_wait. */
+    /* Gets each batch, linked by weft_idle_next, on a worker of the pool like a timer's callback:
+     * it must not wait. Default: batches are kept until weft_idle_wait. */
     void (*on_silent)(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg);
     void *arg;
 };
 
 /* -EINVAL: bad period or precision. -ENOMEM. */
 WEFT_API int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *opts);
-/* Nobody may be in the group, in a batch that was not taken, or in weft_idle_wait. Not from on_silent. Waits for an
- * on_silent that is running. */
+/* Nobody may be in the group, in a batch that was not taken, or in weft_idle_wait. Not from
+ * on_silent. Waits for an on_silent that is running. */
 WEFT_API void weft_idle_deinit(weft_idle_group *group);
 
 /* Counts as a touch. The member is in no group. */
@@ -68,8 +70,8 @@ static inline weft_idle_member *weft_idle_next(const weft_idle_member *member)
     return member->weft_next;
 }
 
-/* Waits until there is a batch, and takes all that there is: the number of members, the first of them in *first.
- * -ETIMEDOUT, -ECANCELED, -EINTR. Only without on_silent. */
+/* Waits until there is a batch, and takes all that there is: the number of members, the first of
+ * them in *first. -ETIMEDOUT, -ECANCELED, -EINTR. Only without on_silent. */
 WEFT_API ssize_t weft_idle_wait(weft_idle_group *group, weft_idle_member **first, int64_t deadline);
 
 /* Members that have not come out. */

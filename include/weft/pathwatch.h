@@ -1,8 +1,9 @@
 /* Changes of files and directories (inotify), waited for like any other I/O.
  *
- * A watch has any number of paths. What happens to them lies in the kernel until it is asked for, in its order; each event is
- * given to one who asks. Any fiber or thread may use a watch; those who wait are *cancellable*. Not below subdirectories:
- * add those yourself. Changes by other machines, in a network file system, are not seen.
+ * A watch has any number of paths. What happens to them lies in the kernel until it is asked for,
+ * in its order; each event is given to one who asks. Any fiber or thread may use a watch; those who
+ * wait are *cancellable*. Not below subdirectories: add those yourself. Changes by other machines,
+ * in a network file system, are not seen.
  *
  *     weft_pathwatch_open(&watch);
  *     id = weft_pathwatch_add(watch, "/etc/app", IN_CLOSE_WRITE | IN_MOVED_TO, WEFT_FOREVER);
@@ -30,15 +31,17 @@ struct weft_pathwatch_event {
 /* -EMFILE: too many watches of this user; -ENOMEM. */
 WEFT_API int weft_pathwatch_open(weft_pathwatch **out);
 
-/* Watches a path for IN_... (inotify(7)). Its id, >= 0; the same id if the path is watched already: then the new mask counts. *Late*,
- * as the calls of weft/file.h. -ENOENT, -EACCES; -ENOSPC: too many paths of this user. */
+/* Watches a path for IN_... (inotify(7)). Its id, >= 0; the same id if the path is watched already:
+ * then the new mask counts. *Late*, as the calls of weft/file.h. -ENOENT, -EACCES; -ENOSPC: too
+ * many paths of this user. */
 WEFT_API int weft_pathwatch_add(weft_pathwatch *watch, const char *path, uint32_t mask,
                                 int64_t deadline);
-/* -EINVAL: no such id. Events that were there before are still given, and then one with IN_IGNORED. */
+/* -EINVAL: no such id. Events that were there before are still given, and then one with
+ * IN_IGNORED. */
 WEFT_API int weft_pathwatch_remove(weft_pathwatch *watch, int id);
 
-/* The next event. 0, -ETIMEDOUT, -ECANCELED, -EINTR; -EBADFD: closed meanwhile; -EOVERFLOW: events were lost, look at everything anew;
- * the next call goes on behind the gap. */
+/* The next event. 0, -ETIMEDOUT, -ECANCELED, -EINTR; -EBADFD: closed meanwhile; -EOVERFLOW: events
+ * were lost, look at everything anew; the next call goes on behind the gap. */
 WEFT_API int weft_pathwatch_next(weft_pathwatch *watch, struct weft_pathwatch_event *out,
                                  int64_t deadline);
 

@@ -1,7 +1,8 @@
-/* Perf events: how long things take, told to a callback of yours as they happen, or to the stock collector.
+/* Perf events: how long things take, told to a callback of yours as they happen, or to the stock
+ * collector.
  *
- * An event has a type, a cost in nanoseconds, and two numbers whose meaning is the type's: how many things the cost was
- * for (count), and some total of them such as bytes (sum). Runtime types:
+ * An event has a type, a cost in nanoseconds, and two numbers whose meaning is the type's: how many
+ * things the cost was for (count), and some total of them such as bytes (sum). Runtime types:
  *
  *   type     cost is                                                            count    sum
  *   poll     a worker's sleep, from going to sleep to going on                  1        0
@@ -15,12 +16,14 @@
  *            a sleep, park), fiber or plain thread, however it ended; nothing
  *            that was there at once
  *
- * Users register further types by name and tell of their own spans (weft_perf_begin and weft_perf_end).
+ * Users register further types by name and tell of their own spans (weft_perf_begin and
+ * weft_perf_end).
  *
- * A type that nobody accepts costs one load and one branch that is never taken: for the runtime types at each sleep and
- * tick of a worker and at wakes from outside; a yield and a wait of a fiber pay nothing, they have one flag for this and
- * the trace ring. A span costs two calls that return at once (about 3 ns for both: perf_off of bench/weft/perf.c). The
- * clock is read for accepted types only.
+ * A type that nobody accepts costs one load and one branch that is never taken: for the runtime
+ * types at each sleep and tick of a worker and at wakes from outside; a yield and a wait of a fiber
+ * pay nothing, they have one flag for this and the trace ring. A span costs two calls that return
+ * at once (about 3 ns for both: perf_off of bench/weft/perf.c). The clock is read for accepted
+ * types only.
  */
 #ifndef WEFT_PERF_H
 #define WEFT_PERF_H
@@ -42,8 +45,9 @@ enum weft_perf_type {
 };
 #define WEFT_PERF_TYPES 64 /* so 56 of users */
 
-/* Registers a type, or finds it: the same name is the same type. Names have up to 23 characters, without white space.
- * Returns the type; -EINVAL: no such name can be; -ENOSPC: all types are taken. Types are never given back. */
+/* Registers a type, or finds it: the same name is the same type. Names have up to 23 characters,
+ * without white space. Returns the type; -EINVAL: no such name can be; -ENOSPC: all types are
+ * taken. Types are never given back. */
 WEFT_API int weft_perf_register(const char *name);
 /* NULL: there is no such type. */
 WEFT_API const char *weft_perf_name(unsigned type);
@@ -51,29 +55,30 @@ WEFT_API const char *weft_perf_name(unsigned type);
 /* --- the callback -------------------------------------------------------------- */
 
 struct weft_perf {
-    /* Is the type wanted? Asked once for each type, when the callback is installed or the type registered.
-     * NULL: all are. */
+    /* Is the type wanted? Asked once for each type, when the callback is installed or the type
+     * registered. NULL: all are. */
     bool (*accept)(unsigned type, void *arg);
-    /* Called on the thread where it happened, in the middle of things, maybe on several threads at once, and for
-     * `acquire` and spans on the stack of a fiber: short, small, and it must not wait, yield, or
-     * install, remove or register anything. */
+    /* Called on the thread where it happened, in the middle of things, maybe on several threads at
+     * once, and for `acquire` and spans on the stack of a fiber: short, small, and it must not
+     * wait, yield, or install, remove or register anything. */
     void (*on_event)(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg);
     void *arg;
 };
 
-/* From now on events go there; workers see it by their next tick. Borrows `perf` until weft_perf_remove has returned.
- * Any thread. -EBUSY: another is installed; -EINVAL: no on_event. */
+/* From now on events go there; workers see it by their next tick. Borrows `perf` until
+ * weft_perf_remove has returned. Any thread. -EBUSY: another is installed; -EINVAL: no on_event. */
 WEFT_API int weft_perf_install(const struct weft_perf *perf);
-/* When it returns no thread is in the callback and none will be: what it uses may be freed. Any thread, but not
- * the callback itself. It waits, without suspending a fiber, for those that are in the callback. -ENOENT: that one is not
- * installed. */
+/* When it returns no thread is in the callback and none will be: what it uses may be freed. Any
+ * thread, but not the callback itself. It waits, without suspending a fiber, for those that are in
+ * the callback. -ENOENT: that one is not installed. */
 WEFT_API int weft_perf_remove(const struct weft_perf *perf);
 
 /* --- your own events -------------------------------------------------------------- */
 
 /* The time, if somebody accepts the type; else 0. */
 WEFT_API int64_t weft_perf_begin(unsigned type);
-/* Tells of a span that began then; 0: does nothing. It may end on another thread than it began on. */
+/* Tells of a span that began then; 0: does nothing. It may end on another thread than it began
+ * on. */
 WEFT_API void weft_perf_end(unsigned type, int64_t began, uint64_t count, uint64_t sum);
 /* An event with a cost that was measured otherwise. */
 WEFT_API void weft_perf_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum);
@@ -93,8 +98,8 @@ WEFT_API int weft_collector_create(weft_collector **out, const struct weft_colle
 /* Stops it, if need be. NULL is nothing. */
 WEFT_API void weft_collector_destroy(weft_collector *collector);
 
-/* Installs it as the callback. -EBUSY: there is another. -ENOMEM. A type that is registered later and finds no memory is
- * not accepted. */
+/* Installs it as the callback. -EBUSY: there is another. -ENOMEM. A type that is registered later
+ * and finds no memory is not accepted. */
 WEFT_API int weft_collector_start(weft_collector *collector);
 /* What it has collected stays. Nothing if it is not started. */
 WEFT_API void weft_collector_stop(weft_collector *collector);

@@ -1,14 +1,16 @@
 /* A lock for many readers or one writer.
  *
- * Nobody starves. While a writer waits, new readers wait behind it; writers are served in the order in which they came.
- * When a writer unlocks and the first reader that waits has done so for more than 1 ms, all readers that wait are let in
- * together, before the next writer; younger ones go when no writer waits any more.
+ * Nobody starves. While a writer waits, new readers wait behind it; writers are served in the order
+ * in which they came. When a writer unlocks and the first reader that waits has done so for more
+ * than 1 ms, all readers that wait are let in together, before the next writer; younger ones go
+ * when no writer waits any more.
  *
- * A lock that one worker uses all the time stays there: who comes from another worker may be held back for 0.25 ms first,
- * once per call. Tries, and calls whose deadline is nearer, are not.
+ * A lock that one worker uses all the time stays there: who comes from another worker may be held
+ * back for 0.25 ms first, once per call. Tries, and calls whose deadline is nearer, are not.
  *
- * It is not recursive, not even for readers: a second read lock of the same fiber waits for ever if a writer has
- * come in between. The writer is known; readers are only counted. Who has locked unlocks.
+ * It is not recursive, not even for readers: a second read lock of the same fiber waits for ever if
+ * a writer has come in between. The writer is known; readers are only counted. Who has locked
+ * unlocks.
  */
 #ifndef WEFT_RWLOCK_H
 #define WEFT_RWLOCK_H
@@ -32,7 +34,8 @@ typedef struct weft_rwlock {
     }
 
 WEFT_API void weft_rwlock_init(weft_rwlock *lock, const struct weft_sync_opts *opts);
-/* To destroy one that is locked is a caller's bug; so is to free it before all calls on it have returned. */
+/* To destroy one that is locked is a caller's bug; so is to free it before all calls on it have
+ * returned. */
 WEFT_API void weft_rwlock_deinit(weft_rwlock *lock);
 
 /* 0: locked; -ETIMEDOUT, -ECANCELED, -EINTR: not. Deadline 0 tries. */

@@ -12,9 +12,9 @@
  *     case 2: ... a second has passed
  *     }
  *
- * Exactly one case is done, the others have not happened: nothing was sent, nothing received, and their places are as
- * they were. A select never meets itself: one that sends to and receives from the same channel waits for
- * others.
+ * Exactly one case is done, the others have not happened: nothing was sent, nothing received, and
+ * their places are as they were. A select never meets itself: one that sends to and receives from
+ * the same channel waits for others.
  */
 #ifndef WEFT_SELECT_H
 #define WEFT_SELECT_H
@@ -73,8 +73,9 @@ static inline struct weft_case weft_case_future(weft_future *future)
     return one;
 }
 
-/* A signal of the condition. The caller holds the mutex, as with weft_cond_wait, and holds it again when the select
- * returns, whatever that returns; meanwhile it is unlocked if, and only if, the select has to wait. NULL: as there. */
+/* A signal of the condition. The caller holds the mutex, as with weft_cond_wait, and holds it again
+ * when the select returns, whatever that returns; meanwhile it is unlocked if, and only if, the
+ * select has to wait. NULL: as there. */
 static inline struct weft_case weft_case_cond(weft_cond *cond, weft_mutex *mutex)
 {
     struct weft_case one = {WEFT_CASE_COND, 0, cond, mutex, 0};
@@ -88,9 +89,9 @@ static inline struct weft_case weft_case_at(int64_t time)
     return one;
 }
 
-/* Does one of the cases and returns its index. Of several that are ready each has its chance, whatever their order.
- * Deadline 0 is what other languages call a default case.
- * -ETIMEDOUT, -ECANCELED, -EINTR: none was done. -ENOMEM: only with more than 8 cases. */
+/* Does one of the cases and returns its index. Of several that are ready each has its chance,
+ * whatever their order. Deadline 0 is what other languages call a default case. -ETIMEDOUT,
+ * -ECANCELED, -EINTR: none was done. -ENOMEM: only with more than 8 cases. */
 WEFT_API int weft_select(struct weft_case *cases, size_t n, int64_t deadline);
 
 WEFT_END_DECLS

@@ -32,8 +32,8 @@ struct weft_worker_stats {
     uint64_t overflows; /* times the ring spilled into the global queue */
     uint64_t stacks;    /* stacks attached */
     uint64_t hogs;      /* times a fiber was reported for keeping the worker too long */
-    int64_t
-        io_waiting; /* waits on descriptors that began here less those that ended here: the sum counts */
+    int64_t io_waiting; /* waits on descriptors that began here less those that ended here: the sum
+                           counts */
     uint64_t io_looks;  /* times the driver was asked */
     uint64_t io_events; /* what it reported */
     size_t ring, fresh; /* queue lengths now */
@@ -89,8 +89,8 @@ struct weft_memory_stats {
 };
 WEFT_API void weft_memory_stats(struct weft_memory_stats *out);
 
-/* Gives the pages of idle stacks back to the kernel, all but the few (up to 32 of a size) that each worker
- * keeps at hand. Returns how many stacks it trimmed. */
+/* Gives the pages of idle stacks back to the kernel, all but the few (up to 32 of a size) that each
+ * worker keeps at hand. Returns how many stacks it trimmed. */
 WEFT_API size_t weft_trim(void);
 
 /* The trace ring: the last 1024 scheduling events of each worker. Off until switched on; costs one

@@ -1,13 +1,14 @@
 /* What all objects that one can wait on have in common.
  *
- *  - They live in the caller's memory. All zero is a valid object with default options; init is only needed for
- *    options. They must not be copied or moved.
+ *  - They live in the caller's memory. All zero is a valid object with default options; init is
+ *    only needed for options. They must not be copied or moved.
  *  - Any of them works between fibers of one pool, fibers of different pools, and plain threads.
- *  - A call that can wait takes an absolute deadline and answers 0 (done), -ETIMEDOUT, -ECANCELED, -EINTR
- *    (weft_interrupt), or what its own contract adds. If it did not return 0 nothing was taken and nothing is
- *    lost, however closely the two raced.
- *  - deinit of an object on which somebody waits is a caller's bug. Objects without options need no deinit, but
- *    it finds that bug. It may be done by anybody, also of one that has an owner, and after its owner is gone.
+ *  - A call that can wait takes an absolute deadline and answers 0 (done), -ETIMEDOUT, -ECANCELED,
+ *    -EINTR (weft_interrupt), or what its own contract adds. If it did not return 0 nothing was
+ *    taken and nothing is lost, however closely the two raced.
+ *  - deinit of an object on which somebody waits is a caller's bug. Objects without options need no
+ *    deinit, but it finds that bug. It may be done by anybody, also of one that has an owner, and
+ *    after its owner is gone.
  */
 #ifndef WEFT_SYNC_H
 #define WEFT_SYNC_H
@@ -23,8 +24,8 @@ struct weft_sync_opts {
     weft_pool *owner;
     weft_group
         *group; /* the same for a group of a dispatcher: only what runs in it uses the object */
-    /* Of a lock: a fiber that holds one of rank r may only lock those of a greater rank; checked in debug builds.
-     * 0: not checked. */
+    /* Of a lock: a fiber that holds one of rank r may only lock those of a greater rank; checked in
+     * debug builds. 0: not checked. */
     unsigned rank;
 };
 

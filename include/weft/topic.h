@@ -5,8 +5,8 @@
  *         {"@events", on_event},
  *         {NULL, on_other},
  *     };
- *     static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
- *     {
+ *     static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out
+ *     *out) {
  *         weft_out_idle(out);
  *         return weft_topic_dispatch(self, topics, events, n, out);
  *     }
@@ -20,7 +20,8 @@
 
 WEFT_BEGIN_DECLS
 
-/* In a pattern, '*' stands for any bytes, none too, '?' for one byte, everything else for itself. NULL as a topic is "". */
+/* In a pattern, '*' stands for any bytes, none too, '?' for one byte, everything else for itself.
+ * NULL as a topic is "". */
 WEFT_API bool weft_topic_match(const char *pattern, const char *topic);
 
 struct weft_topic_handler {
@@ -29,8 +30,8 @@ struct weft_topic_handler {
     int (*on)(weft_actor *self, const struct weft_actor_event *event, weft_out *out);
 };
 
-/* Gives every event, in their order, to the first pattern that matches its topic, or else to the inbox. Stops at the first
- * error, and answers it; else 0. */
+/* Gives every event, in their order, to the first pattern that matches its topic, or else to the
+ * inbox. Stops at the first error, and answers it; else 0. */
 WEFT_API int weft_topic_dispatch(weft_actor *self, const struct weft_topic_handler *topics,
                                  const struct weft_actor_event *events, size_t n, weft_out *out);
 

@@ -1,48 +1,59 @@
 /* An actor from inside. The public contract is <weft/actor.h>.
  *
- * An actor is a task without a stack (sched/body.h) and a record. The record of slot n is number n of its own slabs, which are
- * never unmapped, so a PID is a fiber's handle, and finding an actor is two loads. A record may be looked at at any time: its
- * gate says whose it is.
+ * An actor is a task without a stack (sched/body.h) and a record. The record of slot n is number n
+ * of its own slabs, which are never unmapped, so a PID is a fiber's handle, and finding an actor is
+ * two loads. A record may be looked at at any time: its gate says whose it is.
  *
- * Letters. Each has the generation it is for. A sender takes a place at the gate, which it gets from the actor it means or not
- * at all; pushes, and wakes. Meanwhile the actor may end and the slot be used again. So whoever empties an inbox looks at
- * every letter, and those that are not for it are dead. There is no moment at which a letter to one actor can be read
- * by another. Nor at which one is forgotten:
+ * Letters. Each has the generation it is for. A sender takes a place at the gate, which it gets
+ * from the actor it means or not at all; pushes, and wakes. Meanwhile the actor may end and the
+ * slot be used again. So whoever empties an inbox looks at every letter, and those that are not for
+ * it are dead. There is no moment at which a letter to one actor can be read by another. Nor at
+ * which one is forgotten:
  *         actor that ends                              sender
  *         1. shuts the gate (seq_cst)                  1. pushes the letter (seq_cst)
- *         2. under the lock: is not there any more,    2. looks at the gate (seq_cst): shut, or another's;
- *            empties its inboxes (seq_cst)             3. under the lock: if nobody is there, empties them
- * Both write before they read. If the actor has not seen the letter, the sender sees the gate; and then either it finds nobody
- * under the lock, and empties them itself, or the actor has yet to come to 2, or there is a next one, that will look.
+ *         2. under the lock: is not there any more,    2. looks at the gate (seq_cst): shut, or
+ *            empties its inboxes (seq_cst)                another's;
+ *                                                      3. under the lock: if nobody is there,
+ *                                                         empties them
+ * Both write before they read. If the actor has not seen the letter, the sender sees the gate; and
+ * then either it finds nobody under the lock, and empties them itself, or the actor has yet to come
+ * to 2, or there is a next one, that will look.
  *
- * States, by the names of <weft/actor.h>. The task's state word (sched/task.h) has them; `asleep` tells blocked from idle.
+ * States, by the names of <weft/actor.h>. The task's state word (sched/task.h) has them; `asleep`
+ * tells blocked from idle.
  *   from           to        who         by
  *   nothing        ready     its maker   a spawn, when all has agreed to it
  *   ready          running   the worker  its turn
- *   running        ready     the worker  continue, upgrade, a full turn; letters that came before it slept
+ *   running        ready     the worker  continue, upgrade, a full turn; letters that came before
+ *                                        it slept
  *   running        blocked   the worker  a step that waits for completions: dozes
  *   running        idle      the worker  any other step that does not go on: the same
  *   blocked        ready     any thread  a letter that is not a message: wake
  *   idle           ready     any thread  any letter: wake
- *   blocked, idle  ready     any thread  a host's stop that has lost its patience: a cancel of its task
- *   running        complete  the worker  done, exit, an error, what it does not trap, a kill: weft__actor_end
- * A fiber actor is idle in a receive and blocked in any other wait; `asleep` is set only in the first.
+ *   blocked, idle  ready     any thread  a host's stop that has lost its patience: a cancel of its
+ *                                        task
+ *   running        complete  the worker  done, exit, an error, what it does not trap, a kill:
+ *                                        weft__actor_end
+ * A fiber actor is idle in a receive and blocked in any other wait; `asleep` is set only in the
+ * first.
  *
  * Sleep.  actor                                        sender
  *         1. arms its wait, asleep = ticket            1. pushes the letter (seq_cst)
- *         2. settles: it waits (seq_cst)               2. looks at the state word (seq_cst), then at asleep
- *         3. looks into its inboxes (seq_cst)          3. fires the ticket that it found there; of several
- *            Something: fires its own ticket              senders one wins
- * Both write before they read. If the actor has not seen the letter, the sender sees that it has settled, and so what asleep was
- * before that. From 2 on the actor is not its own: it may be woken, and run on another worker. What it looks at in 3 is there
- * whoever has the slot; its ticket is nobody else's, so it takes back only this very wait. One exchange is all that a sleep costs.
- * A fiber cannot settle while it is on its stack; and with WEFT_MAILBOX_DROP senders move what is in the inbox, and an actor can
- * look where they do only while it is its own. These write asleep by seq_cst, look, and then settle; the sender's look at asleep is
- * seq_cst for that.
- * A sender whose letter is not the first in its inbox leaves 2 and 3 to the one whose it is: the actor looks before it leaves
- * something there, so it has yet to be woken for that one, or to see it.
- * The ticket belongs to one wait of one incarnation: a sender that was overtaken by all of this ends no wait of anybody else
- * (sched/task.h), and at worst wakes the next actor of the slot for nothing.
+ *         2. settles: it waits (seq_cst)               2. looks at the state word (seq_cst), then
+ *         3. looks into its inboxes (seq_cst)             at asleep
+ *            Something: fires its own ticket           3. fires the ticket that it found there; of
+ *                                                         several senders one wins
+ * Both write before they read. If the actor has not seen the letter, the sender sees that it has
+ * settled, and so what asleep was before that. From 2 on the actor is not its own: it may be woken,
+ * and run on another worker. What it looks at in 3 is there whoever has the slot; its ticket is
+ * nobody else's, so it takes back only this very wait. One exchange is all that a sleep costs. A
+ * fiber cannot settle while it is on its stack; and with WEFT_MAILBOX_DROP senders move what is in
+ * the inbox, and an actor can look where they do only while it is its own. These write asleep by
+ * seq_cst, look, and then settle; the sender's look at asleep is seq_cst for that. A sender whose
+ * letter is not the first in its inbox leaves 2 and 3 to the one whose it is: the actor looks
+ * before it leaves something there, so it has yet to be woken for that one, or to see it. The
+ * ticket belongs to one wait of one incarnation: a sender that was overtaken by all of this ends no
+ * wait of anybody else (sched/task.h), and at worst wakes the next actor of the slot for nothing.
  */
 #ifndef WEFT_ACTOR_ACTOR_H
 #define WEFT_ACTOR_ACTOR_H
@@ -78,7 +89,8 @@ struct weft__letter {
 #define WEFT__LETTER_KILL 255u
 #define WEFT__LETTER_STATS 254u /* what has it to say? It is answered as a call is */
 
-/* Else it comes before messages, needs no place in the mailbox, and wakes an actor that is blocked. */
+/* Else it comes before messages, needs no place in the mailbox, and wakes an actor that is
+ * blocked. */
 static inline bool weft__letter_is_message(const struct weft__letter *letter)
 {
     return letter->kind == WEFT_EVENT_MESSAGE || letter->kind == WEFT_EVENT_CALL;
@@ -105,7 +117,8 @@ struct weft_actor {
     _Atomic(uint32_t) limit; /* of messages at the gate; the upper bits: enum weft_mailbox_policy */
     struct weft__lock lock;
     struct weft__tie *ties; /* under the lock: who is to hear of its end, its names. actor/tie.h */
-    /* its own, but for looks; with WEFT_MAILBOX_DROP the first is under the lock, as is emptying `user` */
+    /* its own, but for looks; with WEFT_MAILBOX_DROP the first is under the lock, as is emptying
+     * `user` */
     struct weft__link *kept;   /* messages that were taken out and not yet seen */
     struct weft__link *urgent; /* the same of what is not a message */
     _Atomic(uint64_t) steps;
@@ -118,8 +131,8 @@ struct weft_actor {
     uint32_t blocked : 1;  /* the next step has no messages */
     uint32_t due : 1;      /* a step, whether or not anything has come */
     uint16_t parent_host;
-    uint8_t
-        there; /* under the lock: from before its init until its inboxes were emptied; WEFT__ENDING */
+    uint8_t there;      /* under the lock: from before its init until its inboxes were emptied;
+                           WEFT__ENDING */
     _Atomic(bool) trap; /* its own, but for a look: weft__actor_break */
 };
 
@@ -133,7 +146,8 @@ _Static_assert(sizeof(weft_actor) <= 120, "with its control block, less than 256
 #define WEFT__ASLEEP_BLOCKED 2u
 #define WEFT__ASLEEP_SHIFT 2u
 
-/* The gate: {generation + 1:32, CROWDED, OWED, FRESH, passes:5, messages that were accepted and not yet seen:24}; 0: nobody's. */
+/* The gate: {generation + 1:32, CROWDED, OWED, FRESH, passes:5, messages that were accepted and not
+ * yet seen:24}; 0: nobody's. */
 #define WEFT__GATE_SHIFT 32u
 #define WEFT__GATE_CROWDED ((uint64_t)1 << 31) /* senders wait for room: actor/gate.c */
 #define WEFT__GATE_OWED ((uint64_t)1 << 30)    /* there is something to settle at its end */
@@ -165,8 +179,8 @@ static inline bool weft__gate_is_full(uint64_t gate, uint32_t limit)
     return weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST) || (gate & WEFT__GATE_CROWDED);
 }
 
-/* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one, but the oldest must
- * go. *policy: what it says of that. */
+/* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one,
+ * but the oldest must go. *policy: what it says of that. */
 static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy)
 {
     uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
@@ -210,8 +224,8 @@ static inline bool weft__gate_is_stuck(uint64_t gate)
     return __builtin_expect((gate & (WEFT__GATE_CROWDED | WEFT__GATE_FRESH)) == WEFT__GATE_CROWDED,
                             0);
 }
-/* The same in a turn of steps, which may go on: they have it when half of the mailbox is empty, and when the turn ends
- * (weft__gate_yield). */
+/* The same in a turn of steps, which may go on: they have it when half of the mailbox is empty, and
+ * when the turn ends (weft__gate_yield). */
 static inline void weft__gate_leave_some(weft_actor *actor, size_t n)
 {
     uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
@@ -232,8 +246,8 @@ static inline void weft__gate_yield(weft_actor *actor)
 void weft__gate_pass_begin(weft_pid to);
 void weft__gate_pass_end(weft_pid to);
 void weft__gate_pass_drop(weft_pid to);
-/* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in the ledger is
- * settled. */
+/* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in
+ * the ledger is settled. */
 void weft__gate_settle(weft_pid self, uint64_t gate);
 #ifdef WEFT_EXPLORE
 void weft__gate_reset(void);
@@ -373,12 +387,12 @@ static inline weft_actor *weft__actor_find(uint32_t slot)
 /* Of an actor that has not ended; NULL: it has. */
 weft_actor *weft__actor_of(weft_pid pid);
 
-/* --- letters on their way (actor/letter.c, actor/dead.c) ---------------------------------------- */
+/* --- letters on their way (actor/letter.c, actor/dead.c) -------------------------------------- */
 
 /* Takes the letter for this actor, and wakes it. A message has passed the gate. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter);
-/* The same in two steps: the first may be done under the lock of an actor, the second not. True: it is the first in its inbox,
- * and the caller has to wake the actor. */
+/* The same in two steps: the first may be done under the lock of an actor, the second not. True: it
+ * is the first in its inbox, and the caller has to wake the actor. */
 bool weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
 void weft__actor_wake(weft_actor *actor, weft_pid to, bool system);
 /* Who sends: the actor that runs here, or nobody; and in which chain. */
@@ -393,17 +407,19 @@ void weft__dead_letter_tell(weft_host *host, const struct weft_dead_letter *lett
 /* Nobody is told any more. */
 void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);
-/* A place in the mailbox, or an error; then the letter, which cannot fail. The deadline is for room; WEFT__AT_ONCE: as
- * weft_actor_send. Of this node. */
+/* A place in the mailbox, or an error; then the letter, which cannot fail. The deadline is for
+ * room; WEFT__AT_ONCE: as weft_actor_send. Of this node. */
 #define WEFT__AT_ONCE INT64_MIN
 int weft__letter_enter(weft_pid to, int64_t deadline);
 void weft__letter_put(weft_pid to, struct weft__letter *letter, int place);
 /* Both. It is taken unless there is an error. */
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline);
-/* Sends a message that is signed, to an actor of any node; what is not a message. Taken, also on an error: as weft_actor_send. */
+/* Sends a message that is signed, to an actor of any node; what is not a message. Taken, also on an
+ * error: as weft_actor_send. */
 int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline);
 int weft__letter_post_system(weft_pid to, struct weft__letter *letter);
-/* As weft_complete, by a letter that was made before there was anything to tell. Takes both, and needs no memory. */
+/* As weft_complete, by a letter that was made before there was anything to tell. Takes both, and
+ * needs no memory. */
 int weft__letter_complete(weft_pid actor, struct weft__letter *letter, int error, weft_buf *buf);
 /* It was seen, or nobody will see it. */
 void weft__letter_free(struct weft__letter *letter);
@@ -423,7 +439,7 @@ static inline void weft__letter_free_local(struct weft__small *small, struct wef
     weft__small_put(small, weft__small_class(sizeof *letter), letter);
 }
 
-/* --- starting and ending -------------------------------------------------------------------------- */
+/* --- starting and ending ---------------------------------------------------------------------- */
 
 /* Can there be such actors? */
 bool weft__kind_is_sound(const struct weft_actor_kind *kind);
@@ -435,7 +451,8 @@ void weft__host_cancel(weft_host *host, weft_pid pid);
 /* One of this number that is, or was; NULL: there never was one. */
 weft_host *weft__host_at(uint32_t number);
 
-/* One ends by a cancel of its task. If that was not for want of memory to say it otherwise, its host has lost its patience. */
+/* One ends by a cancel of its task. If that was not for want of memory to say it otherwise, its
+ * host has lost its patience. */
 static inline void weft__host_count_forced(weft_host *host)
 {
     if (atomic_load_explicit(&host->stopping, memory_order_relaxed)) {
@@ -460,7 +477,8 @@ static inline void weft__actor_abort(weft_actor *actor)
 void weft__actor_end(weft_actor *actor, struct weft__end *end);
 /* The same of one that never was: ties and letters go, nobody is told. */
 void weft__actor_undo(weft_actor *actor);
-/* Everything in its inboxes, and it is not there any more. False: it has ties again, of those who wait for its end. */
+/* Everything in its inboxes, and it is not there any more. False: it has ties again, of those who
+ * wait for its end. */
 bool weft__actor_leave(weft_actor *actor);
 
 void weft__hooks_free(weft_host *host);

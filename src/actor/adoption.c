@@ -107,7 +107,7 @@ void weft__supervisor_serve(struct weft__supervisor *s, const struct weft_actor_
     }
 }
 
-/* --- who asks -------------------------------------------------------------------------------------- */
+/* --- who asks --------------------------------------------------------------------------------- */
 
 int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child, int64_t deadline)
 {

@@ -100,7 +100,7 @@ static int handle_send(const struct weft_command *command, void *arg)
     return err;
 }
 
-/* --- spawn --------------------------------------------------------------------------------------- */
+/* --- spawn ------------------------------------------------------------------------------------ */
 
 struct birth {
     struct weft__request request;
@@ -146,7 +146,7 @@ static int handle_spawn(const struct weft_command *command, void *arg)
     return weft__letter_complete(command->actor, news, 0, told);
 }
 
-/* --- monitor ------------------------------------------------------------------------------------- */
+/* --- monitor ---------------------------------------------------------------------------------- */
 
 struct watch {
     struct weft__request request;
@@ -169,7 +169,7 @@ static int handle_monitor(const struct weft_command *command, void *arg)
     return weft__monitor_command(weft__actor_of(command->actor), other, command->tag);
 }
 
-/* --- blocking functions ---------------------------------------------------------------------------- */
+/* --- blocking functions ----------------------------------------------------------------------- */
 
 struct task {
     struct weft__request request;
@@ -241,7 +241,7 @@ static int handle_blocking(const struct weft_command *command, void *arg)
     return weft__errand_start(command, run_blocking);
 }
 
-/* --- all of them -------------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 int weft__host_handle_builtin(weft_host *host)
 {

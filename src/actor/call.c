@@ -59,7 +59,8 @@ static void put(weft_pid to, struct weft__letter *letter, int place)
     }
 }
 
-/* 0 or an error; what was answered is in the node. Nobody knows the reference before the letter is posted. */
+/* 0 or an error; what was answered is in the node. Nobody knows the reference before the letter is
+ * posted. */
 static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *letter,
                         int64_t deadline)
 {
@@ -114,7 +115,7 @@ int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf 
     return weft__call(to, letter, reply, deadline);
 }
 
-/* --- of a step --------------------------------------------------------------------------------- */
+/* --- of a step -------------------------------------------------------------------------------- */
 
 struct question {
     struct weft__request request; /* first */

@@ -149,7 +149,7 @@ int weft__child_start(struct weft__supervisor *s, uint32_t child)
     return 0;
 }
 
-/* --- the order --------------------------------------------------------------------------------- */
+/* --- the order -------------------------------------------------------------------------------- */
 
 static int64_t by_name(const struct weft_supervisor_opts *opts, const char *name)
 {
@@ -211,7 +211,8 @@ static bool is_next(const struct weft_supervisor_opts *opts, size_t i, const uin
     return !name || !*name;
 }
 
-/* Adds the first that can be next, with the numbers of those it requires at `*list`. -ELOOP: there is none. */
+/* Adds the first that can be next, with the numbers of those it requires at `*list`. -ELOOP: there
+ * is none. */
 static int add_next(struct weft__supervisor *s, uint32_t *numbers, uint32_t **list)
 {
     const struct weft_supervisor_opts *opts = s->opts;

@@ -1,8 +1,9 @@
 /* Dead letters: messages that no actor will read.
  *
- * Who finds one calls the host's callback, on any thread, maybe while the host is destroyed. It says so by a count first and
- * reads the callback after that; destroying takes the callback away first and then waits for the count. Both write before they
- * read (seq_cst), so none is called that has been taken away.
+ * Who finds one calls the host's callback, on any thread, maybe while the host is destroyed. It
+ * says so by a count first and reads the callback after that; destroying takes the callback away
+ * first and then waits for the count. Both write before they read (seq_cst), so none is called that
+ * has been taken away.
  */
 #include <errno.h>
 #include <sched.h>

@@ -44,7 +44,8 @@ static struct weft__task *here(void)
     return weft__current(weft__worker_self());
 }
 
-/* Whoever kills cancels the fiber as well, maybe a moment later: from here on it is. Takes the letter. */
+/* Whoever kills cancels the fiber as well, maybe a moment later: from here on it is. Takes the
+ * letter. */
 static void be_killed(weft_actor *actor, struct weft__mail *mail, struct weft__letter *letter)
 {
     if (mail->fatal) {
@@ -76,8 +77,8 @@ static bool matches(const struct weft__letter *letter, const void *arg)
     return true;
 }
 
-/* Of what is not a message, the first that is wanted; NULL: none. What ends it is kept apart, the others stay. `trapped`: exits are
- * what its `trap` says; else they end it. */
+/* Of what is not a message, the first that is wanted; NULL: none. What ends it is kept apart, the
+ * others stay. `trapped`: exits are what its `trap` says; else they end it. */
 static struct weft__letter *find_system(weft_actor *actor, struct weft__mail *mail,
                                         const struct filter *filter, bool trapped)
 {
@@ -99,8 +100,8 @@ static struct weft__letter *find_system(weft_actor *actor, struct weft__mail *ma
     return letter;
 }
 
-/* Who brings a letter looks at `trap` after that, this looks for letters after it was written: if that one did not see it, and
- * cancels, this finds the letter. */
+/* Who brings a letter looks at `trap` after that, this looks for letters after it was written: if
+ * that one did not see it, and cancels, this finds the letter. */
 void weft__fiber_settle(weft_actor *actor)
 {
     if (actor->urgent || !weft__inbox_empty(&actor->system)) {
@@ -226,7 +227,7 @@ void weft__actor_break(weft_pid pid, bool always)
     }
 }
 
-/* --- receiving --------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static int give(weft_actor *actor, struct weft__mail *mail, struct weft__letter *letter,
                 const struct weft_actor_event **out)

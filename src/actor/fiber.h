@@ -1,8 +1,9 @@
 /* Fiber actors from inside. The public contract is <weft/receive.h>.
  *
- * The task is a fiber; the record, its mailbox and its sleep are those of every actor (actor/actor.h): the fiber arms its wait in
- * weft_receive and writes the ticket to `asleep`, and who sends need not know what kind of task waits. What it does not want
- * stays in the mailbox, and counts at the gate. What it has besides stands in memory before its state.
+ * The task is a fiber; the record, its mailbox and its sleep are those of every actor
+ * (actor/actor.h): the fiber arms its wait in weft_receive and writes the ticket to `asleep`, and
+ * who sends need not know what kind of task waits. What it does not want stays in the mailbox, and
+ * counts at the gate. What it has besides stands in memory before its state.
  */
 #ifndef WEFT_ACTOR_FIBER_H
 #define WEFT_ACTOR_FIBER_H
@@ -54,9 +55,11 @@ void weft__actor_task_unmake(struct weft__task *task);
 /* Zeroed; false: no memory. */
 bool weft__actor_state_make(weft_actor *actor, const struct weft_actor_kind *kind);
 void weft__actor_state_free(weft_actor *actor, const struct weft_actor_kind *kind);
-/* It begins to trap. What has come until now ends it all the same: its fiber is cancelled for it, or about to be. */
+/* It begins to trap. What has come until now ends it all the same: its fiber is cancelled for it,
+ * or about to be. */
 void weft__fiber_settle(weft_actor *actor);
-/* It has been sent what ends it, always or unless it traps: if it is a fiber, that takes more than a letter. */
+/* It has been sent what ends it, always or unless it traps: if it is a fiber, that takes more than
+ * a letter. */
 void weft__actor_break(weft_pid pid, bool always);
 
 #endif

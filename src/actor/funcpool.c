@@ -1,11 +1,11 @@
-/* A call is a job with two references: the caller's, and that of the queue and then of its worker. Its state says who was first
- * when the caller leaves:
+/* A call is a job with two references: the caller's, and that of the queue and then of its worker.
+ * Its state says who was first when the caller leaves:
  *
  *   WAITS -> RUNS   by a worker: the caller may leave, the function goes on
  *   WAITS -> LEFT   by the caller: no worker runs it
  *
- * Its permit at the gate is given back by whoever has the job in the end: the worker, or the caller if it could not be
- * queued. There are never more jobs than permits, so the queue is never full.
+ * Its permit at the gate is given back by whoever has the job in the end: the worker, or the caller
+ * if it could not be queued. There are never more jobs than permits, so the queue is never full.
  */
 #include <weft/funcpool.h>
 
@@ -169,7 +169,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Under the lock, so that whom others count on is really there. 1: there is one more; 0: there may not be; or an error. */
+/* Under the lock, so that whom others count on is really there. 1: there is one more; 0: there may
+ * not be; or an error. */
 static int hire_locked(weft_funcpool *pool)
 {
     if (pool->workers >= pool->target) {
@@ -205,7 +206,7 @@ static void probe(weft_timer *timer, void *arg, uint64_t times)
     weft__unlock(&pool->lock);
 }
 
-/* --- life ---------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static int check_opts(struct weft_funcpool_opts *opts)
 {
@@ -304,7 +305,7 @@ void weft_funcpool_destroy(weft_funcpool *pool)
     weft__free(pool);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static bool is_stopping(const weft_funcpool *pool)
 {
@@ -435,7 +436,7 @@ void weft_funcpool_stats(weft_funcpool *pool, struct weft_funcpool_stats *out)
     weft__unlock(&pool->lock);
 }
 
-/* --- as a command -------------------------------------------------------------------------------------- */
+/* --- as a command ----------------------------------------------------------------------------- */
 
 struct function {
     struct weft__request request; /* first */

@@ -1,17 +1,20 @@
 /* The gate of a mailbox, and the senders who wait there.
  *
- * The gate is one word, so a message is counted for the very actor it is for, or not at all. It is full when the
- * count has reached the limit, and as long as anybody waits (CROWDED): who comes later does not pass.
+ * The gate is one word, so a message is counted for the very actor it is for, or not at all. It is
+ * full when the count has reached the limit, and as long as anybody waits (CROWDED): who comes
+ * later does not pass.
  *
- * Senders that wait are in a lot, by the actor's slot; few actors have any, and a record has no room for a list.
+ * Senders that wait are in a lot, by the actor's slot; few actors have any, and a record has no
+ * room for a list.
  *     sender                                        actor
  *     1. takes the lot's lock                       1. counts down: was it CROWDED?
- *     2. sees that the gate is full and marks it    2. takes the lot's lock, and gives the places to those
- *        CROWDED by the same CAS; gets in line         who wait, oldest first; nobody left: not CROWDED
- * CROWDED is set on a word that is full, so a count down after that sees it. A place that was given is the sender's: the
- * count stays as it is. A letter that waited is pushed before the gate is not CROWDED any more: what its sender sends after it comes after
- * it. Who gives the places and how many: actor/gate.h. It need not be the actor, which may end meanwhile: then the exchange on
- * its gate fails, and whoever is left is told by its end.
+ *     2. sees that the gate is full and marks it    2. takes the lot's lock, and gives the places
+ *        CROWDED by the same CAS; gets in line         to those who wait, oldest first; nobody
+ * left: not CROWDED CROWDED is set on a word that is full, so a count down after that sees it. A
+ * place that was given is the sender's: the count stays as it is. A letter that waited is pushed
+ * before the gate is not CROWDED any more: what its sender sends after it comes after it. Who gives
+ * the places and how many: actor/gate.h. It need not be the actor, which may end meanwhile: then
+ * the exchange on its gate fails, and whoever is left is told by its end.
  */
 #include "actor/gate.h"
 
@@ -78,7 +81,7 @@ static bool is_of(uint64_t gate, weft_pid to)
     return weft__gate_generation(gate) == weft__pid_generation(to);
 }
 
-/* --- getting in line --------------------------------------------------------------------------- */
+/* --- getting in line -------------------------------------------------------------------------- */
 
 static int queue_locked(weft_actor *actor, struct lot *lot, struct weft__sender *sender)
 {
@@ -146,7 +149,7 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
     return weft__reason_errno(reason);
 }
 
-/* --- a place --------------------------------------------------------------------------------------- */
+/* --- a place ---------------------------------------------------------------------------------- */
 
 int weft__gate_pass(weft_actor *actor, weft_pid to)
 {
@@ -176,7 +179,7 @@ static uint64_t step_down(weft_actor *actor, weft_pid to, uint64_t count, uint64
     return 0;
 }
 
-/* --- who gets it ------------------------------------------------------------------------------------- */
+/* --- who gets it ------------------------------------------------------------------------------ */
 
 /* What was decided under the lock, and is done without it. */
 struct decided {
@@ -216,7 +219,8 @@ static uint32_t measure(uint32_t limit)
     return part < WEFT__PASS ? part : WEFT__PASS;
 }
 
-/* Is there room, beside what those who have a pass are going to take? If there is nothing but room, they are too slow. */
+/* Is there room, beside what those who have a pass are going to take? If there is nothing but room,
+ * they are too slow. */
 static bool has_room(uint64_t gate, uint32_t limit)
 {
     uint64_t count = weft__gate_count(gate);
@@ -230,7 +234,8 @@ static bool has_pass(uint64_t gate)
     return !(gate & WEFT__GATE_FRESH) && (gate & WEFT__GATE_PASSES) != WEFT__GATE_PASSES;
 }
 
-/* A place for this one, and its pass. Of an actor that drops there is always a place, and nobody needs a pass. */
+/* A place for this one, and its pass. Of an actor that drops there is always a place, and nobody
+ * needs a pass. */
 static bool reserve(weft_actor *actor, struct weft__sender *sender, bool drops)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);

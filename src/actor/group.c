@@ -1,5 +1,5 @@
-/* Groups. A member is in the list of its group, under the table's lock, and in the ties of its actor, under the actor's; both are
- * held when it comes or goes, the actor's first. */
+/* Groups. A member is in the list of its group, under the table's lock, and in the ties of its
+ * actor, under the actor's; both are held when it comes or goes, the actor's first. */
 #include <errno.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void take_out(struct member *member)
     }
 }
 
-/* --- and under the actor's --------------------------------------------------------------------- */
+/* --- and under the actor's -------------------------------------------------------------------- */
 
 static struct member *member_of(weft_actor *actor, const struct group *group)
 {
@@ -139,7 +139,7 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
     return err;
 }
 
-/* --- the calls -------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 int weft_actor_group_join(weft_host *host, const char *text, weft_pid pid)
 {

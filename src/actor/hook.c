@@ -1,4 +1,5 @@
-/* Hooks: who hears of every actor's life. Written before the host's first actor, read without a lock after that. */
+/* Hooks: who hears of every actor's life. Written before the host's first actor, read without a
+ * lock after that. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Hosts: actors, their pool, their limits. The structs are never freed but used again: a letter that comes too late may
- * still be counted there. */
+/* Hosts: actors, their pool, their limits. The structs are never freed but used again: a letter
+ * that comes too late may still be counted there. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

@@ -105,7 +105,8 @@ static void take_out(struct bucket *bucket, struct weft__debt *entry)
     entry->ref = 0;
 }
 
-/* After it was taken out, under the lock still: may it be freed? Else its callback has begun, and will. */
+/* After it was taken out, under the lock still: may it be freed? Else its callback has begun, and
+ * will. */
 static bool stop_timer(struct weft__debt *entry)
 {
     return !entry->timed || weft_timer_cancel(&entry->timer) != WEFT_TIMER_RUNNING;
@@ -180,7 +181,8 @@ static void free_running(struct weft__debt *entry)
 
 static void set_timer(struct weft__debt *entry);
 
-/* In the callback, whose timer has been given up: whoever takes the entry out from now on finds one that is pending. */
+/* In the callback, whose timer has been given up: whoever takes the entry out from now on finds one
+ * that is pending. */
 static void set_next(struct weft__debt *entry)
 {
     int64_t now = weft__clock_ns(), period = entry->period_ns;
@@ -270,7 +272,7 @@ static void set_timer(struct weft__debt *entry)
     weft_timer_set(&entry->timer, entry->deadline);
 }
 
-/* --- the ledger --------------------------------------------------------------------------------- */
+/* --- the ledger ------------------------------------------------------------------------------- */
 
 /* Of an actor: its end finds it. */
 static int enlist_locked(struct bucket *bucket, struct weft__debt *entry)
@@ -381,7 +383,7 @@ bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
     return told;
 }
 
-/* --- parcels ---------------------------------------------------------------------------------------- */
+/* --- parcels ---------------------------------------------------------------------------------- */
 
 int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
 {
@@ -432,8 +434,9 @@ bool weft__ledger_queues(weft_pid from, weft_pid to)
     return entry != NULL;
 }
 
-/* Of a sender that has ended. False: somebody has it, who frees it; without its timer, which is of a pool that may be gone by
- * then. The letter is put before the others: nobody traces it any more, so there it says whose it was. */
+/* Of a sender that has ended. False: somebody has it, who frees it; without its timer, which is of
+ * a pool that may be gone by then. The letter is put before the others: nobody traces it any more,
+ * so there it says whose it was. */
 static bool give_up(struct weft__debt *entry, struct weft__link **letters)
 {
     struct weft__parcel *parcel = withdraw(entry);

@@ -24,7 +24,8 @@ void weft__letter_free(struct weft__letter *letter)
     weft__letter_free_local(weft__small_here(), letter);
 }
 
-/* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets one. */
+/* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets
+ * one. */
 static inline void wake(weft_actor *actor, uint32_t slot, bool system)
 {
     struct weft__task *task = weft__slab_find(slot);
@@ -91,7 +92,8 @@ void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *le
     deliver(actor, to, letter, !weft__letter_is_message(letter));
 }
 
-/* A number that came, from another node maybe, goes on; new ones are made only while messages are traced here. */
+/* A number that came, from another node maybe, goes on; new ones are made only while messages are
+ * traced here. */
 static inline void join_chain(struct weft__letter *letter, const struct weft__worker *w,
                               const weft_actor *actor)
 {

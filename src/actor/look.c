@@ -1,4 +1,5 @@
-/* Looking at actors from outside. Under its lock an actor does not end, so its record and its task are what they seem. */
+/* Looking at actors from outside. Under its lock an actor does not end, so its record and its task
+ * are what they seem. */
 #include "actor/look.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@ const char *weft_actor_state_name(enum weft_actor_state state)
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
 }
 
-/* A wait without `asleep`: of a step's actor one that is over, of a fiber's one for something else. */
+/* A wait without `asleep`: of a step's actor one that is over, of a fiber's one for something
+ * else. */
 static enum weft_actor_state state_of(const weft_actor *actor, const struct weft__task *task)
 {
     uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_relaxed);

@@ -123,7 +123,7 @@ void weft__mailbox_sift(weft_actor *actor)
     bury(actor, strays);
 }
 
-/* --- what there is ----------------------------------------------------------------------------- */
+/* --- what there is ---------------------------------------------------------------------------- */
 
 static bool traps(const weft_actor *actor)
 {
@@ -161,7 +161,7 @@ bool weft__mailbox_news(weft_actor *actor)
     return any;
 }
 
-/* --- taking it out ------------------------------------------------------------------------------ */
+/* --- taking it out ---------------------------------------------------------------------------- */
 
 struct weft__letter *weft__mailbox_next(weft_actor *actor)
 {
@@ -200,7 +200,8 @@ static __attribute__((noinline)) size_t take_shared(weft_actor *actor, struct we
     return n;
 }
 
-/* In one pass: what was kept, or the inbox as it comes. So strays may be among the kept ones, until it is their turn. */
+/* In one pass: what was kept, or the inbox as it comes. So strays may be among the kept ones, until
+ * it is their turn. */
 size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max)
 {
     if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {

@@ -1,6 +1,7 @@
-/* Names. The table of the host has them by their text, the actor by its ties; both locks are held when one comes or goes, the
- * actor's first. An actor whose gate is shut does not have its names any more, even if it has not yet come to giving them back:
- * who wants one takes it out of the table. */
+/* Names. The table of the host has them by their text, the actor by its ties; both locks are held
+ * when one comes or goes, the actor's first. An actor whose gate is shut does not have its names
+ * any more, even if it has not yet come to giving them back: who wants one takes it out of the
+ * table. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,7 +88,7 @@ static int put_in(struct weft__name *name)
     return 0;
 }
 
-/* --- under the actor's ------------------------------------------------------------------------- */
+/* --- under the actor's ------------------------------------------------------------------------ */
 
 int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate)
 {
@@ -134,7 +135,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
     return err;
 }
 
-/* --- the calls ------------------------------------------------------------------------------------ */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 {

@@ -60,8 +60,8 @@ static struct weft__leaf *find(const struct weft__page *page, weft_pid pid)
                : NULL;
 }
 
-/* Who is whose. Last to first, so that children are in order. One cannot be spawned by one that comes after it, so there is
- * no circle. */
+/* Who is whose. Last to first, so that children are in order. One cannot be spawned by one that
+ * comes after it, so there is no circle. */
 static void plant(struct weft__page *page)
 {
     if (page->leaves.count) {
@@ -77,7 +77,7 @@ static void plant(struct weft__page *page)
     }
 }
 
-/* --- supervisors ------------------------------------------------------------------------------- */
+/* --- supervisors ------------------------------------------------------------------------------ */
 
 static int by_number(const void *a, const void *b)
 {
@@ -142,7 +142,7 @@ static void note_seat(const struct weft__sitter *sitter, void *arg)
     }
 }
 
-/* --- the whole --------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 void weft__page_fill(struct weft__page *page, weft_host *host)
 {

@@ -1,4 +1,5 @@
-/* What there is on a page of a host's actors, before it is written: actors, who has spawned whom, supervisors and their children. */
+/* What there is on a page of a host's actors, before it is written: actors, who has spawned whom,
+ * supervisors and their children. */
 #ifndef WEFT_ACTOR_PAGE_H
 #define WEFT_ACTOR_PAGE_H
 

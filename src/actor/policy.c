@@ -89,7 +89,7 @@ void weft__policy_drop(struct weft__policy *policy, uint32_t child)
     policy->cursor = policy->count;
 }
 
-/* --- what has happened -------------------------------------------------------------------------- */
+/* --- what has happened ------------------------------------------------------------------------ */
 
 static void halt(struct weft__policy *policy, struct weft__policy_child *child, bool again)
 {
@@ -138,7 +138,8 @@ static bool count_restart(struct weft__policy *policy, int64_t now)
     return true;
 }
 
-/* Doubled each time; what jitter takes away is at most half, so each is longer than the one before, up to the greatest. */
+/* Doubled each time; what jitter takes away is at most half, so each is longer than the one before,
+ * up to the greatest. */
 static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
 {
     int64_t pause = policy->backoff_ns;
@@ -152,7 +153,8 @@ static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
     return most ? pause - (int64_t)(number % most) : pause;
 }
 
-/* The others that are started again together with this one. Who has `halt` already keeps its `again`: it may be removed. */
+/* The others that are started again together with this one. Who has `halt` already keeps its
+ * `again`: it may be removed. */
 static void take_along(struct weft__policy *policy, uint32_t child, int64_t at)
 {
     uint32_t first = policy->strategy == WEFT_ONE_FOR_ALL ? 0 : child + 1;
@@ -228,7 +230,7 @@ void weft__policy_end(struct weft__policy *policy, int error)
     }
 }
 
-/* --- what is to be done ---------------------------------------------------------------------------- */
+/* --- what is to be done ----------------------------------------------------------------------- */
 
 static const struct weft__policy_action nothing = {.what = WEFT__POLICY_SLEEP, .at = INT64_MAX};
 

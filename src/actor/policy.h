@@ -1,16 +1,18 @@
-/* What a supervisor decides: who is to be started, stopped or killed, and when. No actors in here, and no clock: it is told
- * what has happened and what time it is, and asked what to do next, until it has nothing.
+/* What a supervisor decides: who is to be started, stopped or killed, and when. No actors in here,
+ * and no clock: it is told what has happened and what time it is, and asked what to do next, until
+ * it has nothing.
  *
  *   state     on                           becomes
  *   WAITING   started                      RUNNING
  *   WAITING   ended (the start failed)     as RUNNING
  *   RUNNING   ended                        WAITING, STOPPED or FAILED, by its kind of restart
- *   RUNNING   next says STOP or KILL       STOPPING: its group is restarted, it is removed, or all ends
+ *   RUNNING   next says STOP or KILL       STOPPING: its group is restarted, it is removed, or all
+ *                                          ends
  *   STOPPING  ended                        WAITING if its group is restarted, else STOPPED
  *
- * A child that is up and must not be has `halt`. These are asked to end from the last to the first, each when the one after
- * it is down; of a dynamic supervisor all at once. Who waits is started from the first to the last, in a group only when
- * nobody has `halt` any more.
+ * A child that is up and must not be has `halt`. These are asked to end from the last to the first,
+ * each when the one after it is down; of a dynamic supervisor all at once. Who waits is started
+ * from the first to the last, in a group only when nobody has `halt` any more.
  */
 #ifndef WEFT_ACTOR_POLICY_H
 #define WEFT_ACTOR_POLICY_H
@@ -83,11 +85,13 @@ void weft__policy_remove(struct weft__policy *policy, uint32_t child);
 /* All are to end; the first error counts. */
 void weft__policy_end(struct weft__policy *policy, int error);
 
-/* It was not possible to stop or kill it, as was said last: that is said again when `at` has come. */
+/* It was not possible to stop or kill it, as was said last: that is said again when `at` has
+ * come. */
 void weft__policy_put_off(struct weft__policy *policy, struct weft__policy_action action,
                           int64_t at);
 
-/* What is to be done. What it says of START is told by started or ended before it is asked again. */
+/* What is to be done. What it says of START is told by started or ended before it is asked
+ * again. */
 struct weft__policy_action weft__policy_next(struct weft__policy *policy, int64_t now);
 
 #endif

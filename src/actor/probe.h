@@ -1,5 +1,5 @@
-/* How many workers bring something: a walk uphill. More of them by a quarter while that raises what gets done by a twentieth,
- * then fewer, one by one, until it falls by as much. */
+/* How many workers bring something: a walk uphill. More of them by a quarter while that raises what
+ * gets done by a twentieth, then fewer, one by one, until it falls by as much. */
 #ifndef WEFT_ACTOR_PROBE_H
 #define WEFT_ACTOR_PROBE_H
 
@@ -8,13 +8,13 @@
 
 struct weft__probe {
     uint64_t done; /* at the last look */
-    uint64_t
-        rate; /* between two looks: the last one on the way up, and then what the way down must keep */
+    uint64_t rate; /* between two looks: the last one on the way up, and then what the way down must
+                      keep */
     bool down;
 };
 
-/* A look. `done`: what got done so far; `waiting`: there was more to do; `now`: the workers of the time since the last
- * look. How many there shall be, 1 .. most. */
+/* A look. `done`: what got done so far; `waiting`: there was more to do; `now`: the workers of the
+ * time since the last look. How many there shall be, 1 .. most. */
 static inline unsigned weft__probe_look(struct weft__probe *probe, uint64_t done, bool waiting,
                                         unsigned now, unsigned most)
 {

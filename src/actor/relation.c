@@ -7,7 +7,8 @@
 
 /* --- what is on its way -------------------------------------------------------------------- */
 
-/* Takes letters out of those that wait for the actor, which calls this itself. How many there were. */
+/* Takes letters out of those that wait for the actor, which calls this itself. How many there
+ * were. */
 static unsigned take_back(weft_actor *self, bool (*is)(const struct weft__letter *, uint64_t),
                           uint64_t what)
 {
@@ -41,9 +42,10 @@ static bool is_down(const struct weft__letter *letter, uint64_t ref)
     return letter->kind == WEFT_EVENT_DOWN && letter->tag == ref;
 }
 
-/* --- finding a bond ----------------------------------------------------------------------------- */
+/* --- finding a bond --------------------------------------------------------------------------- */
 
-/* The link of `own`, in whose slot the tie is, with the other: the slot may be another's by now. Or `watcher`'s monitor. */
+/* The link of `own`, in whose slot the tie is, with the other: the slot may be another's by now. Or
+ * `watcher`'s monitor. */
 static bool is_it(struct weft__tie *tie, weft_pid own, weft_pid other, weft_pid watcher,
                   uint64_t ref)
 {
@@ -56,8 +58,9 @@ static bool is_it(struct weft__tie *tie, weft_pid own, weft_pid other, weft_pid 
            weft_pid_equal(weft__tie_other(tie), other);
 }
 
-/* a's monitor of b with this reference, or the link of these two (ref 0). It is in both lists, if anywhere; so it is looked for in both at
- * once, and the shorter one says when to stop. Under both locks. */
+/* a's monitor of b with this reference, or the link of these two (ref 0). It is in both lists, if
+ * anywhere; so it is looked for in both at once, and the shorter one says when to stop. Under both
+ * locks. */
 static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
 {
     struct weft__tie *of_a = weft__actor_find((uint32_t)a.id)->ties;
@@ -85,7 +88,7 @@ static struct weft__bond *take(weft_pid a, weft_pid b, uint64_t ref)
     return bond;
 }
 
-/* --- links ------------------------------------------------------------------------------------------ */
+/* --- links ------------------------------------------------------------------------------------ */
 
 /* True: it is tied; else *err says whether that is well. */
 static bool try_link(struct weft__bond *bond, weft_pid me, weft_pid other, int *err)
@@ -149,7 +152,7 @@ void weft_actor_trap(weft_actor *self, bool trap)
     }
 }
 
-/* --- monitors ---------------------------------------------------------------------------------------- */
+/* --- monitors --------------------------------------------------------------------------------- */
 
 /* The letter tells of one that ended before. */
 static void tell_at_once(weft_actor *self, struct weft__bond *bond)
@@ -232,7 +235,7 @@ int weft_actor_demonitor(weft_actor *self, uint64_t ref)
     return take_back(self, is_down, ref) ? 0 : -ENOENT;
 }
 
-/* --- exits --------------------------------------------------------------------------------------------- */
+/* --- exits ------------------------------------------------------------------------------------ */
 
 int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
 {

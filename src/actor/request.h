@@ -1,5 +1,5 @@
-/* What a built-in command is asked with: a struct that begins with this, inside the command's buffer. Whoever frees the
- * buffer, handled or not, drops what the struct still owns. */
+/* What a built-in command is asked with: a struct that begins with this, inside the command's
+ * buffer. Whoever frees the buffer, handled or not, drops what the struct still owns. */
 #ifndef WEFT_ACTOR_REQUEST_H
 #define WEFT_ACTOR_REQUEST_H
 
@@ -23,8 +23,8 @@ int weft__request_ask(weft_out *out, unsigned id, uint64_t tag, const struct wef
 
 /* --- errands --------------------------------------------------------------------------- */
 
-/* A fiber that does a command's work, and completes it: for what waits. When the actor ends first, it is cancelled. 0 or what
- * there is to complete it by, and *result. The request is borrowed. */
+/* A fiber that does a command's work, and completes it: for what waits. When the actor ends first,
+ * it is cancelled. 0 or what there is to complete it by, and *result. The request is borrowed. */
 typedef int (*weft__errand_fn)(struct weft__request *request, weft_buf **result);
 
 /* For a handler: takes the command's buffer, also on an error. */

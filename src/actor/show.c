@@ -1,5 +1,6 @@
-/* All actors on one page, for people and for programs: hosts, and below each its actors as a tree of who has spawned whom.
- * Supervisors and their children say so, and children that are not there are in it, too. */
+/* All actors on one page, for people and for programs: hosts, and below each its actors as a tree
+ * of who has spawned whom. Supervisors and their children say so, and children that are not there
+ * are in it, too. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -150,7 +151,7 @@ static void write_text_actor(struct weft__page *page, const struct weft__leaf *l
     }
 }
 
-/* --- the page ------------------------------------------------------------------------------------ */
+/* --- the page --------------------------------------------------------------------------------- */
 
 static void write_actor(struct weft__page *page, const struct weft__leaf *leaf, bool first)
 {

@@ -2,10 +2,11 @@
  *
  *   1. a task and a record that nobody knows; memory for everything that follows
  *   2. init, then the hooks: user code, which may refuse
- *   3. under the lock: the name, if nobody has it; the relations; the gate, and with it anybody may know it
+ *   3. under the lock: the name, if nobody has it; the relations; the gate, and with it anybody may
+ *      know it
  *   4. the first message, and the task runs
- * What was done is undone in the reverse order up to 3; after that nothing fails. Close is called if init was and the actor is
- * not to be.
+ * What was done is undone in the reverse order up to 3; after that nothing fails. Close is called
+ * if init was and the actor is not to be.
  */
 #include <errno.h>
 #include <string.h>
@@ -155,7 +156,7 @@ static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
     return err;
 }
 
-/* --- showing it ------------------------------------------------------------------------------------ */
+/* --- showing it ------------------------------------------------------------------------------- */
 
 static void tie_bond(struct weft__bond *bond)
 {
@@ -195,7 +196,8 @@ static int show(struct birth *birth)
     return err;
 }
 
-/* A stop that came meanwhile walks over all actors, after it has said so: it saw this one, or this one sees that. */
+/* A stop that came meanwhile walks over all actors, after it has said so: it saw this one, or this
+ * one sees that. */
 static void look_stopped(weft_host *host, weft_pid pid)
 {
     atomic_fetch_add_explicit(&host->spawned, 1, memory_order_seq_cst); /* pairs: say_stop */
@@ -262,7 +264,7 @@ static int spawn(weft_host *host, const struct weft_actor_kind *kind,
     return err;
 }
 
-/* --- the calls -------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 /* 0, or why there can be no such actor. */
 static int admits(weft_host *host, const struct weft_actor_kind *kind, const char *method)
@@ -383,7 +385,7 @@ int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const c
     return err;
 }
 
-/* --- what a step asks ---------------------------------------------------------------------------------- */
+/* --- what a step asks ------------------------------------------------------------------------- */
 
 void *weft_actor_state(weft_actor *self)
 {

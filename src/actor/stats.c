@@ -1,5 +1,5 @@
-/* What an actor says of itself. It is asked by a letter that is no event, and answers where its letters are taken out: on its own
- * thread, between steps. */
+/* What an actor says of itself. It is asked by a letter that is no event, and answers where its
+ * letters are taken out: on its own thread, between steps. */
 #include <errno.h>
 
 #include <weft/actor_look.h>

@@ -24,8 +24,8 @@ struct batch {
     struct weft__letter *pass;        /* the last that has one */
 };
 
-/* What there is for the next step, up to a measure; what is not a message comes first. While messages are traced, one of them,
- * so that it is known of which chain the step is. */
+/* What there is for the next step, up to a measure; what is not a message comes first. While
+ * messages are traced, one of them, so that it is known of which chain the step is. */
 static void gather(weft_actor *actor, struct batch *batch, size_t max)
 {
     struct weft__letter *letter;
@@ -80,7 +80,8 @@ static uint64_t sleep_of(uint64_t ticket, bool blocked)
     return ticket << WEFT__ASLEEP_SHIFT | (blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP;
 }
 
-/* Of one whose messages senders move under its lock: it can look only while it is its own, as a fiber does. */
+/* Of one whose messages senders move under its lock: it can look only while it is its own, as a
+ * fiber does. */
 static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struct weft__task *task,
                                                    weft_actor *actor, bool blocked)
 {
@@ -100,7 +101,8 @@ static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struc
     return false;
 }
 
-/* The banner of actor/actor.h has the argument. True: it waits, or another has woken it: it is not to be touched. */
+/* The banner of actor/actor.h has the argument. True: it waits, or another has woken it: it is not
+ * to be touched. */
 static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *actor, bool blocked)
 {
     if (weft__mailbox_any(actor, blocked)) {
@@ -217,7 +219,8 @@ struct turn {
     int64_t until; /* 0: the first step was not over yet */
 };
 
-/* After a step with n events: is it the turn of others? Most turns are of one step and need no clock. */
+/* After a step with n events: is it the turn of others? Most turns are of one step and need no
+ * clock. */
 static bool is_over(struct turn *turn, const weft_host *host, size_t n)
 {
     turn->events += n ? n : 1;
@@ -243,7 +246,8 @@ static void take_note(struct weft__task *task, const struct batch *batch)
     }
 }
 
-/* Of one that has waited for room: in this step it may send on, unless another message of its own waits there. */
+/* Of one that has waited for room: in this step it may send on, unless another message of its own
+ * waits there. */
 static __attribute__((noinline)) void pass_begins(struct weft__worker *w, const weft_actor *actor,
                                                   struct weft__letter *letter)
 {

@@ -145,7 +145,8 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-/* It is not to be: those that are there go too. No end is told then, so that their links would not take them along. */
+/* It is not to be: those that are there go too. No end is told then, so that their links would not
+ * take them along. */
 static void kill_all(struct weft__supervisor *s)
 {
     for (uint32_t i = s->policy.count; i-- > 0;) {

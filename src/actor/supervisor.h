@@ -1,11 +1,13 @@
 /* A supervisor from inside: an actor that traps, whose decisions are a policy's (actor/policy.h).
  *
- * It is linked to its children, so that they end with it, however it ends; and of a child's end it hears by the link's event. A child
- * that tells its supervisor to end is another event, also if it has ended itself before that is read.
+ * It is linked to its children, so that they end with it, however it ends; and of a child's end it
+ * hears by the link's event. A child that tells its supervisor to end is another event, also if it
+ * has ended itself before that is read.
  *
- * Its children are in a table of its own, changed by its own steps under its lock, under which others look. All supervisors are in
- * one list, under a lock of its own; one is taken out before it is freed, so who has that lock may look at any of them. It is taken
- * out under its own lock as well, so who has that one, and finds it in the list, may also look.
+ * Its children are in a table of its own, changed by its own steps under its lock, under which
+ * others look. All supervisors are in one list, under a lock of its own; one is taken out before it
+ * is freed, so who has that lock may look at any of them. It is taken out under its own lock as
+ * well, so who has that one, and finds it in the list, may also look.
  */
 #ifndef WEFT_ACTOR_SUPERVISOR_H
 #define WEFT_ACTOR_SUPERVISOR_H
@@ -52,7 +54,8 @@ struct weft__supervisor {
 /* Those of the options, in the order in which they are started; or none of a dynamic one. */
 int weft__children_init(struct weft__supervisor *s);
 void weft__children_free(struct weft__supervisor *s);
-/* One more, which takes `input`, also on an error; its number. -ENOMEM. Under the lock, as all below that change something. */
+/* One more, which takes `input`, also on an error; its number. -ENOMEM. Under the lock, as all
+ * below that change something. */
 int64_t weft__child_add(struct weft__supervisor *s, const struct weft_child_spec *spec,
                         weft_buf *input, const uint32_t *required);
 /* Of a dynamic supervisor: it is down, and the last takes its number. */
@@ -85,16 +88,18 @@ struct weft__sitter {
     int error;
 };
 
-/* Who looks at a host's supervisors: told of each, and then of its children, the last first. No lock is held meanwhile: a supervisor
- * is looked at a few children at a time and goes on in between. All that are there from the beginning to the end are told of;
- * one whose place has changed, maybe twice. */
+/* Who looks at a host's supervisors: told of each, and then of its children, the last first. No
+ * lock is held meanwhile: a supervisor is looked at a few children at a time and goes on in
+ * between. All that are there from the beginning to the end are told of; one whose place has
+ * changed, maybe twice. */
 struct weft__tree_visitor {
     void (*team)(weft_pid supervisor, const struct weft__team *team, void *arg);
     void (*seat)(const struct weft__sitter *sitter, void *arg);
     void *arg;
 };
 void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor);
-/* What this actor is among supervisors and their children, if that can be had at once. Under the actor's lock; async-signal-safe. */
+/* What this actor is among supervisors and their children, if that can be had at once. Under the
+ * actor's lock; async-signal-safe. */
 void weft__tree_glance(const weft_actor *actor, struct weft__team *team, struct weft__seat *seat);
 
 extern const struct weft_actor_kind weft__supervisor_kind;

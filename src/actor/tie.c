@@ -134,8 +134,8 @@ void weft__bond_untie(struct weft__bond *bond)
 
 /* --- cutting --------------------------------------------------------------------------------- */
 
-/* Locks the other as well, in the order of the slots: `above`, if it comes second. False: for that the actor's own lock was
- * let go, and its first tie is another now. */
+/* Locks the other as well, in the order of the slots: `above`, if it comes second. False: for that
+ * the actor's own lock was let go, and its first tie is another now. */
 static bool lock_other(weft_actor *actor, struct weft__tie *tie, weft_actor *other, bool above)
 {
     if (above) {
@@ -148,7 +148,8 @@ static bool lock_other(weft_actor *actor, struct weft__tie *tie, weft_actor *oth
     weft__unlock(&actor->lock);
     weft__lock(&other->lock);
     weft__lock(&actor->lock);
-    /* Of this memory it is known only that it is its first tie, which may be to somebody else by now. */
+    /* Of this memory it is known only that it is its first tie, which may be to somebody else by
+     * now. */
     if (actor->ties == tie && weft__tie_is_bond(tie) && record_of(weft__tie_other(tie)) == other) {
         return true;
     }
@@ -213,7 +214,8 @@ static void set_aside(struct weft__tie **at, struct weft__tie *tie)
     weft__tie_add(at, tie);
 }
 
-/* Names go before anybody hears of the end: who starts the next one wants the name. Joiners are set aside, who came first first. */
+/* Names go before anybody hears of the end: who starts the next one wants the name. Joiners are set
+ * aside, who came first first. */
 static void cut_names(weft_actor *actor, struct weft__tie **joins)
 {
     struct weft__tie *tie, *next;
@@ -230,8 +232,9 @@ static void cut_names(weft_actor *actor, struct weft__tie **joins)
     weft__unlock(&actor->lock);
 }
 
-/* Joiners are told last, so that they find all others told; also those who join meanwhile, but for the result, which the first has
- * asked for. One that gives up takes its tie out of whichever list it is in. */
+/* Joiners are told last, so that they find all others told; also those who join meanwhile, but for
+ * the result, which the first has asked for. One that gives up takes its tie out of whichever list
+ * it is in. */
 void weft__ties_cut(weft_actor *actor, struct weft__end *end)
 {
     struct weft__tie *joins = NULL, *tie;
@@ -255,7 +258,8 @@ void weft__ties_cut(weft_actor *actor, struct weft__end *end)
 
 /* --- killing --------------------------------------------------------------------------------- */
 
-/* The end of their link that is in the other's list: that of one child is short. Under both locks. */
+/* The end of their link that is in the other's list: that of one child is short. Under both
+ * locks. */
 static struct weft__tie *find_link(weft_pid me, weft_pid other)
 {
     struct weft__tie *tie = record_of(other)->ties;

@@ -1,20 +1,24 @@
-/* Ties: what an actor is bound to, and must be unbound from when it ends. They are in one list of the actor, under its lock:
+/* Ties: what an actor is bound to, and must be unbound from when it ends. They are in one list of
+ * the actor, under its lock:
  *
  *   JOIN             somebody waits for its end; the tie is on the waiter's stack
  *   LINK             one end of a bond, the other is in the other's list
  *   WATCHES/WATCHED  the two ends of a bond that is a monitor
  *   NAME, GROUP      what a table of the host has about it
  *
- * A bond is in both lists or in none: it is put in and taken out under both locks. Of two actors the one with the lower slot is
- * locked first, and a table's lock after an actor's; so there is no circle to wait in.
+ * A bond is in both lists or in none: it is put in and taken out under both locks. Of two actors
+ * the one with the lower slot is locked first, and a table's lock after an actor's; so there is no
+ * circle to wait in.
  *
- * Exactly once. A bond is made with the letters that will tell of an end, in both lists and only while both actors are
- * there: an actor shuts its gate under its lock, and who binds looks at the gate under that lock. So an actor that has shut its
- * gate gets no more ties, and takes out one after another until there is none. Who takes a bond out, under both locks, is
- * the only one who has it: an end that pushes its letter, the other's end, or an unlink that frees it. The letter is pushed
- * before the other's lock is let go. So either an unlink finds the bond, and no letter was or will be pushed; or the letter is
- * in its inbox, and it takes it out of there. And an actor that ends has its inboxes emptied after its ties are gone, so a
- * letter for it is not left behind. No end needs memory.
+ * Exactly once. A bond is made with the letters that will tell of an end, in both lists and only
+ * while both actors are there: an actor shuts its gate under its lock, and who binds looks at the
+ * gate under that lock. So an actor that has shut its gate gets no more ties, and takes out one
+ * after another until there is none. Who takes a bond out, under both locks, is the only one who
+ * has it: an end that pushes its letter, the other's end, or an unlink that frees it. The letter is
+ * pushed before the other's lock is let go. So either an unlink finds the bond, and no letter was
+ * or will be pushed; or the letter is in its inbox, and it takes it out of there. And an actor that
+ * ends has its inboxes emptied after its ties are gone, so a letter for it is not left behind. No
+ * end needs memory.
  */
 #ifndef WEFT_ACTOR_TIE_H
 #define WEFT_ACTOR_TIE_H
@@ -100,10 +104,12 @@ uint32_t weft__monitor_slot(uint64_t ref);
 /* As weft_actor_monitor, but what tells of the end is the completion of a command. */
 int weft__monitor_command(weft_actor *self, weft_pid other, uint64_t tag);
 
-/* The end of an actor whose gate is shut: all ties go, who is to hear of it hears. Takes the result; NULL: nobody hears. */
+/* The end of an actor whose gate is shut: all ties go, who is to hear of it hears. Takes the
+ * result; NULL: nobody hears. */
 void weft__ties_cut(weft_actor *actor, struct weft__end *end);
 
-/* Kills one that the actor is linked to, as weft_actor_kill does, with the link's letter: it needs no memory. The link is gone then. */
+/* Kills one that the actor is linked to, as weft_actor_kill does, with the link's letter: it needs
+ * no memory. The link is gone then. */
 void weft__link_kill(weft_actor *actor, weft_pid other);
 
 struct weft__name;
@@ -111,7 +117,8 @@ struct weft__name;
 struct weft__name *weft__name_new(weft_host *host, const char *text, weft_pid pid, int *err);
 /* That is in no table. NULL is fine. */
 void weft__name_free(struct weft__name *name);
-/* Opens the actor's gate, and gives it the name at the same moment, or NULL: none. -EEXIST: neither. Under the actor's lock. */
+/* Opens the actor's gate, and gives it the name at the same moment, or NULL: none. -EEXIST:
+ * neither. Under the actor's lock. */
 int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate);
 /* The name it had first of those it has, cut if need be; "" if none. */
 void weft__name_first_locked(const weft_actor *actor, char *text, size_t size);

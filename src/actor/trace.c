@@ -9,8 +9,8 @@ _Atomic(bool) weft__actor_tracing;
 
 static _Atomic(uint32_t) last_trace;
 
-/* Who listens: written while nobody reads. A reader counts itself before it looks, and who ends the trace looks at the count
- * after it has said so; both seq_cst, so that one sees the other. */
+/* Who listens: written while nobody reads. A reader counts itself before it looks, and who ends the
+ * trace looks at the count after it has said so; both seq_cst, so that one sees the other. */
 static struct weft__lock changing;
 static weft_passage_fn listener;
 static void *listener_arg;

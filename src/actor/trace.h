@@ -1,4 +1,5 @@
-/* The chain of messages that a message belongs to: a number that is handed on. The public contract is <weft/actor_look.h>. */
+/* The chain of messages that a message belongs to: a number that is handed on. The public contract
+ * is <weft/actor_look.h>. */
 #ifndef WEFT_ACTOR_TRACE_H
 #define WEFT_ACTOR_TRACE_H
 

@@ -12,7 +12,8 @@
 #define PRINTED 8u  /* or printed */
 #define STRIDE 256u /* supervisors of other hosts that are passed at a time */
 
-/* Somebody on the way along the list, who has no lock: it is told when the one that it is at goes. */
+/* Somebody on the way along the list, who has no lock: it is told when the one that it is at
+ * goes. */
 struct looker {
     struct weft__supervisor *at; /* NULL: at the end */
     uint32_t left;               /* children of it that were not looked at yet; at most */
@@ -216,8 +217,8 @@ static void sitter_locked(const struct weft__supervisor *s, uint32_t child,
     seat_locked(s, child, &out->seat);
 }
 
-/* From the last to the first: whoever changes its place was the last, and takes that of one that has gone; so nobody comes to where
- * this was already. */
+/* From the last to the first: whoever changes its place was the last, and takes that of one that
+ * has gone; so nobody comes to where this was already. */
 static void piece_locked(const struct weft__supervisor *s, struct looker *looker,
                          struct piece *piece)
 {
@@ -272,7 +273,8 @@ void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *vi
 
 /* --- one of them, without waiting ------------------------------------------------------------- */
 
-/* Its own, if this very actor is a supervisor, locked: while the actor is. NULL: it is none, any more, or is busy. */
+/* Its own, if this very actor is a supervisor, locked: while the actor is. NULL: it is none, any
+ * more, or is busy. */
 static struct weft__supervisor *hold(const weft_actor *actor, weft_fiber id)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_acquire);
@@ -368,7 +370,8 @@ static void print_head(struct text *text, const struct weft__supervisor *s, int 
         s->policy.count == 1 ? "" : "ren");
 }
 
-/* Under its lock, a few of the children from *next on; up to one that is a supervisor, whose tree comes next. It, or none. */
+/* Under its lock, a few of the children from *next on; up to one that is a supervisor, whose tree
+ * comes next. It, or none. */
 static weft_pid print_some(struct text *text, const struct weft__supervisor *s, int depth,
                            uint32_t *next)
 {
@@ -383,7 +386,8 @@ static weft_pid print_some(struct text *text, const struct weft__supervisor *s, 
     return (weft_pid){0};
 }
 
-/* True if there is such a supervisor, at first. Names are borrowed for as long as it is there, so lines are made under its lock. */
+/* True if there is such a supervisor, at first. Names are borrowed for as long as it is there, so
+ * lines are made under its lock. */
 static bool print(struct text *text, weft_pid pid, int depth)
 {
     struct looker looker;

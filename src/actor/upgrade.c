@@ -1,7 +1,8 @@
 /* New code for an actor that goes on living.
  *
- * A state belongs to a kind and is closed by that kind, once. The new one is made beside the old, from it; only when it is there
- * is the old closed and forgotten. So there is always one of the two that is whole.
+ * A state belongs to a kind and is closed by that kind, once. The new one is made beside the old,
+ * from it; only when it is there is the old closed and forgotten. So there is always one of the two
+ * that is whole.
  */
 #include <errno.h>
 

@@ -1,4 +1,5 @@
-/* Topics that came from outside: one copy of each, for ever. As many as a peer can make us keep are bounded. */
+/* Topics that came from outside: one copy of each, for ever. As many as a peer can make us keep are
+ * bounded. */
 #include <string.h>
 
 #include <weft/route.h>

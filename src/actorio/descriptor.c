@@ -116,7 +116,7 @@ static int do_write(struct weft__request *request, weft_buf **result)
                : weft_write_all(work->fd, work->buf->data, work->buf->len, NULL, work->deadline);
 }
 
-/* --- accept and connect ------------------------------------------------------------------------ */
+/* --- accept and connect ----------------------------------------------------------------------- */
 
 /* In the buffer of the completion. */
 static void close_fd(const void *memory, size_t len, void *arg)
@@ -184,7 +184,7 @@ static int do_connect(struct weft__request *request, weft_buf **result)
     return give_fd(weft_connect(work->address, work->deadline), result);
 }
 
-/* --- all of them ---------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static const struct io_command {
     unsigned id;

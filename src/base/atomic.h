@@ -2,12 +2,13 @@
  *
  * The same source compiles three ways:
  *  - product: plain <stdatomic.h>;
- *  - WEFT_CHAOS: the same, and WEFT__STEP() sleeps or yields now and then by a seed, to widen races;
- *  - WEFT_EXPLORE: the atomics of test/model, where an explorer picks every interleaving and
- *    every value that a weak memory may return.
+ *  - WEFT_CHAOS: the same, and WEFT__STEP() sleeps or yields now and then by a seed, to widen
+ *    races;
+ *  - WEFT_EXPLORE: the atomics of test/model, where an explorer picks every interleaving and every
+ *    value that a weak memory may return.
  *
- * Rules that make this possible: `_Atomic(T)` always with parentheses, only the `_explicit` calls, and
- * no atomic_thread_fence (ThreadSanitizer does not model it).
+ * Rules that make this possible: `_Atomic(T)` always with parentheses, only the `_explicit` calls,
+ * and no atomic_thread_fence (ThreadSanitizer does not model it).
  */
 #ifndef WEFT_BASE_ATOMIC_H
 #define WEFT_BASE_ATOMIC_H

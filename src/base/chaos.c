@@ -1,5 +1,6 @@
 /* Seeded noise between the steps of lock-free code, for tests: WEFT_CHAOS=seed in the environment
- * of a build that has WEFT_CHAOS defined. Most steps do nothing; some spin, a few give the CPU away. */
+ * of a build that has WEFT_CHAOS defined. Most steps do nothing; some spin, a few give the CPU
+ * away. */
 #ifdef WEFT_CHAOS
 #include <sched.h>
 #include <stdint.h>

@@ -6,8 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Both may run on a fiber's stack, inside a call that does not say that it changes errno; so they keep it.
- * Never inlined: in a caller that also switches, the compiler would compute errno's address once. */
+/* Both may run on a fiber's stack, inside a call that does not say that it changes errno; so they
+ * keep it. Never inlined: in a caller that also switches, the compiler would compute errno's
+ * address once. */
 
 __attribute__((noinline)) int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected,
                                                int64_t deadline)

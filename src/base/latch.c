@@ -5,10 +5,12 @@
 
 #include "base/cpu.h"
 
-/* Pauses between two looks: 0.4 us at first, twice as long three times, 3 us at last, where a pause is 12 ns. */
+/* Pauses between two looks: 0.4 us at first, twice as long three times, 3 us at last, where a pause
+ * is 12 ns. */
 #define FIRST_PAUSES 32
 #define LENGTHENED 3
-/* So often the CPU is given away; then it sleeps, or a thread of a higher priority would keep the holder off it. */
+/* So often the CPU is given away; then it sleeps, or a thread of a higher priority would keep the
+ * holder off it. */
 #define YIELDS 32
 
 void weft__latch_stay_away(unsigned times)

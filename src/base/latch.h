@@ -1,10 +1,11 @@
-/* A latch: a lock that is let go by one plain store, for sections of a few nanoseconds that are entered at every turn.
+/* A latch: a lock that is let go by one plain store, for sections of a few nanoseconds that are
+ * entered at every turn.
  *
- * A lock that wakes those who sleep (base/lock.h) has to find out whether there are any, and that takes an atomic
- * operation, which waits until every store before it has reached the cache: half of what lock and unlock cost.
- * Nobody sleeps for a latch until told; who finds it taken stays away from its line for a while, longer each time, so
- * that the other CPU gets many turns done before the line moves, and in the end gives the CPU away, to let one run
- * that was preempted inside.
+ * A lock that wakes those who sleep (base/lock.h) has to find out whether there are any, and that
+ * takes an atomic operation, which waits until every store before it has reached the cache: half of
+ * what lock and unlock cost. Nobody sleeps for a latch until told; who finds it taken stays away
+ * from its line for a while, longer each time, so that the other CPU gets many turns done before
+ * the line moves, and in the end gives the CPU away, to let one run that was preempted inside.
  */
 #ifndef WEFT_BASE_LATCH_H
 #define WEFT_BASE_LATCH_H

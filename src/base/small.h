@@ -1,10 +1,11 @@
-/* Small blocks that come and go by the million on one thread: lists of free ones by size, in front of the allocator. One
- * per worker, used by its thread alone; a block may be given back on another thread than it was taken on.
+/* Small blocks that come and go by the million on one thread: lists of free ones by size, in front
+ * of the allocator. One per worker, used by its thread alone; a block may be given back on another
+ * thread than it was taken on.
  *
- * Where one thread takes and another gives back, the one runs dry and the other overflows, block by block, and the allocator's own
- * caches do the same behind them. So both go by batches through a depot, which is everybody's: a lock for 64 blocks. Who
- * finds it locked goes to the allocator instead of waiting, so a child of a fork, where nobody may be left to unlock it, does
- * too. */
+ * Where one thread takes and another gives back, the one runs dry and the other overflows, block by
+ * block, and the allocator's own caches do the same behind them. So both go by batches through a
+ * depot, which is everybody's: a lock for 64 blocks. Who finds it locked goes to the allocator
+ * instead of waiting, so a child of a fork, where nobody may be left to unlock it, does too. */
 #ifndef WEFT_BASE_SMALL_H
 #define WEFT_BASE_SMALL_H
 
@@ -29,7 +30,8 @@ _Static_assert(WEFT__SMALL_KEPT % WEFT__SMALL_BATCH == 0, "a full list is whole 
 struct weft__small {
     struct weft__link *free[WEFT__SMALL_CLASSES];
     uint32_t count[WEFT__SMALL_CLASSES];
-    /* The one that was given back when the count was a multiple of a batch, last: of a full list, the end of its first batch. */
+    /* The one that was given back when the count was a multiple of a batch, last: of a full list,
+     * the end of its first batch. */
     struct weft__link *bottom[WEFT__SMALL_CLASSES];
 };
 

@@ -1,6 +1,6 @@
-/* The runtime's own threads. They take no signals but those that they cause themselves, a profiler's, and the one by which
- * a dump samples what runs (SIGURG, which is ignored unless somebody handles it): the program's threads
- * handle the rest. */
+/* The runtime's own threads. They take no signals but those that they cause themselves, a
+ * profiler's, and the one by which a dump samples what runs (SIGURG, which is ignored unless
+ * somebody handles it): the program's threads handle the rest. */
 #ifndef WEFT_BASE_THREAD_H
 #define WEFT_BASE_THREAD_H
 
@@ -10,8 +10,8 @@
 #ifdef WEFT_EXPLORE
 uint64_t weft__thread_id(void);
 #else
-/* Of the calling thread, never 0: the address of what is its own, in one instruction. Another one's once it has
- * ended. */
+/* Of the calling thread, never 0: the address of what is its own, in one instruction. Another one's
+ * once it has ended. */
 static inline uint64_t weft__thread_id(void)
 {
     uint64_t id;

@@ -1,15 +1,18 @@
-/* A block: what the pools of buffers hold. It begins with a view, because the first view of a storage lives in it.
+/* A block: what the pools of buffers hold. It begins with a view, because the first view of a
+ * storage lives in it.
  *
- *   slice header   | view |                          class 0: a further view of a storage in another block
+ *   slice header   | view |                          class 0: a further view of a storage in
+ *                                                    another block
  *   wrap header    | view | store |                  class 1: the bytes are the caller's
- *   storage        | view | store | bytes ... |      class 2 .. 17: 128 bytes .. 4 MiB; 18: larger, never kept
+ *   storage        | view | store | bytes ... |      class 2 .. 17: 128 bytes .. 4 MiB; 18: larger,
+ *                                                    never kept
  *
- * View and store are a cache line each. The first view may be freed long before the storage: it is GONE then, and
- * the block goes back when the last reference is. Taking and giving back are here, whatever pool a block is of:
- * its home's (buf/home.h), or the depot (buf/depot.h) if it has none.
+ * View and store are a cache line each. The first view may be freed long before the storage: it is
+ * GONE then, and the block goes back when the last reference is. Taking and giving back are here,
+ * whatever pool a block is of: its home's (buf/home.h), or the depot (buf/depot.h) if it has none.
  *
- * The state is only looked at by who owns the block or wrongly believes so. In debug builds the bytes of a free
- * block are poisoned and looked at when it is taken again; ASan knows of them too.
+ * The state is only looked at by who owns the block or wrongly believes so. In debug builds the
+ * bytes of a free block are poisoned and looked at when it is taken again; ASan knows of them too.
  */
 #ifndef WEFT_BUF_BLOCK_H
 #define WEFT_BUF_BLOCK_H

@@ -22,8 +22,8 @@ static weft_buf *begin(weft_buf *block, unsigned char *data, size_t len)
     return block;
 }
 
-/* Who holds the only reference is alone with it: nobody can make another from nothing. Acquire: what the others
- * did with their views is over. pairs: unref */
+/* Who holds the only reference is alone with it: nobody can make another from nothing. Acquire:
+ * what the others did with their views is over. pairs: unref */
 static inline bool alone(const struct weft__store *store)
 {
     return atomic_load_explicit(&store->refs, memory_order_acquire) == 1;

@@ -1,4 +1,5 @@
-/* Chains of buffers. A chain owns its views; what lies across a cut gets a second view of its storage. */
+/* Chains of buffers. A chain owns its views; what lies across a cut gets a second view of its
+ * storage. */
 #include <weft/buf.h>
 
 #include <errno.h>
@@ -64,7 +65,8 @@ void weft_bufs_free(weft_bufs *chain)
     }
 }
 
-/* The buffers that lie whole within the first *at bytes go from `chain` to `head`; *at is what remains. */
+/* The buffers that lie whole within the first *at bytes go from `chain` to `head`; *at is what
+ * remains. */
 static void move_whole(weft_bufs *head, weft_bufs *chain, size_t *at)
 {
     while (chain->first && chain->first->len <= *at) {
@@ -199,7 +201,8 @@ int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
     return n;
 }
 
-/* Where bytes can be added without going before others: the last buffer that has any, or the first of all. */
+/* Where bytes can be added without going before others: the last buffer that has any, or the first
+ * of all. */
 static weft_buf *room_begins(const weft_bufs *chain)
 {
     weft_buf *last = chain->first;

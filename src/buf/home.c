@@ -103,8 +103,8 @@ weft_buf *weft__home_take_slow(struct weft__home *home, unsigned class)
     return block;
 }
 
-/* Counted first: never is more on its way than the counts say. If for a moment it is less, a block may go to the
- * system that need not. */
+/* Counted first: never is more on its way than the counts say. If for a moment it is less, a block
+ * may go to the system that need not. */
 void weft__home_give_remote(struct weft__home *home, weft_buf *block)
 {
     unsigned class = block->weft_class;

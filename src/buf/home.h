@@ -1,12 +1,14 @@
 /* A home: the pool of small blocks of one worker.
  *
- * Its free lists are the owner's alone. Another thread that frees a block of this home hands it over by the
- * returns (buf/returns.h); the owner takes those in when a list is empty, at its ticks and before it sleeps. What is on
- * its way back is bounded as what is kept is: beyond that the freeing thread gives the block to the system.
+ * Its free lists are the owner's alone. Another thread that frees a block of this home hands it
+ * over by the returns (buf/returns.h); the owner takes those in when a list is empty, at its ticks
+ * and before it sleeps. What is on its way back is bounded as what is kept is: beyond that the
+ * freeing thread gives the block to the system.
  *
- * Homes are never unmapped. A worker that ends closes its home: what is kept goes to the system, and blocks that
- * are still in use go there when they are freed. The next worker that begins opens a closed home again, and
- * then those come to it. So a block may point to its home for ever, without counting.
+ * Homes are never unmapped. A worker that ends closes its home: what is kept goes to the system,
+ * and blocks that are still in use go there when they are freed. The next worker that begins opens
+ * a closed home again, and then those come to it. So a block may point to its home for ever,
+ * without counting.
  */
 #ifndef WEFT_BUF_HOME_H
 #define WEFT_BUF_HOME_H
@@ -67,8 +69,8 @@ void weft__home_give_remote(struct weft__home *home, weft_buf *block);
 
 /* Owner only: takes in what came back, and follows a call for a trim. */
 void weft__home_tick(struct weft__home *home);
-/* Owner only, when it is out of work: gives up to `most` blocks that exceed the limits to the system. True: there
- * are more. */
+/* Owner only, when it is out of work: gives up to `most` blocks that exceed the limits to the
+ * system. True: there are more. */
 bool weft__home_settle(struct weft__home *home, unsigned most);
 /* Owner only: everything it keeps. Returns the bytes. */
 size_t weft__home_trim(struct weft__home *home);
@@ -157,7 +159,8 @@ static inline void weft__home_give_local(struct weft__home *home, weft_buf *bloc
     }
 }
 
-/* Around a fork, in the parent and in the child. The homes of workers stay with nobody in the child. For sched/fork.c. */
+/* Around a fork, in the parent and in the child. The homes of workers stay with nobody in the
+ * child. For sched/fork.c. */
 void weft__home_fork_prepare(void);
 void weft__home_fork_done(void);
 

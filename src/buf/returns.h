@@ -1,9 +1,10 @@
-/* Returns: blocks that other threads hand back to the home they came from. Many producers, one consumer that takes
- * all, and an end: a home that is closed takes nothing any more.
+/* Returns: blocks that other threads hand back to the home they came from. Many producers, one
+ * consumer that takes all, and an end: a home that is closed takes nothing any more.
  *
- * A stack: producers push by CAS, the owner takes the whole of it by one exchange. CLOSED is a value of the head
- * that no push goes over; closing is one exchange too, so each block is either in what the closer gets or
- * refused to its producer, who then frees it. No ABA: nobody pops single blocks. The order is of no interest.
+ * A stack: producers push by CAS, the owner takes the whole of it by one exchange. CLOSED is a
+ * value of the head that no push goes over; closing is one exchange too, so each block is either in
+ * what the closer gets or refused to its producer, who then frees it. No ABA: nobody pops single
+ * blocks. The order is of no interest.
  */
 #ifndef WEFT_BUF_RETURNS_H
 #define WEFT_BUF_RETURNS_H

@@ -277,7 +277,7 @@ int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late
     return overdue;
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 weft_dispatcher *weft_dispatcher_self(void)
 {

@@ -1,13 +1,16 @@
 /* A dispatcher's own structure, and a group's. The public contract is <weft/dispatcher.h>.
  *
- * A dispatcher is a pool with one worker, which goes in rounds (sched/rounds.h). A group is its queues there, and its life:
+ * A dispatcher is a pool with one worker, which goes in rounds (sched/rounds.h). A group is its
+ * queues there, and its life:
  *
- *   running ----stop----> stopping ----nothing left but daemons----> finishing ----they have ended----> finished
+ *   running --stop--> stopping --nothing left but daemons--> finishing --they have ended-->
+ * finished
  *
- * What other threads send passes its gate (sched/gate.h, with the proof): functions, fresh fibers, the request to stop. Whether the group
- * finishes is asked (weft__group_settle) after each turn that it could finish by, and it has one after whatever ends or arrives. The order
- * there: nothing but daemons is left and nothing is on its way -> they are cancelled; they have ended -> the gate is shut; only
- * then is it finished, and the future completes.
+ * What other threads send passes its gate (sched/gate.h, with the proof): functions, fresh fibers,
+ * the request to stop. Whether the group finishes is asked (weft__group_settle) after each turn
+ * that it could finish by, and it has one after whatever ends or arrives. The order there: nothing
+ * but daemons is left and nothing is on its way -> they are cancelled; they have ended -> the gate
+ * is shut; only then is it finished, and the future completes.
  */
 #ifndef WEFT_DISPATCH_DISPATCHER_H
 #define WEFT_DISPATCH_DISPATCHER_H
@@ -41,8 +44,8 @@ struct weft_dispatcher {
     unsigned last_number; /* that was given out */
 };
 
-/* What weft_group_stats shows: written by the group's thread, read by any. An odd `version` is one that is being
- * written. */
+/* What weft_group_stats shows: written by the group's thread, read by any. An odd `version` is one
+ * that is being written. */
 struct weft__group_shot {
     _Atomic(uint64_t) version;
     _Atomic(uint64_t) turns, executed, fibers, daemons, ready;
@@ -77,14 +80,16 @@ static inline enum weft__group_phase weft__group_phase(const weft_group *group)
         &group->phase, memory_order_acquire); /* pairs: set_phase */
 }
 
-/* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes straight into its queues. Not in a
- * timer's callback, which is nobody's. `w` is the calling thread's worker, or NULL. */
+/* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes
+ * straight into its queues. Not in a timer's callback, which is nobody's. `w` is the calling
+ * thread's worker, or NULL. */
 static inline bool weft__group_is_among(const weft_group *group, const struct weft__worker *w)
 {
     return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
 }
 
-/* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. The spawn passes the gate, if it has to. */
+/* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. The spawn passes the gate,
+ * if it has to. */
 static inline int weft__group_admit(weft_group *group, const struct weft__worker *w,
                                     const struct weft_member_opts *opts,
                                     struct weft__member *member)

@@ -1,4 +1,5 @@
-/* What a dispatcher and its groups do, for people and for programs: a head of our own, then the dump of obs. */
+/* What a dispatcher and its groups do, for people and for programs: a head of our own, then the
+ * dump of obs. */
 #include <errno.h>
 #include <inttypes.h>
 

@@ -1,8 +1,9 @@
 /* Functions that run in a group: one fiber each, which waits for its time.
  *
- * A schedule's word says whether a cancel comes in time: PENDING -> RUNNING -> PENDING ... -> ENDED by its fiber, PENDING ->
- * CANCELLED by whoever cancels first, RUNNING -> RUNNING | CANCELLED likewise, after which the fiber makes it ENDED. All by CAS,
- * so each answer of cancel is true for good.
+ * A schedule's word says whether a cancel comes in time: PENDING -> RUNNING -> PENDING ... -> ENDED
+ * by its fiber, PENDING -> CANCELLED by whoever cancels first, RUNNING -> RUNNING | CANCELLED
+ * likewise, after which the fiber makes it ENDED. All by CAS, so each answer of cancel is true for
+ * good.
  */
 #include <errno.h>
 #include <stdio.h>

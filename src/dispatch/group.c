@@ -195,7 +195,7 @@ int weft_group_submit(weft_group *group, struct weft_post *post)
     return 0;
 }
 
-/* --- stopping ----------------------------------------------------------------------------------- */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 void weft__group_stop_here(weft_group *group)
 {
@@ -332,7 +332,7 @@ void weft__group_settle(struct weft__ranks *ranks)
     weft_future_unref(finished);
 }
 
-/* --- asking ---------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 weft_future *weft_group_finished(weft_group *group)
 {

@@ -1,19 +1,19 @@
 /* The context switch: three words per suspended context, nothing on its stack.
  *
- * The switch is inline. The compiler is told that every register dies here, so it keeps what it needs in
- * the frame by itself, with unwind tables that stay right; what is left to save is where to go on
- * (pc), the stack (sp) and the frame pointer, which cannot be named as clobbered. A suspended context
- * is therefore unwound from {pc, sp, fp} like any frame.
+ * The switch is inline. The compiler is told that every register dies here, so it keeps what it
+ * needs in the frame by itself, with unwind tables that stay right; what is left to save is where
+ * to go on (pc), the stack (sp) and the frame pointer, which cannot be named as clobbered. A
+ * suspended context is therefore unwound from {pc, sp, fp} like any frame.
  *
- * It leaves by an indirect jump to a label behind the jump of the suspended side. There is no call, so
- * the return predictor stays in step with the callers; all sides that resume at one switch site share
- * the jump's target.
+ * It leaves by an indirect jump to a label behind the jump of the suspended side. There is no call,
+ * so the return predictor stays in step with the callers; all sides that resume at one switch site
+ * share the jump's target.
  *
- * Control-flow integrity: the label carries endbr64 (IBT) or `bti j`. The shadow stack (SHSTK) is not
- * switched, and the objects do not claim it.
+ * Control-flow integrity: the label carries endbr64 (IBT) or `bti j`. The shadow stack (SHSTK) is
+ * not switched, and the objects do not claim it.
  *
- * Floating point: the control words (rounding, exception masks) are not switched; a fiber that changes
- * them says so (fp_env), and weft__fp_* keeps them for it.
+ * Floating point: the control words (rounding, exception masks) are not switched; a fiber that
+ * changes them says so (fp_env), and weft__fp_* keeps them for it.
  */
 #ifndef WEFT_FIBER_CONTEXT_H
 #define WEFT_FIBER_CONTEXT_H
@@ -104,19 +104,22 @@ weft__context_switch(struct weft__context *from, const struct weft__context *to,
 #endif
 }
 
-/* Returns its argument, by a jump instead of a return. For the last call of a function: so the jump goes to that function's caller.
+/* Returns its argument, by a jump instead of a return. For the last call of a function: so the jump
+ * goes to that function's caller.
  *
- * A processor predicts returns by a stack of its own, of the calls it has seen. A fiber that was resumed by another
- * returns to where that other was called from, as far as the processor knows: a misprediction, which costs more than all
- * else of a switch. Jumps it predicts by what was executed before, which tells fibers apart. But a jump takes nothing from that stack,
- * and the next return is then off by one; so jump only if the other had another way back. Fibers that all run
- * the same code return, and that is predicted, with all that follows.
+ * A processor predicts returns by a stack of its own, of the calls it has seen. A fiber that was
+ * resumed by another returns to where that other was called from, as far as the processor knows: a
+ * misprediction, which costs more than all else of a switch. Jumps it predicts by what was executed
+ * before, which tells fibers apart. But a jump takes nothing from that stack, and the next return
+ * is then off by one; so jump only if the other had another way back. Fibers that all run the same
+ * code return, and that is predicted, with all that follows.
  *
- * After a system call there is nothing to be off: the kernel's calls, deeper than that stack, have taken the place of ours. So whoever sends
- * or receives returns by a jump, always.
+ * After a system call there is nothing to be off: the kernel's calls, deeper than that stack, have
+ * taken the place of ours. So whoever sends or receives returns by a jump, always.
  *
- * On aarch64 a plain return: with BTI a jump may not go where a return may. So with clang, which makes no jump of the last call
- * of a function whose locals others have seen; gcc does if it is told that the callee looks at none (const). */
+ * On aarch64 a plain return: with BTI a jump may not go where a return may. So with clang, which
+ * makes no jump of the last call of a function whose locals others have seen; gcc does if it is
+ * told that the callee looks at none (const). */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(WEFT_EXPLORE)
 int weft__context_return(int result) __attribute__((const));
 long weft__context_return_long(long result) __attribute__((const));
@@ -162,7 +165,8 @@ static inline void weft__fp_set(struct weft__fp_env env)
 #endif
 }
 
-/* The pair for a switch: straight to memory and back, on x86 with the sticky exception flags in them. */
+/* The pair for a switch: straight to memory and back, on x86 with the sticky exception flags in
+ * them. */
 static inline void weft__fp_save(struct weft__fp_env *env)
 {
 #if defined(__x86_64__)

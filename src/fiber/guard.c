@@ -15,8 +15,8 @@
 #define CANARY_BYTES 64
 #define CANARY_BYTE 0xc5
 
-/* A kernel, or an emulator of one, may accept the advice and ignore it. A system call that must read
- * the guarded page tells: it fails with EFAULT, without a signal, if the guard is real. */
+/* A kernel, or an emulator of one, may accept the advice and ignore it. A system call that must
+ * read the guarded page tells: it fails with EFAULT, without a signal, if the guard is real. */
 static bool guard_is_real(const char *page)
 {
     int ends[2];
@@ -70,7 +70,8 @@ enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bott
     return way;
 }
 
-/* The calling process, as a descriptor that needs not be open and that a fork does not make another's. */
+/* The calling process, as a descriptor that needs not be open and that a fork does not make
+ * another's. */
 #define PIDFD_OF_SELF (-10000)
 
 bool weft__guard_install_many(const struct iovec *guards, size_t n)

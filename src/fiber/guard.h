@@ -12,8 +12,8 @@ enum weft__guard weft__guard_best(void);
 /* Guards [guard, bottom) by `way` or the next weaker one that works; returns which. */
 enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bottom);
 
-/* Markers on n ranges by one system call (a third less than one by one). False: this kernel cannot, or not all of
- * them took; to mark again what is marked does no harm. */
+/* Markers on n ranges by one system call (a third less than one by one). False: this kernel cannot,
+ * or not all of them took; to mark again what is marked does no harm. */
 bool weft__guard_install_many(const struct iovec *guards, size_t n);
 
 /* True unless the canary at a stack's bottom was overwritten. */

@@ -1,8 +1,9 @@
-/* What the checking tools must be told of stacks and switches. Empty in a plain build, except for one
- * predicted branch per new fiber that asks whether Valgrind is watching.
+/* What the checking tools must be told of stacks and switches. Empty in a plain build, except for
+ * one predicted branch per new fiber that asks whether Valgrind is watching.
  *
- * Order around a switch: weft__san_leave on the old stack, the switch, weft__san_arrive on the new one.
- * Between the two no instrumented function may be entered or left, so these are always inlined.
+ * Order around a switch: weft__san_leave on the old stack, the switch, weft__san_arrive on the new
+ * one. Between the two no instrumented function may be entered or left, so these are always
+ * inlined.
  */
 #ifndef WEFT_FIBER_SANITIZER_H
 #define WEFT_FIBER_SANITIZER_H
@@ -69,7 +70,8 @@ static inline void weft__san_probe(void)
 #endif
 }
 
-/* Between the two this thread may name memory to the kernel that is no longer anybody's, and means it. */
+/* Between the two this thread may name memory to the kernel that is no longer anybody's, and means
+ * it. */
 static inline void weft__san_hush(void)
 {
 #if WEFT__VALGRIND
@@ -98,8 +100,8 @@ static inline void weft__san_create(struct weft__san *san, const void *bottom, s
 {
 #if WEFT__VALGRIND
     if (__builtin_expect(weft__san_valgrind, 0)) {
-        /* Memcheck follows the stack pointer and has closed what lay below the last fiber's. Defined, not
-         * undefined: the fiber that ends may still be running on it. */
+        /* Memcheck follows the stack pointer and has closed what lay below the last fiber's.
+         * Defined, not undefined: the fiber that ends may still be running on it. */
         (void)VALGRIND_MAKE_MEM_DEFINED(bottom, size);
     }
 #endif

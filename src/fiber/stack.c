@@ -111,9 +111,9 @@ static void chunk_publish(struct chunk *chunk)
     }
 }
 
-/* At least `need` more stacks, more where address space is plentiful. Strict overcommit and RLIMIT_AS refuse
- * what is large, not what is small: then it asks for no more than is needed, and halves that until the
- * kernel agrees. The rest of the program has to live on what is left. */
+/* At least `need` more stacks, more where address space is plentiful. Strict overcommit and
+ * RLIMIT_AS refuse what is large, not what is small: then it asks for no more than is needed, and
+ * halves that until the kernel agrees. The rest of the program has to live on what is left. */
 static int reserve_locked(struct stack_class *c, unsigned class, size_t need)
 {
     size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
@@ -179,8 +179,9 @@ static void warm_changed_locked(struct stack_class *c, int by)
     atomic_fetch_add_explicit(&warm_total, (size_t)by, memory_order_relaxed);
 }
 
-/* Stacks of the open chunk that were never used: one, and as many more as are soon to be wanted, so that one
- * system call guards them all. The more are out of everybody's reach until then, and count as hoarded. */
+/* Stacks of the open chunk that were never used: one, and as many more as are soon to be wanted, so
+ * that one system call guards them all. The more are out of everybody's reach until then, and count
+ * as hoarded. */
 static size_t carve_locked(struct stack_class *c, struct weft__stack **first)
 {
     struct chunk *chunk = c->open;
@@ -214,8 +215,8 @@ static void note_weakest(enum weft__guard way)
     }
 }
 
-/* Whether this stack has a canary. Not in the stack's own record, which is small; nor is the page that holds
- * it ever touched where no canary was needed. */
+/* Whether this stack has a canary. Not in the stack's own record, which is small; nor is the page
+ * that holds it ever touched where no canary was needed. */
 static bool *canary_of(const struct weft__stack *stack)
 {
     struct chunk *chunk = atomic_load_explicit(&chunks, memory_order_acquire); /* pairs: publish */
@@ -337,8 +338,8 @@ static unsigned cache_room(unsigned class)
 }
 
 /* The first stack of a class that a cache keeps needs room in the reservation: once kept, it is out
- * of reach for holders of credits. Never more than half of all: where no more can be reserved, fibers come
- * before caches. */
+ * of reach for holders of credits. Never more than half of all: where no more can be reserved,
+ * fibers come before caches. */
 static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
 {
     if (cache->may_hoard[class]) {
@@ -520,7 +521,8 @@ void weft__stack_fork_prepare(void)
     }
 }
 
-/* In the child too: the depots are as whole as they were; the stacks of the parent's fibers stay with nobody. */
+/* In the child too: the depots are as whole as they were; the stacks of the parent's fibers stay
+ * with nobody. */
 void weft__stack_fork_done(void)
 {
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {

@@ -3,17 +3,17 @@
  *   chunk   | guard | stack 0        | guard | stack 1        | guard | ...
  *                   ^ bottom     top ^
  *
- * A stack is a size class (16 KiB << class) below which lie 64 KiB that fault. Guards are markers in the
- * page table where the kernel has them (MADV_GUARD_INSTALL, Linux 6.13): no mapping is split, so a
- * million guarded stacks are a handful of mappings. Whether the kernel means it is proved once by a
- * system call that must fail on a guarded page. Else mprotect; where the kernel refuses that too (its
- * limit of mappings), a canary, checked when the stack is given back. Each step down is for the one
- * stack that needs it.
+ * A stack is a size class (16 KiB << class) below which lie 64 KiB that fault. Guards are markers
+ * in the page table where the kernel has them (MADV_GUARD_INSTALL, Linux 6.13): no mapping is
+ * split, so a million guarded stacks are a handful of mappings. Whether the kernel means it is
+ * proved once by a system call that must fail on a guarded page. Else mprotect; where the kernel
+ * refuses that too (its limit of mappings), a canary, checked when the stack is given back. Each
+ * step down is for the one stack that needs it.
  *
- * Credits: a spawn takes a credit, attaching takes a stack. Credits are issued only up to the number of stacks
- * reserved, less what caches may hoard, so whoever holds a credit finds a stack: no memory is an
- * error of spawn, never of a running program. Reserving is only address space; guards are installed and
- * pages touched when a stack is first used.
+ * Credits: a spawn takes a credit, attaching takes a stack. Credits are issued only up to the
+ * number of stacks reserved, less what caches may hoard, so whoever holds a credit finds a stack:
+ * no memory is an error of spawn, never of a running program. Reserving is only address space;
+ * guards are installed and pages touched when a stack is first used.
  *
  * Lists: warm (pages present, last used first), cold (pages given back). Nothing is ever unmapped.
  */
@@ -63,8 +63,8 @@ static inline size_t weft__stack_bytes(unsigned class)
 /* The class for at least this many bytes; -EINVAL: too large. */
 int weft__stack_class(size_t bytes);
 
-/* How many credits of a class to keep at hand: 64 of the small ones, fewer of those whose address space
- * others would miss. */
+/* How many credits of a class to keep at hand: 64 of the small ones, fewer of those whose address
+ * space others would miss. */
 static inline unsigned weft__stack_batch(unsigned class)
 {
     unsigned batch = 2 * WEFT__STACK_CACHE >> (class > 2 ? class - 2 : 0);
@@ -91,8 +91,9 @@ static inline struct weft__stack *weft__stack_cache_get(struct weft__stack_cache
     return stack;
 }
 
-/* Takes some warm stacks of the common list into an empty cache, if there are any and it may keep them: where many fibers
- * begin one after the other that is one lock for all, and their first pages are on their way. */
+/* Takes some warm stacks of the common list into an empty cache, if there are any and it may keep
+ * them: where many fibers begin one after the other that is one lock for all, and their first pages
+ * are on their way. */
 void weft__stack_cache_fill(struct weft__stack_cache *cache, unsigned class);
 
 /* Gives a stack back, to the cache if it has room. */
@@ -105,7 +106,8 @@ void weft__stack_cache_deinit(struct weft__stack_cache *cache);
 
 /* Warm free stacks in the common lists, about. */
 size_t weft__stack_warm(void);
-/* Warm free stacks beyond `keep` per class give their pages back, at most `most` of them. Returns how many. */
+/* Warm free stacks beyond `keep` per class give their pages back, at most `most` of them. Returns
+ * how many. */
 size_t weft__stack_trim(size_t keep, size_t most);
 
 static inline char *weft__stack_bottom(const struct weft__stack *stack, unsigned class)

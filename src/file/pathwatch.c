@@ -1,5 +1,6 @@
-/* A watch: an inotify descriptor, and what was read from it and not yet given. Whoever finds nothing left reads the next
- * events, under a mutex that fibers wait for; the memory stays until the last one in a call has left. */
+/* A watch: an inotify descriptor, and what was read from it and not yet given. Whoever finds
+ * nothing left reads the next events, under a mutex that fibers wait for; the memory stays until
+ * the last one in a call has left. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

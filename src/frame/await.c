@@ -91,8 +91,8 @@ enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, in
     return WEFT_RETURN;
 }
 
-/* Links the nodes; of several none can be had at once. False: it can be had, and the wait was taken back, unless it
- * had ended by *reason. */
+/* Links the nodes; of several none can be had at once. False: it can be had, and the wait was taken
+ * back, unless it had ended by *reason. */
 HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
              struct weft__await *waits, unsigned n, enum weft__reason *reason)
 {
@@ -194,12 +194,14 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
     return false;
 }
 
-/* --- one object of the fiber's own group ----------------------------------------------------------
+/* --- one object of the fiber's own group
+ * ----------------------------------------------------------
  *
  * Nothing comes between a look at it and the end of the step, so there is no second look. */
 
-/* Its worker, if the step of this frame is what runs there and has done nothing yet, and if the object is of the same
- * group. It is found by the owner and not by the thread, which would be a call in the middle of everything. */
+/* Its worker, if the step of this frame is what runs there and has done nothing yet, and if the
+ * object is of the same group. It is found by the owner and not by the thread, which would be a
+ * call in the middle of everything. */
 HOT struct weft__worker *own_worker(const weft_frame *frame, const struct weft__source *source)
 {
     const void *owner = source->owner;
@@ -227,7 +229,8 @@ static ANY enum weft_step park_own_any(struct weft__worker *w, struct weft__task
     return WEFT_CALL;
 }
 
-/* It rests, and a cancel or an interrupt is there. Whoever came with that may have ended the wait. */
+/* It rests, and a cancel or an interrupt is there. Whoever came with that may have ended the
+ * wait. */
 static ANY enum weft_step end_own(struct weft__worker *w, struct weft__task *task,
                                   weft_frame *frame)
 {
@@ -242,8 +245,9 @@ static ANY enum weft_step end_own(struct weft__worker *w, struct weft__task *tas
     return WEFT_CALL;
 }
 
-/* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is there. From weft__task_rest on
- * the fiber may be fired and queued, and others may look at it: everything is written before. */
+/* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is
+ * there. From weft__task_rest on the fiber may be fired and queued, and others may look at it:
+ * everything is written before. */
 HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct weft_wait *wait,
                              const struct weft__await_kind *kind, void *object, void *item,
                              void *value, struct weft__waitlist *list, int64_t deadline,
@@ -306,7 +310,8 @@ enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct
             return weft_frame_go(frame, NULL, then);
         }
         weft__body_arm(task, WEFT__WAIT_PARK);
-        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
+        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then
+         * looks */
         if (!(weft__ident_flags(task) & WEFT__IDENT_PERMIT)) {
             frame->act = WEFT__ACT_PARK;
             frame->next = then;
@@ -322,7 +327,7 @@ enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct
     }
 }
 
-/* --- events and conditions --------------------------------------------------------------------- */
+/* --- events and conditions -------------------------------------------------------------------- */
 
 static int status_only(const struct weft__await *wait, struct weft_got *got)
 {
@@ -443,7 +448,7 @@ enum weft_step weft_frame_await_conds(weft_frame *frame, struct weft_wait *waits
     return weft__await(w, task, frame, first, (unsigned)n, deadline, then);
 }
 
-/* --- futures -------------------------------------------------------------------------------------- */
+/* --- futures ---------------------------------------------------------------------------------- */
 
 static bool attempt_future(struct weft__await *wait, struct weft_got *got, int *err)
 {
@@ -483,7 +488,7 @@ enum weft_step weft_frame_await_future(weft_frame *frame, struct weft_wait *wait
                      then);
 }
 
-/* --- channels --------------------------------------------------------------------------------------- */
+/* --- channels --------------------------------------------------------------------------------- */
 
 static bool attempt_send(struct weft__await *wait, struct weft_got *got, int *err)
 {
@@ -598,7 +603,7 @@ enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait, 
                                                    &chan->source.waiters, deadline, then);
 }
 
-/* --- the end of a fiber -------------------------------------------------------------------------------- */
+/* --- the end of a fiber ----------------------------------------------------------------------- */
 
 static uint64_t joined_fiber(uint64_t on)
 {

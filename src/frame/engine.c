@@ -23,8 +23,8 @@ static struct outcome failure(weft_error *error)
 
 /* --- misuse ------------------------------------------------------------------------------ */
 
-/* A caller's bug that would leave the fiber in no state at all. In a group it is an error that ends the group, after
- * all frames of the fiber have handled it. */
+/* A caller's bug that would leave the fiber in no state at all. In a group it is an error that ends
+ * the group, after all frames of the fiber have handled it. */
 static weft_error *fatal(const weft_frame *frame, const char *what)
 {
     WEFT__REQUIRE(weft_group_self(), "frame %s %s", frame->kind->name, what);
@@ -119,7 +119,8 @@ static struct weft__body_wait wait_of(const weft_frame *frame)
                                                                                       : &park_kind};
 }
 
-/* Of a wait that throws. A cancel and an interrupt keep what they have ended, for weft_ended_wait. */
+/* Of a wait that throws. A cancel and an interrupt keep what they have ended, for
+ * weft_ended_wait. */
 static weft_error *thrown(const weft_frame *frame, bool ended, int err)
 {
     struct weft__body_wait wait = wait_of(frame);
@@ -175,7 +176,7 @@ static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_f
     return true;
 }
 
-/* --- frames come and go ------------------------------------------------------------------------- */
+/* --- frames come and go ----------------------------------------------------------------------- */
 
 static inline void begin_frame(struct weft__task *task, weft_frame *caller, weft_frame *frame)
 {
@@ -197,7 +198,8 @@ static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame
     return NULL;
 }
 
-/* The frame has what it will leave with: it is out, unless finally is still to come, which then keeps it. */
+/* The frame has what it will leave with: it is out, unless finally is still to come, which then
+ * keeps it. */
 static bool is_out(struct weft__task *task, weft_frame *frame, const struct outcome *out)
 {
     if (frame->phase == WEFT__FRAME_FINALLY) {
@@ -249,7 +251,7 @@ static weft_frame *leave(struct weft__worker *w, struct weft__task *task, weft_f
     return caller;
 }
 
-/* --- one step ---------------------------------------------------------------------------------------- */
+/* --- one step --------------------------------------------------------------------------------- */
 
 /* The fiber's top frame has this: the error, once and if it can, is for handle. */
 static bool handles(weft_frame *frame, const struct outcome *out)
@@ -394,9 +396,10 @@ static void end(struct weft__worker *w, struct weft__task *task, const struct we
     weft__body_end(w, task, out->got.value, status);
 }
 
-/* --- all ways ---------------------------------------------------------------------------------------- */
+/* --- all ways --------------------------------------------------------------------------------- */
 
-/* Goes on with the outcome, or, if there is none, with what the top frame's step has done, which is not judged yet. */
+/* Goes on with the outcome, or, if there is none, with what the top frame's step has done, which is
+ * not judged yet. */
 static enum weft__body_step run_any(struct weft__worker *w, struct weft__task *task,
                                     const struct outcome *given, enum weft_step step)
 {
@@ -459,7 +462,7 @@ run_resumed(struct weft__worker *w, struct weft__task *task, enum weft__reason r
     return run_any(w, task, &out, WEFT_CALL);
 }
 
-/* --- the plain ways --------------------------------------------------------------------------------- */
+/* --- the plain ways --------------------------------------------------------------------------- */
 
 /* Is there nothing between this frame, which has returned, and its caller or the fiber's end? */
 static inline bool is_plain_return(const weft_frame *frame)
@@ -468,7 +471,8 @@ static inline bool is_plain_return(const weft_frame *frame)
            (!frame->caller || !frame->caller->tries);
 }
 
-/* These ask for the worker and the fiber themselves: whoever runs a step and calls them after it had to keep them all the time. */
+/* These ask for the worker and the fiber themselves: whoever runs a step and calls them after it
+ * had to keep them all the time. */
 
 static __attribute__((noinline)) enum weft__body_step end_plainly(weft_frame *bottom)
 {
@@ -483,8 +487,8 @@ static __attribute__((noinline)) enum weft__body_step end_plainly(weft_frame *bo
     return WEFT__BODY_END;
 }
 
-/* Goes on after a step of the fiber's top frame. What most steps do is done here; whatever else it is,
- * there. */
+/* Goes on after a step of the fiber's top frame. What most steps do is done here; whatever else it
+ * is, there. */
 static __attribute__((noinline)) enum weft__body_step run_on(enum weft_step step)
 {
     struct weft__worker *w = weft__worker_self();
@@ -521,7 +525,8 @@ static __attribute__((noinline)) enum weft__body_step run_on(enum weft_step step
     }
 }
 
-/* It has waited, and not for an object of its group that has ended the wait; or a step of another has marked it. */
+/* It has waited, and not for an object of its group that has ended the wait; or a step of another
+ * has marked it. */
 static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__worker *w,
                                                                  struct weft__task *task)
 {
@@ -557,7 +562,8 @@ static inline enum weft_step go_on(weft_frame *frame)
     return next_of(frame)(frame, (struct weft_got){0});
 }
 
-/* One step, or two if it got at once what it asked for: that is mostly all. Nothing but the frame is kept meanwhile. */
+/* One step, or two if it got at once what it asked for: that is mostly all. Nothing but the frame
+ * is kept meanwhile. */
 enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
 {
     weft_frame *frame = task->own;
@@ -587,7 +593,7 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     return ends ? end_plainly(frame) : run_on(step);
 }
 
-/* --- for those who look from outside ---------------------------------------------------------------------- */
+/* --- for those who look from outside ---------------------------------------------------------- */
 
 /* Of a fiber that has none: its bottom frame's. */
 const char *weft__frame_name(const struct weft__task *task)
@@ -650,7 +656,7 @@ struct weft__body_wait weft__frame_ended(const struct weft__task *task)
 
 const struct weft__body_kind weft__frame_body = {WEFT__FRAME_BODY_KIND, .step = weft__frame_run};
 
-/* --- steps ------------------------------------------------------------------------------------------------ */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 static enum weft_step call(weft_frame *frame, weft_frame *sub, const struct weft_point *then,
                            enum weft__frame_act act)

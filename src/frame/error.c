@@ -235,7 +235,7 @@ void weft_error_print(const weft_error *error, FILE *out)
     print(error, "error: ", out);
 }
 
-/* --- at the bottom of a fiber ------------------------------------------------------------------ */
+/* --- at the bottom of a fiber ----------------------------------------------------------------- */
 
 static void report(weft_fiber fiber, const char *name, const weft_error *error)
 {

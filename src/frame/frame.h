@@ -1,8 +1,10 @@
-/* Frames from inside: what a step says to the engine, and what a wait is made of. The public contract is <weft/frame.h>.
+/* Frames from inside: what a step says to the engine, and what a wait is made of. The public
+ * contract is <weft/frame.h>.
  *
- * A step tells what it does by the frame itself: the call it ends with writes `next` and `act`. So the engine
- * (frame/engine.c) finds out by the frame on top of the fiber whether the step did one thing, and the one it
- * returned. Until that is written `next` is the step that runs, for the trace of an error.
+ * A step tells what it does by the frame itself: the call it ends with writes `next` and `act`. So
+ * the engine (frame/engine.c) finds out by the frame on top of the fiber whether the step did one
+ * thing, and the one it returned. Until that is written `next` is the step that runs, for the trace
+ * of an error.
  *
  *   phase     entered by                  an error leads to                     RETURN leads to
  *   --------  --------------------------  ------------------------------------  ----------------
@@ -10,11 +12,13 @@
  *   HANDLING  an error, once              FINALLY                               FINALLY
  *   FINALLY   both, if there is a finally the caller, keeping what it replaces  the caller
  *
- * In FINALLY the fiber is shielded, and `kept` is what it will leave with; in HANDLING it is the error that is handled.
- * Bits: `pooled` goes back to the pool, by `size`; `failed`: what is kept is an error; `tries`: the frame it called is not to
- * throw; `caught`: what that threw is in `wait`, until the step has returned.
+ * In FINALLY the fiber is shielded, and `kept` is what it will leave with; in HANDLING it is the
+ * error that is handled. Bits: `pooled` goes back to the pool, by `size`; `failed`: what is kept is
+ * an error; `tries`: the frame it called is not to throw; `caught`: what that threw is in `wait`,
+ * until the step has returned.
  *
- * `act` has what the step did, and what is wrong with it: one comparison says that it did this and nothing else.
+ * `act` has what the step did, and what is wrong with it: one comparison says that it did this and
+ * nothing else.
  */
 #ifndef WEFT_FRAME_FRAME_H
 #define WEFT_FRAME_FRAME_H
@@ -66,7 +70,8 @@ struct weft__round {
 /* One static record for all waits of a kind. */
 struct weft__await_kind {
     struct weft__wait_kind shown;
-    /* Can it be had without waiting? Then *got is it, or *err is not 0 and is thrown. NULL: never. */
+    /* Can it be had without waiting? Then *got is it, or *err is not 0 and is thrown. NULL:
+     * never. */
     bool (*attempt)(struct weft__await *wait, struct weft_got *got, int *err);
     /* Links the node. False: now it could be had, and nothing was linked. */
     bool (*arm)(struct weft__await *wait);
@@ -76,14 +81,16 @@ struct weft__await_kind {
     int (*outcome)(const struct weft__await *wait, struct weft_got *got);
     /* Of the first of them: the deadline has passed, and *got says so. NULL: nothing to add. */
     void (*timed_out)(const struct weft__await *wait, unsigned n, struct weft_got *got);
-    /* NULL: when the wait has ended it is over. Else, after finish, in the place of outcome: is there another round? If
-     * not *got is it, or *err is not 0 and is thrown. A round that need not be waited for ends by REASON_DONE. */
+    /* NULL: when the wait has ended it is over. Else, after finish, in the place of outcome: is
+     * there another round? If not *got is it, or *err is not 0 and is thrown. A round that need not
+     * be waited for ends by REASON_DONE. */
     bool (*again)(struct weft__await *wait, enum weft__reason reason, struct weft__round *next,
                   struct weft_got *got, int *err);
     /* After finish: there will be no `again`. NULL: nothing is left. */
     void (*abandon)(struct weft__await *wait);
     bool throws_timeout;
-    /* It is left by its own end alone: where that came when a cancel or an interrupt had ended the wait already, `again` says so. */
+    /* It is left by its own end alone: where that came when a cancel or an interrupt had ended the
+     * wait already, `again` says so. */
     bool firm;
 };
 
@@ -122,8 +129,8 @@ int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_
 
 /* --- waits (frame/await.c) ----------------------------------------------------------------- */
 
-/* The worker and the fiber of the step that waits with this frame. NULL: it did something already, or the frame is not
- * the one whose step runs; the engine will say so. */
+/* The worker and the fiber of the step that waits with this frame. NULL: it did something already,
+ * or the frame is not the one whose step runs; the engine will say so. */
 struct weft__worker *weft__await_begin(weft_frame *frame, struct weft__task **task);
 /* The whole of a wait for n objects, none of which can be had at once if there are several. */
 enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft_frame *frame,

@@ -1,10 +1,11 @@
-/* Waiting for a descriptor. What the driver needs for it is an operation, too large for a frame: it comes from the worker's
- * small blocks, and goes back when the wait is over.
+/* Waiting for a descriptor. What the driver needs for it is an operation, too large for a frame: it
+ * comes from the worker's small blocks, and goes back when the wait is over.
  *
- * On a driver that reports readiness the operation is linked into the descriptor's record. An edge says that something may have
- * come; whether it is still there is asked of the kernel, and if not there is another round. On one that completes
- * operations it is handed over, and is the driver's until it is over: a wait that ends before asks for that, and goes on for a
- * round that nothing else ends.
+ * On a driver that reports readiness the operation is linked into the descriptor's record. An edge
+ * says that something may have come; whether it is still there is asked of the kernel, and if not
+ * there is another round. On one that completes operations it is handed over, and is the driver's
+ * until it is over: a wait that ends before asks for that, and goes on for a round that nothing
+ * else ends.
  */
 #include <errno.h>
 #include <poll.h>
@@ -71,7 +72,8 @@ static void on_edge(struct weft__op *op, void *ready)
     weft__io_fire(r->task, r->ticket, NULL, ready);
 }
 
-/* By the driver's thread. From the unlock on it may be gone: whoever waits takes the lock before that. */
+/* By the driver's thread. From the unlock on it may be gone: whoever waits takes the lock before
+ * that. */
 static void on_completion(struct weft__op *op, void *ready)
 {
     struct ready *r = (struct ready *)(void *)op;
@@ -160,7 +162,8 @@ static int errno_of(enum weft__reason reason)
     return reason == WEFT__REASON_NONE ? -ENOMEM : weft__reason_errno(reason);
 }
 
-/* The operation is the driver's until it is over; -EINPROGRESS: it is not, and the next round is for that. */
+/* The operation is the driver's until it is over; -EINPROGRESS: it is not, and the next round is
+ * for that. */
 static int end_submitted(struct ready *r, enum weft__reason reason, struct weft__round *next)
 {
     weft__lock(&r->lock);

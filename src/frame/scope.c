@@ -1,5 +1,6 @@
-/* Scopes and frames: children whose bottom is a frame, and a parent that waits in one. A child is a body of its own kind: its
- * only joiner is its record in the scope, from which everything else is found. */
+/* Scopes and frames: children whose bottom is a frame, and a parent that waits in one. A child is a
+ * body of its own kind: its only joiner is its record in the scope, from which everything else is
+ * found. */
 #include <errno.h>
 
 #include "frame/frame.h"
@@ -52,7 +53,8 @@ int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame
 
 /* --- the parent ------------------------------------------------------------------------ */
 
-/* What ends the wait of a parent is told to the children, and the wait goes on: a cancel, which stays, must not end it twice. */
+/* What ends the wait of a parent is told to the children, and the wait goes on: a cancel, which
+ * stays, must not end it twice. */
 static bool again_scope(struct weft__await *wait, enum weft__reason reason,
                         struct weft__round *next, struct weft_got *got, int *err)
 {

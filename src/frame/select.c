@@ -1,4 +1,5 @@
-/* The first of several things, of whatever kind: weft_select, step by step (sync/select.h), with a frame's nodes. */
+/* The first of several things, of whatever kind: weft_select, step by step (sync/select.h), with a
+ * frame's nodes. */
 #include <errno.h>
 
 #include "frame/frame.h"

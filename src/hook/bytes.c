@@ -1,9 +1,11 @@
 /* read, write and their kin, for descriptors of any kind.
  *
- * Sockets: hook/socket.h. Files of a disk: what is in the page cache is read at once (RWF_NOWAIT), what is not on a thread
- * of the blocking pool; pwrite likewise, while write and the vectors are plain calls. All else, pipes and terminals: RWF_NOWAIT, and where the
- * kernel does not know it, one looks first and then calls. Their mode stays as it is, because others have them too: the
- * child at the other end, or stdio, which would lose what it could not write. What is one write to another device stays one.
+ * Sockets: hook/socket.h. Files of a disk: what is in the page cache is read at once (RWF_NOWAIT),
+ * what is not on a thread of the blocking pool; pwrite likewise, while write and the vectors are
+ * plain calls. All else, pipes and terminals: RWF_NOWAIT, and where the kernel does not know it,
+ * one looks first and then calls. Their mode stays as it is, because others have them too: the
+ * child at the other end, or stdio, which would lose what it could not write. What is one write to
+ * another device stays one.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +17,7 @@
 
 #define TERMINAL_BYTES 256 /* a terminal that says it is writable takes so many */
 
-/* --- files -------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 struct file_job {
     int fd;
@@ -108,7 +110,7 @@ static ssize_t file_write(int fd, const void *buf, size_t n, off_t offset)
     return file_move(&job);
 }
 
-/* --- streams ------------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 /* Whether a plain call would go through now. */
 static bool is_ready(int fd, short events)
@@ -139,8 +141,8 @@ static ssize_t stream_read(int fd, const struct iovec *iov, int count)
     }
 }
 
-/* One step, of what the vector has from a place on. With `blind` the kernel does not know RWF_NOWAIT here: no more than
- * what goes through if the descriptor is writable. */
+/* One step, of what the vector has from a place on. With `blind` the kernel does not know
+ * RWF_NOWAIT here: no more than what goes through if the descriptor is writable. */
 static ssize_t stream_put(int fd, const struct iovec *iov, bool blind, bool fifo)
 {
     struct iovec part = *iov;
@@ -193,8 +195,8 @@ static ssize_t stream_write_one(struct weft__hook_io *io, const char *buf, size_
     return (ssize_t)done;
 }
 
-/* As one write, if it goes: a small one into a pipe is not torn. What was written; -EOPNOTSUPP: in no other way than piece
- * by piece. */
+/* As one write, if it goes: a small one into a pipe is not torn. What was written; -EOPNOTSUPP: in
+ * no other way than piece by piece. */
 static ssize_t stream_write_whole(struct weft__hook_io *io, const struct iovec *iov, int count)
 {
     for (;;) {
@@ -252,7 +254,7 @@ static ssize_t stream_write(int fd, const struct iovec *iov, int count, bool fif
     return done > 0 || put >= 0 ? (ssize_t)done : -1;
 }
 
-/* --- the names -------------------------------------------------------------------------------------------- */
+/* --- the names -------------------------------------------------------------------------------- */
 
 /* What was known of the number is no longer so. */
 static unsigned look_again(int fd, unsigned flags, ssize_t result)

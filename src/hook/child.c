@@ -1,5 +1,5 @@
-/* Waiting for child processes. For one child by its pidfd; for any, or for one that may stop and go on, on a thread of the
- * blocking pool: a process is a child of all of its parent's threads. */
+/* Waiting for child processes. For one child by its pidfd; for any, or for one that may stop and go
+ * on, on a thread of the blocking pool: a process is a child of all of its parent's threads. */
 #include <errno.h>
 #include <sys/syscall.h>
 
@@ -37,7 +37,7 @@ static int wait_ended(pid_t pid)
     return result;
 }
 
-/* --- wait4 -------------------------------------------------------------------------------------------- */
+/* --- wait4 ------------------------------------------------------------------------------------ */
 
 struct job {
     pid_t pid, result;
@@ -95,7 +95,7 @@ WEFT__HOOK pid_t wait3(int *status, int options, struct rusage *usage)
     return wait4(-1, status, options, usage);
 }
 
-/* --- waitid --------------------------------------------------------------------------------------------- */
+/* --- waitid ----------------------------------------------------------------------------------- */
 
 struct id_job {
     idtype_t type;

@@ -1,6 +1,7 @@
-/* connect and accept: the calls that a flag of their own cannot keep from blocking. The socket is made non-blocking for
- * them, and the user does not see it: for a connect until that has begun, for a listener from the first accept by a
- * fiber on. A plain thread that accepts there waits in poll. */
+/* connect and accept: the calls that a flag of their own cannot keep from blocking. The socket is
+ * made non-blocking for them, and the user does not see it: for a connect until that has begun, for
+ * a listener from the first accept by a fiber on. A plain thread that accepts there waits in
+ * poll. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/un.h>
@@ -9,7 +10,7 @@
 #include "hook/record.h"
 #include "hook/wait.h"
 
-/* --- connect ---------------------------------------------------------------------------------------- */
+/* --- connect ---------------------------------------------------------------------------------- */
 
 struct limits {
     int64_t socket;  /* SO_SNDTIMEO */
@@ -28,7 +29,8 @@ static int timed_out(const struct limits *limits, int mine)
     return -1;
 }
 
-/* It is under way. When it is over, the same call says how it went, and the socket is no longer about to be connected. */
+/* It is under way. When it is over, the same call says how it went, and the socket is no longer
+ * about to be connected. */
 static int finish(int fd, const struct sockaddr *addr, socklen_t len, const struct limits *limits)
 {
     int err = weft__hook_wait(fd, POLLOUT, nearer(limits));
@@ -84,7 +86,7 @@ WEFT__HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     }
 }
 
-/* --- accept -------------------------------------------------------------------------------------------- */
+/* --- accept ----------------------------------------------------------------------------------- */
 
 /* True: once more. */
 static bool accept_waits(struct weft__hook_io *io)
@@ -95,7 +97,7 @@ static bool accept_waits(struct weft__hook_io *io)
             return next == WEFT__HOOK_AGAIN;
         }
     } else if (!weft__hook_unblocked(io->fd) || weft__hook_nonblocking(io->fd)) {
-        return false; /* the plain call's word: nobody is there, or the socket's timeout has passed */
+        return false; /* the plain call's word: nobody is there, or its timeout has passed */
     }
     /* A plain thread, at a listener that fibers use too. */
     weft__hook_io_blocks(io);

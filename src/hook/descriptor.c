@@ -1,5 +1,6 @@
-/* Descriptors come, are copied and go: what is known of their numbers follows. fcntl and ioctl show the user's wish where a
- * socket is non-blocking by us (hook/record.h). These are the same calls outside of fibers. */
+/* Descriptors come, are copied and go: what is known of their numbers follows. fcntl and ioctl show
+ * the user's wish where a socket is non-blocking by us (hook/record.h). These are the same calls
+ * outside of fibers. */
 #include <errno.h>
 #include <stdarg.h>
 
@@ -61,7 +62,7 @@ WEFT__HOOK int epoll_create(int size)
     return epoll_create1(0);
 }
 
-/* --- copies -------------------------------------------------------------------------------------------- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 static int copied(int from, int to)
 {
@@ -104,7 +105,7 @@ WEFT__HOOK int dup3(int from, int to, int flags)
     return does ? copied(from, fd) : fd;
 }
 
-/* --- modes ----------------------------------------------------------------------------------------------- */
+/* --- modes ------------------------------------------------------------------------------------ */
 
 static void wish(struct weft__hook_record *record, bool nonblocking)
 {
@@ -173,7 +174,7 @@ WEFT__HOOK int ioctl(int fd, unsigned long request, ...)
     return weft__plain()->ioctl(fd, request, arg);
 }
 
-/* --- the end ------------------------------------------------------------------------------------------------ */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* Whoever waits for it, in whatever fiber, gets EBADF. */
 WEFT__HOOK int close(int fd)

@@ -1,9 +1,9 @@
-/* Mutexes and conditions of the C library, used by fibers: try, then wait as a fiber until it is unlocked or
- * signalled (hook/queue.h). The mutex stays the C library's: plain threads lock it as ever, and wait in the kernel if a fiber has
- * it.
+/* Mutexes and conditions of the C library, used by fibers: try, then wait as a fiber until it is
+ * unlocked or signalled (hook/queue.h). The mutex stays the C library's: plain threads lock it as
+ * ever, and wait in the kernel if a fiber has it.
  *
- * These waits cannot fail, so neither a cancel nor an interrupt ends them. A stop that aborts makes the fiber try again
- * and again, yielding.
+ * These waits cannot fail, so neither a cancel nor an interrupt ends them. A stop that aborts makes
+ * the fiber try again and again, yielding.
  */
 #include <errno.h>
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@
 #define RECURSIVE 1
 #define CHECKED 2
 
-/* --- mutex ------------------------------------------------------------------------------------------- */
+/* --- mutex ------------------------------------------------------------------------------------ */
 
 static bool knows_owner(const pthread_mutex_t *mutex)
 {
@@ -161,7 +161,7 @@ WEFT__HOOK int pthread_mutex_unlock(pthread_mutex_t *mutex)
     return unlock(mutex);
 }
 
-/* --- condition ---------------------------------------------------------------------------------------- */
+/* --- condition -------------------------------------------------------------------------------- */
 
 /* In __wrefs: other processes use it too, and would signal past us; its times are on that clock. */
 #define SHARED 1
@@ -219,7 +219,8 @@ WEFT__HOOK int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mut
                : weft__plain()->pthread_cond_clockwait(cond, mutex, clock, time);
 }
 
-/* Threads wait in the kernel and fibers here: one of each goes on. One too many is allowed, and looks again. */
+/* Threads wait in the kernel and fibers here: one of each goes on. One too many is allowed, and
+ * looks again. */
 WEFT__HOOK int pthread_cond_signal(pthread_cond_t *cond)
 {
     int before = errno;

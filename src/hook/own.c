@@ -1,7 +1,7 @@
-/* libweft's own calls. They are part of the shared library alone, under the names of the C library and not exported, so
- * that whatever libweft calls by these names is the system's call and never a hooked one: it waits for descriptors as a
- * driver does, not as a fiber. A test (test/hook/own) looks whether the library reaches for any other name that
- * libweft-hook.so takes the place of.
+/* libweft's own calls. They are part of the shared library alone, under the names of the C library
+ * and not exported, so that whatever libweft calls by these names is the system's call and never a
+ * hooked one: it waits for descriptors as a driver does, not as a fiber. A test (test/hook/own)
+ * looks whether the library reaches for any other name that libweft-hook.so takes the place of.
  *
  * They are no cancellation points.
  */
@@ -126,7 +126,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
     return (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
 }
 
-/* --- descriptors ------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
 int close(int fd)
 {
@@ -176,7 +176,7 @@ int ioctl(int fd, unsigned long request, ...)
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-/* --- waiting ------------------------------------------------------------------------------------ */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* The kernel writes what is left of the time; the C library's call does not. */
 int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
@@ -235,7 +235,7 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     return (int)syscall(SYS_waitid, type, id, info, options, NULL);
 }
 
-/* --- locks -------------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 /* The C library's second name of these. A sanitizer must see them under the first. */
 #if !WEFT__ASAN && !WEFT__TSAN

@@ -79,7 +79,7 @@ bool weft__hook_at_home(void)
     return atomic_load_explicit(&home, memory_order_relaxed) == process();
 }
 
-/* --- which runtime -------------------------------------------------------------------------------- */
+/* --- which runtime ---------------------------------------------------------------------------- */
 
 /* For a libweft that finds this library: which one it works for. */
 WEFT__HOOK void *weft_hook_runtime(void);
@@ -94,7 +94,8 @@ static const void *object_of(const void *address)
     return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* All that is used of the runtime is in one object, and that is libweft.so: it alone calls the system past us. */
+/* All that is used of the runtime is in one object, and that is libweft.so: it alone calls the
+ * system past us. */
 static bool has_one_runtime(void)
 {
 #define IS(name) (const void *)(uintptr_t)(name)

@@ -1,7 +1,9 @@
-/* The plain calls: what the names that this library takes the place of meant before, and how a hooked call begins.
+/* The plain calls: what the names that this library takes the place of meant before, and how a
+ * hooked call begins.
  *
- * They are looked up when the library is loaded, or by the first call if that comes sooner (from another library's
- * constructor). Looking up names that exist allocates nothing, so an allocator may be among the callers.
+ * They are looked up when the library is loaded, or by the first call if that comes sooner (from
+ * another library's constructor). Looking up names that exist allocates nothing, so an allocator
+ * may be among the callers.
  */
 #ifndef WEFT_HOOK_PLAIN_H
 #define WEFT_HOOK_PLAIN_H
@@ -102,16 +104,19 @@ static inline const struct weft__plain *weft__plain(void)
     return &weft__plain_table;
 }
 
-/* True: a fiber makes this call, with hooks on; it is bound to its worker now, so errno stays where it is. */
+/* True: a fiber makes this call, with hooks on; it is bound to its worker now, so errno stays where
+ * it is. */
 static inline bool weft__hooked(void)
 {
     return atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_enter();
 }
 
-/* The result of a failed call: -1, and errno from a negative one. A descriptor that was closed meanwhile is none. */
+/* The result of a failed call: -1, and errno from a negative one. A descriptor that was closed
+ * meanwhile is none. */
 int weft__hook_fail(int err);
 
-/* False in the child of a vfork, which has this memory but is another process: nothing may be changed or waited for. */
+/* False in the child of a vfork, which has this memory but is another process: nothing may be
+ * changed or waited for. */
 bool weft__hook_at_home(void);
 
 #endif

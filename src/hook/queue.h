@@ -1,12 +1,13 @@
-/* Fibers that wait for a mutex or a condition of the C library: by its address, in the order in which they came.
+/* Fibers that wait for a mutex or a condition of the C library: by its address, in the order in
+ * which they came.
  *
  *   waiter                              whoever unlocks or signals
  *   1. enter (count + 1, seq_cst)       1. the plain call
  *   2. try                              2. count, seq_cst: nobody is there?
  *   3. sleep                            3. wake the first
  *
- * One of the two sees the other, for the plain unlock is an atomic exchange. What is unlocked past the hooks, by the C
- * library itself, is found by trying again.
+ * One of the two sees the other, for the plain unlock is an atomic exchange. What is unlocked past
+ * the hooks, by the C library itself, is found by trying again.
  */
 #ifndef WEFT_HOOK_QUEUE_H
 #define WEFT_HOOK_QUEUE_H
@@ -34,8 +35,8 @@ void weft__hook_queue_wake(const void *object, unsigned most);
 /* In a forked child, where none of them is. */
 void weft__hook_queue_fork_child(void);
 
-/* Who has a mutex that knows its thread: one that may be locked again, or that checks. To the C library all fibers of a
- * worker are the same thread. */
+/* Who has a mutex that knows its thread: one that may be locked again, or that checks. To the C
+ * library all fibers of a worker are the same thread. */
 
 /* Another fiber has it. */
 bool weft__hook_owner_other(const void *mutex, weft_fiber self);

@@ -1,11 +1,11 @@
 /* poll, select and epoll_wait: waits for several descriptors.
  *
- * The plain call without waiting says what is ready. If nothing is, one descriptor is waited for by itself; several are put
- * into an epoll of the call's own, and that is waited for. Then the plain call is made again, so that what is
- * reported is always the kernel's word.
+ * The plain call without waiting says what is ready. If nothing is, one descriptor is waited for by
+ * itself; several are put into an epoll of the call's own, and that is waited for. Then the plain
+ * call is made again, so that what is reported is always the kernel's word.
  *
- * With a signal mask it is another thread's call, of the blocking pool: a signal that the mask lets through ends it there, as it would
- * here.
+ * With a signal mask it is another thread's call, of the blocking pool: a signal that the mask lets
+ * through ends it there, as it would here.
  */
 #include <errno.h>
 #include <limits.h>
@@ -43,8 +43,8 @@ static void watch_close(const struct watch *watch)
     errno = before;
 }
 
-/* A descriptor that is there already has these events too. What cannot be watched is a file, which is always ready, or gone:
- * the look finds both. */
+/* A descriptor that is there already has these events too. What cannot be watched is a file, which
+ * is always ready, or gone: the look finds both. */
 static void watch_add(const struct watch *watch, int fd, uint32_t events, uint32_t all)
 {
     struct epoll_event event = {.events = events};
@@ -71,7 +71,7 @@ static bool ends(int err)
     return err == -ECANCELED || err == -EINTR;
 }
 
-/* --- poll ------------------------------------------------------------------------------------------------ */
+/* --- poll ------------------------------------------------------------------------------------- */
 
 static uint32_t events_of(const struct pollfd *fds, nfds_t count, int fd)
 {
@@ -206,7 +206,7 @@ int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout
     return ppoll(fds, count, timeout, mask);
 }
 
-/* --- select ------------------------------------------------------------------------------------------------ */
+/* --- select ----------------------------------------------------------------------------------- */
 
 #define LONG_BITS (8 * sizeof(long))
 #define SETS 3
@@ -334,8 +334,8 @@ static int table_size(void)
     return size > 0 ? size : INT_MAX;
 }
 
-/* There are those who pass the limit of descriptors, however small their sets are. The kernel looks at no more numbers than there
- * is room for, and what is behind them must not be touched. */
+/* There are those who pass the limit of descriptors, however small their sets are. The kernel looks
+ * at no more numbers than there is room for, and what is behind them must not be touched. */
 static int clamped(int count)
 {
     int most = count > FD_SETSIZE ? table_size() : count;
@@ -412,7 +412,7 @@ WEFT__HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
     return job.result;
 }
 
-/* --- epoll --------------------------------------------------------------------------------------------------- */
+/* --- epoll ------------------------------------------------------------------------------------ */
 
 static int epoll_until(int fd, struct epoll_event *events, int count, int64_t deadline)
 {

@@ -110,7 +110,8 @@ void weft__hook_forget(int fd)
     if (record) {
         atomic_store_explicit(&record->flags, 0, memory_order_relaxed);
     }
-    /* Who cannot wait for operations to end leaves it to the next who waits for the number (weft__hook_verify). */
+    /* Who cannot wait for operations to end leaves it to the next who waits for the number
+     * (weft__hook_verify). */
     if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_may_wait()) {
         weft_fd_release(fd); /* -EBADF: the runtime has nothing to do with it */
     }
@@ -142,7 +143,7 @@ void weft__hook_verify(int fd)
     errno = before;
 }
 
-/* --- who wants it not to block ------------------------------------------------------------------------- */
+/* --- who wants it not to block ---------------------------------------------------------------- */
 
 struct weft__hook_record *weft__hook_unblocked(int fd)
 {

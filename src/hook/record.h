@@ -1,12 +1,14 @@
 /* What the hooks know of a descriptor: its kind, and whether it was made non-blocking by them.
  *
- * The kernel's own state is used wherever it can be: O_NONBLOCK is the user's wish, SO_RCVTIMEO and SO_SNDTIMEO are asked for when a
- * call would wait. So copies of a descriptor agree, and what was set before the hooks came, or past them, counts. Bytes move by
- * calls that do not block by themselves (MSG_DONTWAIT, RWF_NOWAIT). Only accept and connect have no such form: a socket
- * is made non-blocking for them, and from then on the user's wish is kept here (SYSTEM, USER).
+ * The kernel's own state is used wherever it can be: O_NONBLOCK is the user's wish, SO_RCVTIMEO and
+ * SO_SNDTIMEO are asked for when a call would wait. So copies of a descriptor agree, and what was
+ * set before the hooks came, or past them, counts. Bytes move by calls that do not block by
+ * themselves (MSG_DONTWAIT, RWF_NOWAIT). Only accept and connect have no such form: a socket is
+ * made non-blocking for them, and from then on the user's wish is kept here (SYSTEM, USER).
  *
- * A number may be closed past the hooks, say by fclose, and come again. Calls that make descriptors forget what was known. Others
- * are found out by their identity before a wait, or because a call answers that it is not the kind it was.
+ * A number may be closed past the hooks, say by fclose, and come again. Calls that make descriptors
+ * forget what was known. Others are found out by their identity before a wait, or because a call
+ * answers that it is not the kind it was.
  */
 #ifndef WEFT_HOOK_RECORD_H
 #define WEFT_HOOK_RECORD_H
@@ -41,7 +43,8 @@ unsigned weft__hook_flags(int fd);
 /* The same, looked at anew. */
 unsigned weft__hook_look(int fd);
 
-/* The number has just come from the kernel, or is about to go. Ends waits for what it was, here and in the runtime. */
+/* The number has just come from the kernel, or is about to go. Ends waits for what it was, here and
+ * in the runtime. */
 void weft__hook_forget(int fd);
 /* `to` is a new copy of `from`. */
 void weft__hook_copy(int from, int to);

@@ -1,5 +1,6 @@
-/* Names to addresses and back: the C library's resolver, on a thread of the blocking pool. What it answers into a static
- * place is put into memory of the fiber's own, which another fiber's question does not change. */
+/* Names to addresses and back: the C library's resolver, on a thread of the blocking pool. What it
+ * answers into a static place is put into memory of the fiber's own, which another fiber's question
+ * does not change. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 #include "hook/plain.h"
 #include "hook/wait.h"
 
-/* Runs it there, or here if no thread can be had. False: a cancel or an interrupt came before, errno says which. */
+/* Runs it there, or here if no thread can be had. False: a cancel or an interrupt came before,
+ * errno says which. */
 static bool run(void (*call)(void *arg), void *arg)
 {
     bool plain;
@@ -20,7 +22,7 @@ static bool run(void (*call)(void *arg), void *arg)
     return plain;
 }
 
-/* --- getaddrinfo --------------------------------------------------------------------------------------- */
+/* --- getaddrinfo ------------------------------------------------------------------------------ */
 
 struct addr_job {
     const char *node, *service;
@@ -76,7 +78,7 @@ WEFT__HOOK int getnameinfo(const struct sockaddr *addr, socklen_t len, char *hos
     return run(getnameinfo_plain, &job) ? job.result : EAI_SYSTEM;
 }
 
-/* --- gethostbyname ---------------------------------------------------------------------------------------- */
+/* --- gethostbyname ---------------------------------------------------------------------------- */
 
 struct host_job {
     const char *name;

@@ -1,5 +1,6 @@
-/* sleep and its kin. The remainder is written when an interrupt or a cancel ends it; the first is EINTR, the second ECANCELED,
- * because a cancelled fiber that slept again and again would never end. */
+/* sleep and its kin. The remainder is written when an interrupt or a cancel ends it; the first is
+ * EINTR, the second ECANCELED, because a cancelled fiber that slept again and again would never
+ * end. */
 #include <errno.h>
 
 #include <weft/fiber.h>
@@ -87,7 +88,8 @@ WEFT__HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec
     if (clock == CLOCK_REALTIME) {
         return sleep_to_time_of_day(time);
     }
-    /* Clocks that the runtime does not have: the time that CPUs were used, or that passed in suspend. */
+    /* Clocks that the runtime does not have: the time that CPUs were used, or that passed in
+     * suspend. */
     struct job job = {.clock = clock, .flags = flags, .time = time, .left = left};
     bool plain;
     int before = errno;

@@ -1,6 +1,7 @@
-/* recv, send and their kin. Each is tried with MSG_DONTWAIT, whatever the mode of the socket, and waits if it
- * would have blocked: bytes that are there cost no more than the plain call. A call that blocks sends all of its bytes,
- * so does this; it says how many it has sent if something ends it before. */
+/* recv, send and their kin. Each is tried with MSG_DONTWAIT, whatever the mode of the socket, and
+ * waits if it would have blocked: bytes that are there cost no more than the plain call. A call
+ * that blocks sends all of its bytes, so does this; it says how many it has sent if something ends
+ * it before. */
 #include "hook/socket.h"
 
 #include <errno.h>
@@ -37,8 +38,8 @@ struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, 
     return place;
 }
 
-/* After a try: true if it is to be made again. *flags is what it is to be made with. A send that connects (MSG_FASTOPEN) does so
- * once; what follows is sent when it is connected. */
+/* After a try: true if it is to be made again. *flags is what it is to be made with. A send that
+ * connects (MSG_FASTOPEN) does so once; what follows is sent when it is connected. */
 static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
 {
     if (n >= 0) {
@@ -67,7 +68,7 @@ static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
     return true;
 }
 
-/* --- receiving ------------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static ssize_t recv_once(struct weft__hook_io *io, void *buf, size_t n, int flags,
                          struct sockaddr *addr, socklen_t *len)
@@ -93,7 +94,8 @@ static bool is_stream(int fd)
     return is_what(fd, SO_TYPE) == SOCK_STREAM;
 }
 
-/* MSG_WAITALL with MSG_PEEK: readiness says nothing of how much is there. Unix sockets do not wait for it. */
+/* MSG_WAITALL with MSG_PEEK: readiness says nothing of how much is there. Unix sockets do not wait
+ * for it. */
 static ssize_t peek_all(struct weft__hook_io *io, void *buf, size_t n, int flags)
 {
     ssize_t got = 0, before = -1;
@@ -187,7 +189,7 @@ ssize_t weft__hook_recvmsg(int fd, struct msghdr *msg, int flags)
     return got;
 }
 
-/* --- sending ------------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static ssize_t send_all(struct weft__hook_io *io, const char *buf, size_t n, int flags,
                         const struct sockaddr *addr, socklen_t len)
@@ -241,7 +243,7 @@ ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)
     return put <= 0 || (flags & MSG_DONTWAIT) ? put : send_rest(&io, msg, (size_t)put, flags);
 }
 
-/* --- the names ------------------------------------------------------------------------------------------- */
+/* --- the names -------------------------------------------------------------------------------- */
 
 WEFT__HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
@@ -298,7 +300,7 @@ ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, __SO
     return recvfrom(fd, buf, n, flags, addr, len);
 }
 
-/* --- several messages ---------------------------------------------------------------------------------------- */
+/* --- several messages ------------------------------------------------------------------------- */
 
 /* As the kernel does it: the time is looked at when a message has come, and never ends a wait. */
 static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags, int64_t deadline)

@@ -13,7 +13,7 @@
 #define FIRST_PAUSE_NS INT64_C(50000)
 #define LONGEST_PAUSE_NS INT64_C(10000000)
 
-/* --- time --------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 bool weft__hook_is_time(const struct timespec *time)
 {
@@ -54,10 +54,10 @@ struct timespec weft__hook_left(int64_t deadline)
     return (struct timespec){.tv_sec = left / WEFT__NS_PER_S, .tv_nsec = left % WEFT__NS_PER_S};
 }
 
-/* --- a descriptor -------------------------------------------------------------------------------- */
+/* --- a descriptor ----------------------------------------------------------------------------- */
 
-/* The runtime would make a pipe or a terminal non-blocking, for everybody who has it. So it waits for an epoll
- * that has the descriptor. */
+/* The runtime would make a pipe or a terminal non-blocking, for everybody who has it. So it waits
+ * for an epoll that has the descriptor. */
 static int wait_around(int fd, short events, int64_t deadline)
 {
     int epoll = weft__plain()->epoll_create1(EPOLL_CLOEXEC);
@@ -145,7 +145,7 @@ int weft__hook_pause(unsigned tries, int64_t deadline)
     return weft_sleep_until(until < deadline ? until : deadline);
 }
 
-/* --- another thread -------------------------------------------------------------------------------- */
+/* --- another thread --------------------------------------------------------------------------- */
 
 struct job {
     void (*run)(void *arg);

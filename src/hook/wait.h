@@ -19,12 +19,13 @@ int64_t weft__hook_after_ms(int ms);                   /* < 0: never */
 int64_t weft__hook_at(clockid_t clock, const struct timespec *time);
 struct timespec weft__hook_left(int64_t deadline);
 
-/* Until when the kernel would let a call on the socket wait: SO_RCVTIMEO for POLLIN, SO_SNDTIMEO for POLLOUT. */
+/* Until when the kernel would let a call on the socket wait: SO_RCVTIMEO for POLLIN, SO_SNDTIMEO
+ * for POLLOUT. */
 int64_t weft__hook_deadline(int fd, short events);
 
-/* Waits until poll would report one of `events`. 0, -ETIMEDOUT, -ECANCELED, -EINTR, -EBADFD. Others: a fiber cannot wait here
- * (it is in a compute pool, memory or descriptors are short), and the caller makes the plain call. Never changes the mode of the
- * descriptor. */
+/* Waits until poll would report one of `events`. 0, -ETIMEDOUT, -ECANCELED, -EINTR, -EBADFD.
+ * Others: a fiber cannot wait here (it is in a compute pool, memory or descriptors are short), and
+ * the caller makes the plain call. Never changes the mode of the descriptor. */
 int weft__hook_wait(int fd, short events, int64_t deadline);
 
 /* One call that moves bytes, and may have to wait several times. */
@@ -43,14 +44,16 @@ enum weft__hook_next {
     WEFT__HOOK_FAILED, /* errno says why */
     WEFT__HOOK_PLAIN,  /* make the plain call */
 };
-/* After a try that would have blocked: waits, unless the user wants to know. errno is EAGAIN then, and when the socket's timeout has passed. */
+/* After a try that would have blocked: waits, unless the user wants to know. errno is EAGAIN then,
+ * and when the socket's timeout has passed. */
 enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io);
 
-/* Runs a plain call on a thread of the blocking pool, as `run(arg)`. False: it did not run, errno says why; or it could not be
- * had, and *plain is true. */
+/* Runs a plain call on a thread of the blocking pool, as `run(arg)`. False: it did not run, errno
+ * says why; or it could not be had, and *plain is true. */
 bool weft__hook_elsewhere(void (*run)(void *arg), void *arg, bool *plain);
 
-/* The pause before try number `tries`, where nobody will tell: growing. The reason if a cancel or an interrupt ended it. */
+/* The pause before try number `tries`, where nobody will tell: growing. The reason if a cancel or
+ * an interrupt ended it. */
 int weft__hook_pause(unsigned tries, int64_t deadline);
 
 #endif

@@ -1,9 +1,10 @@
 /* Acceptors: fibers that take connections and start a fiber for each on the worker where it stays.
  *
- * One acceptor per listening socket. With SO_REUSEPORT every worker has one of each address and keeps what it
- * accepts; else the acceptor chooses. A connection that comes to another worker costs one wake-up of that worker if
- * it sleeps, and nothing else does: whoever accepts takes all that is there before it waits again. In a storm of connections it
- * yields now and then, because its worker has others to serve.
+ * One acceptor per listening socket. With SO_REUSEPORT every worker has one of each address and
+ * keeps what it accepts; else the acceptor chooses. A connection that comes to another worker costs
+ * one wake-up of that worker if it sleeps, and nothing else does: whoever accepts takes all that is
+ * there before it waits again. In a storm of connections it yields now and then, because its worker
+ * has others to serve.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -60,7 +61,7 @@ static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_peer add
     return least_loaded(server);
 }
 
-/* --- one connection ---------------------------------------------------------------------------- */
+/* --- one connection --------------------------------------------------------------------------- */
 
 /* As well as it goes without waiting. */
 static void turn_away(int fd)
@@ -125,7 +126,7 @@ static void admit(struct weft__http_acceptor *acceptor, int fd, const struct wef
     turn_away(fd);
 }
 
-/* --- the fiber ------------------------------------------------------------------------------------ */
+/* --- the fiber -------------------------------------------------------------------------------- */
 
 /* Waits only if nothing is there, and counts that. */
 static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
@@ -167,7 +168,7 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
-/* --- start and stop --------------------------------------------------------------------------------- */
+/* --- start and stop --------------------------------------------------------------------------- */
 
 /* Takes the descriptor, which is bound there. */
 static int add(struct weft_http_server *server, int fd, const struct weft_addr *at,
@@ -220,7 +221,8 @@ static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts
     return fd;
 }
 
-/* All of the sockets are there before the first of them accepts: an error leaves none. Takes the first. */
+/* All of the sockets are there before the first of them accepts: an error leaves none. Takes the
+ * first. */
 static int listen_everywhere(struct weft_http_server *server, int first,
                              const struct weft_addr *bound)
 {

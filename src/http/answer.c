@@ -101,7 +101,8 @@ static char *put_last_fields(struct weft_http *x, char *to)
 {
     struct weft__http_conn *conn = x->conn;
     to = put(to, weft__http_shard_date(conn->shard, weft_now_cached()), WEFT__HTTP_DATE_LINE);
-    /* Nobody knows whether a body that waits to be asked for will come; and a stop may have begun while the handler ran. */
+    /* Nobody knows whether a body that waits to be asked for will come; and a stop may have begun
+     * while the handler ran. */
     conn->close |= x->continue_due || weft__http_stopping(conn->server);
     if (conn->close) {
         to = put(to, LITERAL("Connection: close\r\n"));
@@ -146,7 +147,8 @@ static char *start(struct weft_http *x, int status, size_t room)
     return to;
 }
 
-/* The answer is all that the handler does: what it leaves of a body may be too much to read on (weft__http_body_finish). */
+/* The answer is all that the handler does: what it leaves of a body may be too much to read on
+ * (weft__http_body_finish). */
 static void give_up_body(struct weft_http *x)
 {
     x->conn->close |= x->body_left > WEFT__HTTP_DROPPED;
@@ -410,8 +412,8 @@ static int status_of(int err)
     }
 }
 
-/* Answers before this one, which were gathered with it, are whole and still leave. The end of the connection may be the end of
- * a body: then a reset says that this one is not whole. */
+/* Answers before this one, which were gathered with it, are whole and still leave. The end of the
+ * connection may be the end of a body: then a reset says that this one is not whole. */
 static void cut(struct weft_http *x)
 {
     weft__http_out_flush(x->conn);

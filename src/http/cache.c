@@ -1,11 +1,13 @@
 /* Files at hand: small ones with their bytes and their head, larger ones open.
  *
- * Each worker has its own, so nothing is locked. A path has a few places it may be in; who comes last takes the
- * next of them. For fresh_ns a file is not looked at; then it is opened anew, and if it is another one, or has
- * changed, it is read anew. Who sends a file holds it, whatever becomes of its place.
+ * Each worker has its own, so nothing is locked. A path has a few places it may be in; who comes
+ * last takes the next of them. For fresh_ns a file is not looked at; then it is opened anew, and if
+ * it is another one, or has changed, it is read anew. Who sends a file holds it, whatever becomes
+ * of its place.
  *
- * Descriptors are for connections first: few files are kept open, and each time that one is looked at, those that nobody
- * has asked for since they were fresh are closed. So a file that was removed does not keep its disk space for long either.
+ * Descriptors are for connections first: few files are kept open, and each time that one is looked
+ * at, those that nobody has asked for since they were fresh are closed. So a file that was removed
+ * does not keep its disk space for long either.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +47,7 @@ void weft__http_file_unref(struct weft__http_file *file)
     }
 }
 
-/* --- places, and those that are kept open ---------------------------------------------------------- */
+/* --- places, and those that are kept open ----------------------------------------------------- */
 
 static void opened(struct weft__http_cache *cache, struct weft__http_file *file)
 {
@@ -107,7 +109,7 @@ void weft__http_cache_clear(struct weft__http_cache *cache)
     }
 }
 
-/* --- a file is read ----------------------------------------------------------------------------- */
+/* --- a file is read --------------------------------------------------------------------------- */
 
 static bool is_same(const struct stat *a, const struct stat *b)
 {
@@ -184,7 +186,7 @@ static struct weft__http_file *make(int fd, const struct stat *st, const char *p
     return file;
 }
 
-/* --- a path is looked up --------------------------------------------------------------------------- */
+/* --- a path is looked up ---------------------------------------------------------------------- */
 
 /* The name below the directory; a directory's stands for its index. False: too long. */
 static bool name_of(const struct weft_http_files *files, const char *path, size_t len, char *out,

@@ -232,11 +232,12 @@ static void refuse_head(struct weft__http_conn *conn, ssize_t err)
     }
 }
 
-/* --- the connection ---------------------------------------------------------------------------- */
+/* --- the connection --------------------------------------------------------------------------- */
 
-/* A close with bytes unread makes the client's system throw away what it has of our answer. There may be some, or they are on
- * their way, if we did not read all that we have, if it is our wish to end here and the client was about to ask on, and behind
- * a body, where old clients send an empty line. */
+/* A close with bytes unread makes the client's system throw away what it has of our answer. There
+ * may be some, or they are on their way, if we did not read all that we have, if it is our wish to
+ * end here and the client was about to ask on, and behind a body, where old clients send an empty
+ * line. */
 static bool may_come_more(const struct weft__http_conn *conn)
 {
     return conn->unread || (conn->close && (conn->end > conn->start || conn->x.head.keep_alive ||

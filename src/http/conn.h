@@ -1,8 +1,8 @@
 /* A connection: its fiber, its two buffers, and the exchange it is at.
  *
- * It lives on its fiber's stack. Others reach it through its worker's list (a stop) and through the idle groups: it
- * leaves both before it ends. They look at the phase and shut the socket down; the fiber finds its read or write
- * ended and asks why.
+ * It lives on its fiber's stack. Others reach it through its worker's list (a stop) and through the
+ * idle groups: it leaves both before it ends. They look at the phase and shut the socket down; the
+ * fiber finds its read or write ended and asks why.
  */
 #ifndef WEFT_HTTP_CONN_H
 #define WEFT_HTTP_CONN_H
@@ -131,10 +131,12 @@ void weft__http_phase_leave(struct weft__http_conn *conn);
 
 /* As weft__http_write_begin, for one that is watched, or writes for the first time. */
 bool weft__http_pace_begin(struct weft__http_conn *conn);
-/* A wait of so long was noticed, and what was written after it is counted. True: the client is too slow. */
+/* A wait of so long was noticed, and what was written after it is counted. True: the client is too
+ * slow. */
 bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns);
 
-/* The phase of writing begins. True: it is watched, so what has room should not wait for anything else. */
+/* The phase of writing begins. True: it is watched, so what has room should not wait for anything
+ * else. */
 static inline bool weft__http_write_begin(struct weft__http_conn *conn)
 {
     if (__builtin_expect(!conn->notice_ns, 0)) {
@@ -161,8 +163,8 @@ static inline char *weft__http_input(const struct weft__http_conn *conn)
 {
     return (char *)conn->in->data;
 }
-/* Reads the next head: its length; 0: there is none, the connection is over; -EBADMSG: refused, as head says;
- * -ETIMEDOUT: too slow. */
+/* Reads the next head: its length; 0: there is none, the connection is over; -EBADMSG: refused, as
+ * head says; -ETIMEDOUT: too slow. */
 ssize_t weft__http_input_head(struct weft__http_conn *conn);
 /* Room for more behind a head that must stay where it is. False: no memory. */
 bool weft__http_input_room(struct weft__http_conn *conn, size_t room);
@@ -196,7 +198,8 @@ void weft__http_out_rewind(struct weft_http *x);
 
 /* --- answer.c ------------------------------------------------------------------------------ */
 
-/* A head that was made before, up to and without its Date and Connection fields and the empty line; then a body. */
+/* A head that was made before, up to and without its Date and Connection fields and the empty line;
+ * then a body. */
 int weft__http_answer_made(struct weft_http *x, int status, const char *head, size_t head_len,
                            const void *body, size_t n);
 /* The server's own, with a short text. */

@@ -14,7 +14,7 @@ enum { RANGES = 16, PART_HEAD = 256 };
 
 #define FRESH_NS 1000000000
 
-/* --- ranges ------------------------------------------------------------------------------------ */
+/* --- ranges ----------------------------------------------------------------------------------- */
 
 static int send_part(weft_http *x, const struct weft__http_file *file,
                      const struct weft_http_range *range)
@@ -91,7 +91,7 @@ static int answer_unsatisfiable(weft_http *x, const struct weft__http_file *file
     return err ? err : weft_http_set(x, "Content-Range", text);
 }
 
-/* --- a file ---------------------------------------------------------------------------------------- */
+/* --- a file ----------------------------------------------------------------------------------- */
 
 static int answer_whole(weft_http *x, const struct weft__http_file *file)
 {
@@ -166,7 +166,7 @@ static int answer_file(weft_http *x, const struct weft_http_files *files,
                         : answer_ranges(x, files, file, ranges, count);
 }
 
-/* --- a directory -------------------------------------------------------------------------------------- */
+/* --- a directory ------------------------------------------------------------------------------ */
 
 /* The way it was sent, with a slash; the query too. */
 static int redirect(weft_http *x)
@@ -241,7 +241,7 @@ int weft_http_files_serve(weft_http *x, void *arg)
     return err;
 }
 
-/* --- opened and closed --------------------------------------------------------------------------------- */
+/* --- opened and closed ------------------------------------------------------------------------ */
 
 static char *copy(const char *text)
 {

@@ -55,13 +55,13 @@ struct weft_http_files {
     char boundary[24]; /* between parts of several ranges */
 };
 
-/* open.c: a name below the directory, without a leading slash; "" is the directory. A descriptor, or -ENOENT for all that is not
- * to be shown, or -EMFILE and the like. */
+/* open.c: a name below the directory, without a leading slash; "" is the directory. A descriptor,
+ * or -ENOENT for all that is not to be shown, or -EMFILE and the like. */
 int weft__http_open(const struct weft_http_files *files, const char *name, struct stat *st);
 bool weft__http_open_has_openat2(int dir);
 
-/* cache.c: the file for a path, with a reference; of a worker's cache, or (worker -1) of none. -EISDIR: a directory; *dir, unless
- * NULL, is a descriptor of it. Else as open. */
+/* cache.c: the file for a path, with a reference; of a worker's cache, or (worker -1) of none.
+ * -EISDIR: a directory; *dir, unless NULL, is a descriptor of it. Else as open. */
 int weft__http_cache_get(struct weft_http_files *files, int worker, const char *path, size_t len,
                          struct weft__http_file **out, int *dir);
 void weft__http_file_unref(struct weft__http_file *file);

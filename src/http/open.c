@@ -1,8 +1,9 @@
 /* Names to descriptors, never outside of the directory.
  *
- * The path has been decoded and normalised: it has no "..", no empty names, no zero. The kernel then resolves it below the
- * directory's descriptor and refuses links (or, if they are allowed, those that lead out), whatever is swapped meanwhile.
- * Where there is no openat2, names are opened one by one, none through a link.
+ * The path has been decoded and normalised: it has no "..", no empty names, no zero. The kernel
+ * then resolves it below the directory's descriptor and refuses links (or, if they are allowed,
+ * those that lead out), whatever is swapped meanwhile. Where there is no openat2, names are opened
+ * one by one, none through a link.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ static int open_beneath(int dir, const char *name, uint64_t resolve)
     };
     long fd;
     int tries = 0;
-    do { /* EAGAIN: somebody renames in the tree, and the kernel cannot tell whether we stayed in it */
+    do { /* EAGAIN: somebody renames in the tree, and the kernel cannot tell where we are */
         fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
     } while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++tries < 100)));
     return fd < 0 ? -errno : (int)fd;

@@ -1,5 +1,5 @@
-/* The write buffer: answers are gathered in it and leave together. It is there only while it holds something, so that a
- * connection that waits costs none. */
+/* The write buffer: answers are gathered in it and leave together. It is there only while it holds
+ * something, so that a connection that waits costs none. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -44,8 +44,8 @@ static void advance(struct iovec *iov, int *count, size_t n)
     }
 }
 
-/* False: the client takes it too slowly. One that reads as fast as this writes never makes it wait: others on this worker have their
- * turn all the same. */
+/* False: the client takes it too slowly. One that reads as fast as this writes never makes it wait:
+ * others on this worker have their turn all the same. */
 static inline bool written(struct weft__http_conn *conn, size_t n)
 {
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, n);
@@ -64,7 +64,8 @@ static inline ssize_t put(const struct weft__http_conn *conn, const struct iovec
                       : weft_writev(conn->fd, iov, count, deadline);
 }
 
-/* A driver that completes operations takes its time where there is room too: that is not the client's. */
+/* A driver that completes operations takes its time where there is room too: that is not the
+ * client's. */
 static __attribute__((noinline)) ssize_t try_and_put(const struct weft__http_conn *conn,
                                                      const struct iovec *iov, int count)
 {

@@ -1,14 +1,18 @@
 /* How fast a client must take what it is sent.
  *
- * One that takes a little now and then never makes a single wait long, and would keep its connection, a fiber and full buffers
- * for ever. So the time that a connection waits for room is summed up in windows. One is passed as soon as as many bytes were
- * written in it as the least rate asks for in write_ns; once the waits are longer than that together it must have been as many
- * as the rate asks for in their time, or the client is too slow. What it took faster than it had to does not help it later.
+ * One that takes a little now and then never makes a single wait long, and would keep its
+ * connection, a fiber and full buffers for ever. So the time that a connection waits for room is
+ * summed up in windows. One is passed as soon as as many bytes were written in it as the least rate
+ * asks for in write_ns; once the waits are longer than that together it must have been as many as
+ * the rate asks for in their time, or the client is too slow. What it took faster than it had to
+ * does not help it later.
  *
- * Nearly every write finds room. All that it pays is a look at the clock that its worker has at hand, which stands still unless
- * the fiber was away. A wait below the time that one byte may take is not noticed: it has brought a byte at least. The first one
- * that is noticed is not counted either, since it may have been the handler who held up the clock. From then on the connection is watched: its waits are timed by the true clock, and on a driver that
- * completes operations a write is tried before it is handed over, so that only the lack of room is waited for. That lasts until
+ * Nearly every write finds room. All that it pays is a look at the clock that its worker has at
+ * hand, which stands still unless the fiber was away. A wait below the time that one byte may take
+ * is not noticed: it has brought a byte at least. The first one that is noticed is not counted
+ * either, since it may have been the handler who held up the clock. From then on the connection is
+ * watched: its waits are timed by the true clock, and on a driver that completes operations a write
+ * is tried before it is handed over, so that only the lack of room is waited for. That lasts until
  * a window is passed with hardly any waiting.
  */
 #include "http/conn.h"

@@ -1,16 +1,19 @@
 /* Time limits of connections, by idle groups: one group for each limit.
  *
- * A connection joins a group when it first comes into that phase, and stays. Going into the phase again is a touch, which is
- * a store. When the group finds it silent, the connection's own words say whether it is in that phase at all and since
- * when; if not it goes back into the group, which costs one look per period.
+ * A connection joins a group when it first comes into that phase, and stays. Going into the phase
+ * again is a touch, which is a store. When the group finds it silent, the connection's own words
+ * say whether it is in that phase at all and since when; if not it goes back into the group, which
+ * costs one look per period.
  *
- * One whose time is over has its socket shut down. That ends its read or write in the way in which a client could; its fiber asks
- * `ended` and knows better. Its own waits in handlers are not disturbed.
+ * One whose time is over has its socket shut down. That ends its read or write in the way in which
+ * a client could; its fiber asks `ended` and knows better. Its own waits in handlers are not
+ * disturbed.
  *
- * A worker that is behind may have a request at hand from one that seems silent, and thousands may fall silent in the same
- * moment, as after a restart, when to close each takes some 20 us. So a fiber of the connections' own worker ends them: after
- * that has looked at its driver, and by a few at a time. Each yield puts it behind those that it has woken, and the others
- * are served in between.
+ * A worker that is behind may have a request at hand from one that seems silent, and thousands may
+ * fall silent in the same moment, as after a restart, when to close each takes some 20 us. So a
+ * fiber of the connections' own worker ends them: after that has looked at its driver, and by a few
+ * at a time. Each yield puts it behind those that it has woken, and the others are served in
+ * between.
  */
 #include <poll.h>
 #include <sys/socket.h>
@@ -49,9 +52,10 @@ static bool is_over(struct weft__http_conn *conn, int phase, int64_t now)
                period(conn->server, phase);
 }
 
-/* The client has done its part, and the worker is late to see it, as one is from which the CPU was taken away after its last look: its
- * fiber is about to run, or what it waits for is there. Asked after the time was: what comes later is late. The time of a head
- * is for all of it, whatever is there. */
+/* The client has done its part, and the worker is late to see it, as one is from which the CPU was
+ * taken away after its last look: its fiber is about to run, or what it waits for is there. Asked
+ * after the time was: what comes later is late. The time of a head is for all of it, whatever is
+ * there. */
 static bool has_stirred(const struct weft__http_conn *conn, int phase)
 {
     enum weft_fiber_state state;
@@ -191,8 +195,9 @@ void weft__http_phase_begin(struct weft__http_conn *conn, enum weft__http_phase 
 {
     weft_idle_group *group = &conn->server->patience[phase];
     atomic_store_explicit(&conn->since, weft_now_cached(), memory_order_relaxed);
-    /* Whoever goes idle looks whether there is a stop behind this store, and a stop sets its word before it looks at
-     * phases: one of them sees the other's. Hence the exchange. pairs: weft__http_stop_quiet, is_over */
+    /* Whoever goes idle looks whether there is a stop behind this store, and a stop sets its word
+     * before it looks at phases: one of them sees the other's. Hence the exchange. pairs:
+     * weft__http_stop_quiet, is_over */
     if (phase == WEFT__HTTP_IDLE) {
         atomic_store_explicit(&conn->phase, phase, memory_order_seq_cst);
     } else {

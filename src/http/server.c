@@ -138,7 +138,7 @@ int weft_http_server_listen(weft_http_server *server, const char *address, struc
     return err;
 }
 
-/* --- stop ----------------------------------------------------------------------------------------- */
+/* --- stop ------------------------------------------------------------------------------------- */
 
 /* Idle connections find their end; `all`: the others are cut. */
 static void end_connections(struct weft_http_server *server, bool all)
@@ -190,7 +190,7 @@ bool weft_http_server_stopping(const weft_http_server *server)
     return weft__http_stopping(server);
 }
 
-/* --- seen ------------------------------------------------------------------------------------------ */
+/* --- seen ------------------------------------------------------------------------------------- */
 
 static uint64_t sum(const struct weft_http_server *server, int counter)
 {

@@ -6,7 +6,8 @@
  *   answer.c   heads of answers            route.c    which handler
  *   patience.c the idle groups             pace.c     how fast a client must take what it gets
  *   shard.c    what each worker has for itself: counters, the date
- *   files.c    the handler for files       cache.c    files at hand     open.c   names to descriptors
+ *   files.c    the handler for files       cache.c    files at hand
+ *   open.c     names to descriptors        listing.c  a directory as a page
  */
 #ifndef WEFT_HTTP_SERVER_H
 #define WEFT_HTTP_SERVER_H

@@ -1,6 +1,7 @@
 /* What one worker has for itself: its connections, counters, and the date as text.
  *
- * Counters are written by the fibers of one worker only, which are bound to it; anybody may read them.
+ * Counters are written by the fibers of one worker only, which are bound to it; anybody may read
+ * them.
  */
 #ifndef WEFT_HTTP_SHARD_H
 #define WEFT_HTTP_SHARD_H
@@ -17,7 +18,8 @@
 struct weft__http_conn;
 struct weft_idle_member;
 
-/* What a connection's time limit is about at this moment. The first four are those of the idle groups. */
+/* What a connection's time limit is about at this moment. The first four are those of the idle
+ * groups. */
 enum weft__http_phase {
     WEFT__HTTP_IDLE,   /* waits for a request */
     WEFT__HTTP_HEADER, /* has a part of a head */

@@ -1,14 +1,17 @@
-/* A driver: the I/O engine under one worker or one loop. The seam that epoll, uring and poll implement.
+/* A driver: the I/O engine under one worker or one loop. The seam that epoll, uring and poll
+ * implement.
  *
- * `uring` completes operations by itself (kind->completes): submit hands one over, poll tells when it is over. `epoll` and
- * `poll` report readiness (io/fd.h): who uses them tries the call, waits, and tries again.
+ * `uring` completes operations by itself (kind->completes): submit hands one over, poll tells when
+ * it is over. `epoll` and `poll` report readiness (io/fd.h): who uses them tries the call, waits,
+ * and tries again.
  *
- * A driver belongs to a thread: only that one submits, waits and dispatches; but where it does not complete operations, others may wait
- * and dispatch in its stead, one at a time (weft__driver_enter). Any thread may link a readiness wait, ask
- * for an operation to be cancelled (weft__driver_ask), forget a descriptor, and wake.
+ * A driver belongs to a thread: only that one submits, waits and dispatches; but where it does not
+ * complete operations, others may wait and dispatch in its stead, one at a time
+ * (weft__driver_enter). Any thread may link a readiness wait, ask for an operation to be cancelled
+ * (weft__driver_ask), forget a descriptor, and wake.
  *
- * wait and dispatch are two steps because a worker that waits counts as asleep, and may make fibers ready only when it
- * no longer does.
+ * wait and dispatch are two steps because a worker that waits counts as asleep, and may make fibers
+ * ready only when it no longer does.
  */
 #ifndef WEFT_IO_DRIVER_H
 #define WEFT_IO_DRIVER_H
@@ -34,27 +37,31 @@ struct weft__driver_kind {
     const char *name;
     size_t bytes;   /* of the driver's struct, which begins with a struct weft__driver */
     bool completes; /* operations, not readiness */
-    /* On the thread that will use it; `roams`: on any thread, one at a time. Fills in the pollable descriptor. */
+    /* On the thread that will use it; `roams`: on any thread, one at a time. Fills in the pollable
+     * descriptor. */
     int (*open)(struct weft__driver *driver, bool roams);
     void (*close)(struct weft__driver *driver);
-    /* Interest in both sides of a descriptor, for as long as it is open; under the record's lock, any thread. */
+    /* Interest in both sides of a descriptor, for as long as it is open; under the record's lock,
+     * any thread. */
     int (*watch)(struct weft__driver *driver, struct weft__fd *record);
     void (*forget)(struct weft__driver *driver, struct weft__fd *record);
     /* A wait was linked, under the record's lock, any thread; NULL: needs not know. */
     void (*armed)(struct weft__driver *driver);
     /* The thread's. Takes the operation; it ends by its `complete`. */
     void (*submit)(struct weft__driver *driver, struct weft__op *op);
-    /* Waits for events, for submissions to be taken, or for a wake, until the deadline; 0: does not wait. */
+    /* Waits for events, for submissions to be taken, or for a wake, until the deadline; 0: does not
+     * wait. */
     void (*wait)(struct weft__driver *driver, int64_t deadline);
-    /* Tells whoever is concerned by what wait has found; how many events there were. `here`: the calling thread's driver, or NULL. */
+    /* Tells whoever is concerned by what wait has found; how many events there were. `here`: the
+     * calling thread's driver, or NULL. */
     unsigned (*dispatch)(struct weft__driver *driver, struct weft__driver *here, void *ready);
 };
 
 /* What anybody may look at, also when the driver is gone: its owner's. */
 struct weft__io_counters {
     /* Written by the driver's thread. */
-    _Atomic(int64_t)
-        linked; /* waits that began there less those that ended there: of all drivers the sum counts */
+    _Atomic(int64_t) linked; /* waits that began there less those that ended there: of all drivers
+                                the sum counts */
     _Atomic(uint64_t) waits, events;
 };
 
@@ -69,17 +76,18 @@ struct weft__driver {
     struct weft__op *asked; /* to be cancelled; under the lock */
 };
 
-/* Which driver the choice comes to on this machine; `why` (a static text) says how. -EOPNOTSUPP: that one cannot run
- * here. */
+/* Which driver the choice comes to on this machine; `why` (a static text) says how. -EOPNOTSUPP:
+ * that one cannot run here. */
 int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
                         const char **why);
 
-/* What was chosen cannot be opened, by this error. True: `auto` comes to another one, because io_uring was forbidden since it was
- * asked for first. */
+/* What was chosen cannot be opened, by this error. True: `auto` comes to another one, because
+ * io_uring was forbidden since it was asked for first. */
 bool weft__driver_choose_again(enum weft_driver wanted, int err,
                                const struct weft__driver_kind **kind, const char **why);
 
-/* The eventfd stays the caller's: those who wake may be late, and must not meet another's descriptor. */
+/* The eventfd stays the caller's: those who wake may be late, and must not meet another's
+ * descriptor. */
 int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
                       int wake_fd, struct weft__io_counters *counters);
 void weft__driver_close(struct weft__driver *driver);
@@ -89,8 +97,9 @@ void weft__driver_fork_child(const struct weft__driver *driver);
 
 /* Any thread. */
 void weft__driver_wake(struct weft__driver *driver);
-/* Asks for the end of an operation that was submitted, and whose memory the caller knows to be there. One that is over is left
- * alone: its owner may find out only after this, and be gone before the driver looks. */
+/* Asks for the end of an operation that was submitted, and whose memory the caller knows to be
+ * there. One that is over is left alone: its owner may find out only after this, and be gone before
+ * the driver looks. */
 void weft__driver_ask(struct weft__driver *driver, struct weft__op *op);
 /* The driver's thread: one that was asked for, until unask; or NULL. */
 struct weft__op *weft__driver_asked(struct weft__driver *driver);
@@ -123,7 +132,8 @@ static inline bool weft__driver_try_enter(struct weft__driver *driver)
 /* Waits that were ended by a thread without a driver; the same sum. */
 extern _Atomic(int64_t) weft__driver_foreign;
 
-/* The calling thread's driver, or NULL: one wait more, or less. No atomic operation, but for those without. */
+/* The calling thread's driver, or NULL: one wait more, or less. No atomic operation, but for those
+ * without. */
 static inline void weft__driver_count(struct weft__driver *here, int n)
 {
     if (__builtin_expect(!here, 0)) {

@@ -1,5 +1,5 @@
-/* The wait for an edge, and the edge: the protocol of io/fd.h where it is plain, which is for nearly every message. The rest is in
- * io/fd.c. */
+/* The wait for an edge, and the edge: the protocol of io/fd.h where it is plain, which is for
+ * nearly every message. The rest is in io/fd.c. */
 #ifndef WEFT_IO_EDGE_H
 #define WEFT_IO_EDGE_H
 
@@ -14,8 +14,8 @@ void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
 void weft__fd_ended_locked(struct weft__fd *record, void *ready);
 void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready);
 
-/* As weft__fd_link, for a fiber without an operation: -EBUSY, another one waits so already. When it is fired it looks at the
- * generation to see whether the descriptor was closed. */
+/* As weft__fd_link, for a fiber without an operation: -EBUSY, another one waits so already. When it
+ * is fired it looks at the generation to see whether the descriptor was closed. */
 static inline int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
                                 uint32_t edges, struct weft__driver *driver, void *who,
                                 uint64_t ticket)
@@ -63,8 +63,8 @@ static inline void weft__fd_edge_locked(struct weft__fd *record, enum weft__side
     }
 }
 
-/* The driver's: an edge. `sides` is a bit per side; `hung`: both, and short reads mean nothing any more. An event for an
- * earlier generation is none. */
+/* The driver's: an edge. `sides` is a bit per side; `hung`: both, and short reads mean nothing any
+ * more. An event for an earlier generation is none. */
 static inline void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides,
                                    bool hung, struct weft__driver *here, void *ready)
 {

@@ -1,4 +1,5 @@
-/* Readiness by epoll: edge-triggered, both directions, added once for as long as the descriptor is open. */
+/* Readiness by epoll: edge-triggered, both directions, added once for as long as the descriptor is
+ * open. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -22,8 +23,9 @@ struct epoll_driver {
     struct epoll_event events[EVENTS];
 };
 
-/* What an event comes with: the address of the record, and above it, where addresses of user memory have nothing, the end of its
- * generation. One that is 65,536 generations old passes for a new one: an edge too many, which does no harm. */
+/* What an event comes with: the address of the record, and above it, where addresses of user memory
+ * have nothing, the end of its generation. One that is 65,536 generations old passes for a new one:
+ * an edge too many, which does no harm. */
 #define WAKE_ID UINT64_C(0)
 #define ADDRESS_BITS 48
 #define GENERATION_BITS 16
@@ -116,7 +118,8 @@ static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
     }
 }
 
-/* Of many connections the records are in no near cache, nor are those who wait: they come while those before them are told. */
+/* Of many connections the records are in no near cache, nor are those who wait: they come while
+ * those before them are told. */
 static inline void prefetch_record(const struct epoll_event *event)
 {
     __builtin_prefetch(record_of(event->data.u64), 1);

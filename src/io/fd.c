@@ -61,7 +61,8 @@ static void set_home_locked(struct weft__fd *record, struct weft__driver *home)
     }
 }
 
-/* What was known ends: its driver's interest, and what was opened for ourselves, which the caller closes; -1: nothing. */
+/* What was known ends: its driver's interest, and what was opened for ourselves, which the caller
+ * closes; -1: nothing. */
 static int leave_locked(struct weft__fd *record)
 {
     if (record->home) {
@@ -180,7 +181,8 @@ static int learn_locked(struct weft__fd *record, unsigned flags, uint32_t genera
     return 0;
 }
 
-/* Takes the lock, once nobody calls close(2). Who is given the number by the kernel need not wait for that. */
+/* Takes the lock, once nobody calls close(2). Who is given the number by the kernel need not wait
+ * for that. */
 static void take_settled(struct weft__fd *record)
 {
     weft__latch_take(&record->lock);
@@ -288,8 +290,8 @@ bool weft__fd_unlearn(struct weft__fd *record)
 
 static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
 {
-    /* One that was forgotten is about to be closed: nobody would be told of anything any more. Whoever waits may have
-     * begun after that, and would not see the generation change. */
+    /* One that was forgotten is about to be closed: nobody would be told of anything any more.
+     * Whoever waits may have begun after that, and would not see the generation change. */
     int err =
         weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record) : WEFT__CLOSED;
     set_home_locked(record, err ? NULL : driver);
@@ -384,7 +386,8 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__
     return linked;
 }
 
-/* Those who wait for readiness are done; what a driver has in flight is asked to end, and says so itself. */
+/* Those who wait for readiness are done; what a driver has in flight is asked to end, and says so
+ * itself. */
 static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
                                  struct weft__driver *here, void *ready)
 {
@@ -439,8 +442,8 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     return later;
 }
 
-/* The generation changes after the close: who has read it before may have looked at what was there (learn_locked). If it has changed
- * already the kernel has given the number to somebody of ours. */
+/* The generation changes after the close: who has read it before may have looked at what was there
+ * (learn_locked). If it has changed already the kernel has given the number to somebody of ours. */
 int weft__fd_shut_locked(struct weft__fd *record)
 {
     uint32_t generation = weft__fd_generation(record);

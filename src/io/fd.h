@@ -1,10 +1,11 @@
-/* What is known of each descriptor of the process: one record per number, in memory that is never given back.
+/* What is known of each descriptor of the process: one record per number, in memory that is never
+ * given back.
  *
- * Readiness. Each side counts the edges that its driver has reported. Whoever finds the descriptor empty (or full)
- * notes which count it had read *before* it tried: as long as the count is still that, nothing has come since, and
- * a next call need not be tried but waits. What comes after the look makes a new edge, because interest is
- * edge-triggered and stays. Two who use the same side may overwrite each other's note, with an older one at worst: then a
- * call is tried in vain.
+ * Readiness. Each side counts the edges that its driver has reported. Whoever finds the descriptor
+ * empty (or full) notes which count it had read *before* it tried: as long as the count is still
+ * that, nothing has come since, and a next call need not be tried but waits. What comes after the
+ * look makes a new edge, because interest is edge-triggered and stays. Two who use the same side
+ * may overwrite each other's note, with an older one at worst: then a call is tried in vain.
  *
  *   user                                     driver, at an event
  *   1. e = edges                             1. lock
@@ -15,23 +16,28 @@
  *
  * Under the lock either 4 sees the edge, or the driver sees the link: no wake-up is lost.
  *
- * The number of a closed descriptor is used again. Whoever gets one from the kernel opens the record, which forgets all that was
- * known; events that are still under way name the generation that they are for.
+ * The number of a closed descriptor is used again. Whoever gets one from the kernel opens the
+ * record, which forgets all that was known; events that are still under way name the generation
+ * that they are for.
  *
- * A close may take long (SO_LINGER, a file system far away), and the kernel gives the number away before it is through. So
- * close(2) is called without the lock, and the record says SHUTTING meanwhile:
+ * A close may take long (SO_LINGER, a file system far away), and the kernel gives the number away
+ * before it is through. So close(2) is called without the lock, and the record says SHUTTING
+ * meanwhile:
  *
- *   who closes                               who has the number from the kernel       who only has the number
- *   1. lock; forget; SHUTTING; g, unlock     1. lock                                  1. g = generation
- *   2. close(2)                              2. generation + 1, known anew            2. looks what it is
- *   3. lock; generation still g?             3. unlock                                3. lock; SHUTTING? unlock, 3 again
- *      generation + 1, not SHUTTING                                                   4. generation still g? it is known
- *      unlock                                                                            else unlock and look again
+ *   who closes                      who got it from the kernel   who only has the number
+ *   1. lock; forget; SHUTTING; g    1. lock                      1. g = generation
+ *      unlock                       2. generation + 1,           2. looks what it is
+ *   2. close(2)                        known anew                3. lock; SHUTTING? unlock, 3 again
+ *   3. lock; generation still g?    3. unlock                    4. generation still g? it is known
+ *      generation + 1,                                              else unlock and look again
+ *      not SHUTTING
+ *      unlock
  *
- * The second does not wait for the first, and 3 of the first leaves alone what is not its own any more. The third cannot tell whether
- * what it has looked at is what is being closed, and would wait for what nobody reports any more: it waits until that is over, and so
- * does another close, which would else free the number while the first is about to close it. Neither is given the number by the
- * kernel, so they are late, or got it past us.
+ * The second does not wait for the first, and 3 of the first leaves alone what is not its own any
+ * more. The third cannot tell whether what it has looked at is what is being closed, and would wait
+ * for what nobody reports any more: it waits until that is over, and so does another close, which
+ * would else free the number while the first is about to close it. Neither is given the number by
+ * the kernel, so they are late, or got it past us.
  */
 #ifndef WEFT_IO_FD_H
 #define WEFT_IO_FD_H
@@ -66,8 +72,9 @@ struct weft__fd_side {
     _Atomic(uint32_t) empty_at; /* edges when it was last found empty */
 };
 
-/* The first fiber that waits for readiness, or the first operation that a driver has in flight. It is in the record, since mostly
- * there is no other, and the stack it is on stays out of the caches of the one who wakes it. Under the lock. */
+/* The first fiber that waits for readiness, or the first operation that a driver has in flight. It
+ * is in the record, since mostly there is no other, and the stack it is on stays out of the caches
+ * of the one who wakes it. Under the lock. */
 struct weft__fd_place {
     _Atomic(void *) who; /* NULL: nobody. Atomic for those who prefetch by it */
     uint64_t ticket;     /* of a fiber; WEFT__FD_FLIES: it is a struct weft__op */
@@ -90,7 +97,8 @@ struct weft__fd_list {
     struct weft__op *first, *last;
 };
 
-/* Told when nothing names the number any more; under the record's lock, which it may let go of for a while. */
+/* Told when nothing names the number any more; under the record's lock, which it may let go of for
+ * a while. */
 struct weft__fd_closer {
     void (*empty)(struct weft__fd_closer *closer, void *ready);
 };
@@ -116,8 +124,9 @@ _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
 _Static_assert(offsetof(struct weft__fd, home) == 64, "the first one");
 #endif
 
-/* Ends the wait of a fiber with this ticket; mostly under the record's lock. `near`: what it looks at first, if it is a driver that
- * tells of an edge, else NULL. False: it has ended. The scheduler's. */
+/* Ends the wait of a fiber with this ticket; mostly under the record's lock. `near`: what it looks
+ * at first, if it is a driver that tells of an edge, else NULL. False: it has ended. The
+ * scheduler's. */
 bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready);
 
 #define WEFT__FD_PAGE 512u /* records that are made together */
@@ -143,38 +152,42 @@ struct weft__fd *weft__fd_find(int fd);
 
 /* The number has just come from the kernel, by a call of ours: with these flags. -ENOMEM. */
 int weft__fd_open(int fd, unsigned flags);
-/* The record of a descriptor that is about to be used; one that came from elsewhere is looked at first. -EBADF, -ENOMEM
- * in *err. */
+/* The record of a descriptor that is about to be used; one that came from elsewhere is looked at
+ * first. -EBADF, -ENOMEM in *err. */
 struct weft__fd *weft__fd_use_unknown(int fd, int *err);
-/* The number has come from the kernel, by a call of ours, and nothing is known about it: it is looked at when it is
- * first used. */
+/* The number has come from the kernel, by a call of ours, and nothing is known about it: it is
+ * looked at when it is first used. */
 void weft__fd_arrived(int fd);
-/* A file that was closed past us, and the number is another's: it is looked at anew when it is used next. False: not while an operation on the
- * file still names the number. */
+/* A file that was closed past us, and the number is another's: it is looked at anew when it is used
+ * next. False: not while an operation on the file still names the number. */
 bool weft__fd_unlearn(struct weft__fd *record);
 /* Sets O_NONBLOCK on a descriptor in use, for calls that know no flag for it. 0 or an errno. */
 int weft__fd_unblock(struct weft__fd *record);
-/* The flags for a descriptor that is opened by a call of ours, or comes from elsewhere. -EBADF. Does not wait. */
+/* The flags for a descriptor that is opened by a call of ours, or comes from elsewhere. -EBADF.
+ * Does not wait. */
 int weft__fd_look(int fd, unsigned *flags);
 /* As weft__op_perform, for any descriptor: a SHARED one is not made to block either. */
 int64_t weft__fd_perform_shared(struct weft__fd *record, struct weft__op *op);
 /* A SHARED one is given up: what was opened for ourselves, for the caller to close; -1: nothing. */
 int weft__fd_leave_shared(const struct weft__fd *record);
-/* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands it on. True: not
- * before the closer was told, because a driver still has operations that name the number; they are ending. */
+/* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands
+ * it on. True: not before the closer was told, because a driver still has operations that name the
+ * number; they are ending. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready);
-/* The same, and closes it; nobody comes to know the number in between, and waits for what is gone. *err: of close(2). True: the
- * closer closes it, by weft__fd_shut_locked. */
+/* The same, and closes it; nobody comes to know the number in between, and waits for what is gone.
+ * *err: of close(2). True: the closer closes it, by weft__fd_shut_locked. */
 bool weft__fd_dispose(struct weft__fd *record, struct weft__fd_closer *closer,
                       struct weft__driver *here, void *ready, int *err);
 /* Closes the number of a record that was forgotten; without the lock while the kernel is at it. */
 int weft__fd_shut_locked(struct weft__fd *record);
-/* As weft__fd_dispose, without waiting: now, or by whoever ends the last operation in flight. -EBADF, -ENOMEM. */
+/* As weft__fd_dispose, without waiting: now, or by whoever ends the last operation in flight.
+ * -EBADF, -ENOMEM. */
 int weft__fd_close(int fd, struct weft__driver *here, void *ready);
 /* close(2), and nothing else. */
 int weft__fd_close_number(int fd);
-/* Its home is this driver from now on, or was before. -EBUSY: another one is; WEFT__CLOSED: it is known no more. */
+/* Its home is this driver from now on, or was before. -EBUSY: another one is; WEFT__CLOSED: it is
+ * known no more. */
 int weft__fd_claim(struct weft__fd *record, struct weft__driver *driver);
 
 static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
@@ -182,15 +195,16 @@ static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
     return (atomic_load_explicit(&record->flags, memory_order_acquire) & flag) != 0;
 }
 
-/* Less than was asked for means that there is no more for now: of a stream, unless its end is near. */
+/* Less than was asked for means that there is no more for now: of a stream, unless its end is
+ * near. */
 static inline bool weft__fd_runs_dry(const struct weft__fd *record)
 {
     return (atomic_load_explicit(&record->flags, memory_order_relaxed) &
             (WEFT__FD_STREAM | WEFT__FD_HUNG)) == WEFT__FD_STREAM;
 }
 
-/* The flags of a new socket. Only of TCP is a short read the end of what is there: one from a Unix socket also ends behind bytes that
- * came with a descriptor. */
+/* The flags of a new socket. Only of TCP is a short read the end of what is there: one from a Unix
+ * socket also ends behind bytes that came with a descriptor. */
 static inline unsigned weft__fd_of_socket(int family, int type)
 {
     bool tcp = type == SOCK_STREAM && (family == AF_INET || family == AF_INET6);
@@ -204,7 +218,8 @@ static inline bool weft__fd_is_pipe(const struct weft__fd *record)
     return (flags & (WEFT__FD_STREAM | WEFT__FD_SOCKET)) == WEFT__FD_STREAM;
 }
 
-/* No driver completes it: the kernel has no such operation, or none that raises no signal. Who waits for readiness performs it. */
+/* No driver completes it: the kernel has no such operation, or none that raises no signal. Who
+ * waits for readiness performs it. */
 static inline bool weft__fd_performs(const struct weft__fd *record, const struct weft__op *op)
 {
     return op->code == WEFT__OP_SENDFILE ||
@@ -216,7 +231,8 @@ static inline uint32_t weft__fd_generation(const struct weft__fd *record)
     return atomic_load_explicit(&record->generation, memory_order_relaxed);
 }
 
-/* The record of a number, if it is known and has these flags too; else NULL: weft__fd_use says more. */
+/* The record of a number, if it is known and has these flags too; else NULL: weft__fd_use says
+ * more. */
 static inline struct weft__fd *weft__fd_peek(int fd, unsigned flags)
 {
     unsigned index = (unsigned)fd / WEFT__FD_PAGE;
@@ -266,15 +282,16 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
     atomic_store_explicit(&side->empty_at, edges, memory_order_relaxed);
 }
 
-/* Links a wait, unless there was an edge after `edges`, or the number is no longer that of the generation: then -EAGAIN, and the
- * caller looks again. A record without a home gets this one: the calling thread's. WEFT__CLOSED: it is known no more. Or the
- * driver's error. */
+/* Links a wait, unless there was an edge after `edges`, or the number is no longer that of the
+ * generation: then -EAGAIN, and the caller looks again. A record without a home gets this one: the
+ * calling thread's. WEFT__CLOSED: it is known no more. Or the driver's error. */
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver);
 /* A fiber without an operation waits by weft__fd_wait (io/edge.h), and takes that back by this. */
 void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here);
-/* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as below. */
+/* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as
+ * below. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
 
 /* Under the lock. */
@@ -289,8 +306,8 @@ static inline bool weft__fd_is_waited_locked(const struct weft__fd *record, enum
     return weft__fd_who(&record->place[side]) && record->place[side].ticket != WEFT__FD_FLIES;
 }
 
-/* The driver's thread goes away for a while: no record has it as its home any more, those who wait for readiness try again,
- * and operations in flight are asked to end with WEFT__MOVED. */
+/* The driver's thread goes away for a while: no record has it as its home any more, those who wait
+ * for readiness try again, and operations in flight are asked to end with WEFT__MOVED. */
 void weft__fd_evict(struct weft__driver *driver, void *ready);
 /* The driver is about to go: no record has it as its home any more. */
 void weft__fd_leave(struct weft__driver *driver);

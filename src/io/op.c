@@ -74,8 +74,8 @@ static ssize_t call_write(struct weft__op *op)
     return op->offset < 0 ? write_here(op) : pwritev(op->fd, op->iov, op->iov_count, op->offset);
 }
 
-/* The C library has no openat2; where the kernel, a filter or an emulator has none either, what asks for nothing new
- * does without. */
+/* The C library has no openat2; where the kernel, a filter or an emulator has none either, what
+ * asks for nothing new does without. */
 static ssize_t call_open(const struct weft__op *op)
 {
     ssize_t fd = syscall(SYS_openat2, op->fd, op->path, op->how, sizeof *op->how);
@@ -144,7 +144,8 @@ int64_t weft__op_perform(struct weft__op *op)
     ssize_t n;
     do {
         n = call(op);
-        /* A connect that was interrupted goes on by itself; a second call would fail with EALREADY. */
+        /* A connect that was interrupted goes on by itself; a second call would fail with
+         * EALREADY. */
         if (n < 0 && errno == EINTR && op->code == WEFT__OP_CONNECT) {
             return -EINPROGRESS;
         }

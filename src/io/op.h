@@ -1,9 +1,10 @@
-/* An operation on a descriptor: what is to be done, with whose bytes, and whom to tell when it is over.
+/* An operation on a descriptor: what is to be done, with whose bytes, and whom to tell when it is
+ * over.
  *
- * The memory is the caller's. From submit until `complete` is called it belongs to the driver that took it, and
- * with it the caller's buffer. A readiness wait (WEFT__OP_READY) on a driver that only reports readiness is
- * different: it is linked into the descriptor's record (io/fd.h), and whoever linked it may take it back under the
- * record's lock.
+ * The memory is the caller's. From submit until `complete` is called it belongs to the driver that
+ * took it, and with it the caller's buffer. A readiness wait (WEFT__OP_READY) on a driver that only
+ * reports readiness is different: it is linked into the descriptor's record (io/fd.h), and whoever
+ * linked it may take it back under the record's lock.
  */
 #ifndef WEFT_IO_OP_H
 #define WEFT_IO_OP_H
@@ -27,7 +28,8 @@ enum weft__op_code {
     WEFT__OP_READY, /* result: 0, the descriptor may be ready in `side` */
     WEFT__OP_READ,  /* iov of any descriptor that is no socket */
     WEFT__OP_WRITE,
-    /* On files and paths, which are below `fd` (AT_FDCWD, or the record of a directory): slow, never "not ready". */
+    /* On files and paths, which are below `fd` (AT_FDCWD, or the record of a directory): slow,
+     * never "not ready". */
     WEFT__OP_OPEN,     /* path, how */
     WEFT__OP_STAT,     /* path, statx, mask; flags: AT_... */
     WEFT__OP_SYNC,     /* flags: 1, data only */
@@ -39,9 +41,11 @@ enum weft__op_code {
     WEFT__OP_SEND,
     WEFT__OP_RECVMSG, /* msg */
     WEFT__OP_SENDMSG,
-    WEFT__OP_ACCEPT, /* addr, if it is wanted; the new descriptor does not block and is closed by exec */
-    WEFT__OP_CONNECT, /* addr */
-    WEFT__OP_SENDFILE, /* count bytes of the file `from`, at offset; no driver completes it: it is performed */
+    WEFT__OP_ACCEPT,   /* addr, if it is wanted; the new descriptor does not block and is closed by
+                          exec */
+    WEFT__OP_CONNECT,  /* addr */
+    WEFT__OP_SENDFILE, /* count bytes of the file `from`, at offset; no driver completes it: it is
+                          performed */
 };
 
 enum weft__side {
@@ -49,7 +53,8 @@ enum weft__side {
     WEFT__SIDE_OUT, /* write, connect */
 };
 
-/* Whether its end is asked for: set under the driver's lock. Over: it is not to be asked for any more. */
+/* Whether its end is asked for: set under the driver's lock. Over: it is not to be asked for any
+ * more. */
 enum weft__op_fate { WEFT__OP_FREE, WEFT__OP_ASKED, WEFT__OP_OVER };
 
 /* Of an operation that a fiber waits for: net/ending.h. */
@@ -58,8 +63,9 @@ struct weft__ending {
 };
 
 struct weft__op {
-    /* Told once, when it is over and `result` is there; by the thread that polls, or that closes. Short; it may
-     * be under the lock of the descriptor's record. `ready` is what was given to the poll. */
+    /* Told once, when it is over and `result` is there; by the thread that polls, or that closes.
+     * Short; it may be under the lock of the descriptor's record. `ready` is what was given to the
+     * poll. */
     void (*complete)(struct weft__op *op, void *ready);
     int64_t result;
     struct weft__fd *record; /* of the descriptor, if it has one; the uring driver's */
@@ -130,9 +136,9 @@ static inline void weft__op_init(struct weft__op *op, int fd, enum weft__op_code
     op->late = op->linked = op->in_vain = false;
 }
 
-/* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again, nor is SIGPIPE. For
- * CONNECT it begins (-EINPROGRESS), and once the descriptor is writable weft__op_connected says how it went; -EAGAIN is an
- * error of it, for which no event comes. */
+/* Does it now, without waiting. The result, or -EAGAIN. EINTR is not seen: the call is made again,
+ * nor is SIGPIPE. For CONNECT it begins (-EINPROGRESS), and once the descriptor is writable
+ * weft__op_connected says how it went; -EAGAIN is an error of it, for which no event comes. */
 int64_t weft__op_perform(struct weft__op *op);
 
 /* What a connect that was in progress has come to. */

@@ -1,5 +1,6 @@
-/* Readiness by poll: the plainest driver. It asks the kernel about every descriptor that somebody waits on, each time anew,
- * and keeps the seam honest: what works here relies on nothing that epoll happens to do. */
+/* Readiness by poll: the plainest driver. It asks the kernel about every descriptor that somebody
+ * waits on, each time anew, and keeps the seam honest: what works here relies on nothing that epoll
+ * happens to do. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -26,8 +27,8 @@ struct poll_driver {
     size_t used, room;
     int found;             /* what the kernel answered; 0: nothing to dispatch */
     _Atomic(bool) waiting; /* from before it collects until the kernel has answered */
-    /* For one that lives in a host's loop: an epoll that becomes readable by whatever may change the answer. Nothing is
-     * ever read from it but that; -1: none. */
+    /* For one that lives in a host's loop: an epoll that becomes readable by whatever may change
+     * the answer. Nothing is ever read from it but that; -1: none. */
     int mirror;
     _Atomic(pthread_t) thread; /* who waited last */
 };
@@ -136,9 +137,10 @@ static void poll_forget(struct weft__driver *driver, struct weft__fd *record)
     weft__unlock(&driver->lock);
 }
 
-/* A wait that goes on asks about what it knew when it began. Both seq_cst, and the link was made under a lock that the
- * collector takes: it finds the link, or this finds it waiting. A host waits with the mirror, which may have shown
- * and lost what this wait is for: so another thread's link always brings the host's back here. */
+/* A wait that goes on asks about what it knew when it began. Both seq_cst, and the link was made
+ * under a lock that the collector takes: it finds the link, or this finds it waiting. A host waits
+ * with the mirror, which may have shown and lost what this wait is for: so another thread's link
+ * always brings the host's back here. */
 static void poll_armed(struct weft__driver *driver)
 {
     struct poll_driver *d = of(driver);

@@ -1,5 +1,6 @@
-/* Quiet: a system call that would raise SIGPIPE in this thread, and has no flag against it, raises none. What the
- * program does with SIGPIPE is left as it is, and so is one that was pending before. */
+/* Quiet: a system call that would raise SIGPIPE in this thread, and has no flag against it, raises
+ * none. What the program does with SIGPIPE is left as it is, and so is one that was pending
+ * before. */
 #ifndef WEFT_IO_QUIET_H
 #define WEFT_IO_QUIET_H
 

@@ -1,12 +1,13 @@
-/* Descriptors that block and are shared: the terminal of a shell, a pipe that was inherited. O_NONBLOCK belongs to the open file,
- * not to the number: to set it would change it for every process that has it, and they do not expect that. So it is never set.
- * Instead, in this order:
+/* Descriptors that block and are shared: the terminal of a shell, a pipe that was inherited.
+ * O_NONBLOCK belongs to the open file, not to the number: to set it would change it for every
+ * process that has it, and they do not expect that. So it is never set. Instead, in this order:
  *
  *   1. the call is made with RWF_NOWAIT: pipes and some devices of newer kernels;
- *   2. a terminal, or a pipe of an older kernel, is opened once more by its name in /proc, without blocking, for ourselves
- *      alone. That fails where it is somebody else's. (The master of a terminal, like other devices, would be a new one.)
- *   3. it is asked whether it is ready, and then read or written. Another process may have been faster: then the thread
- *      waits for the next chance.
+ *   2. a terminal, or a pipe of an older kernel, is opened once more by its name in /proc, without
+ *      blocking, for ourselves alone. That fails where it is somebody else's. (The master of a
+ *      terminal, like other devices, would be a new one.)
+ *   3. it is asked whether it is ready, and then read or written. Another process may have been
+ *      faster: then the thread waits for the next chance.
  *
  * A ring needs none of this: the kernel waits there, whatever the mode.
  */
@@ -25,8 +26,8 @@
 #define LITTLE 256 /* what a terminal has room for if it says that it is writable */
 #define NONE (-1)
 
-/* What was opened for ourselves, by number: 0, not yet; NONE, it cannot be; else the descriptor + 1. Few are, so the records have no
- * place for it. */
+/* What was opened for ourselves, by number: 0, not yet; NONE, it cannot be; else the descriptor +
+ * 1. Few are, so the records have no place for it. */
 static _Atomic(_Atomic(int) *) pages[WEFT__FD_PAGES];
 
 /* NULL: no memory, or (unless it is to be made) nothing was opened yet. */
@@ -74,7 +75,8 @@ static int reopen(int fd)
     return own < 0 ? NONE : own + 1;
 }
 
-/* Opened before the latch is taken, which is for shorter things: somebody may have been faster, or have closed the descriptor. */
+/* Opened before the latch is taken, which is for shorter things: somebody may have been faster, or
+ * have closed the descriptor. */
 static int own_of(struct weft__fd *record, _Atomic(int) *place)
 {
     uint32_t generation = weft__fd_generation(record);

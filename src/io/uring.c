@@ -1,5 +1,5 @@
-/* Operations by io_uring. Submissions gather until the thread waits, or until the queue is full; one system call hands them over,
- * waits, and brings what is done. */
+/* Operations by io_uring. Submissions gather until the thread waits, or until the queue is full;
+ * one system call hands them over, waits, and brings what is done. */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -141,7 +141,7 @@ static void uring_forget(struct weft__driver *driver, struct weft__fd *record)
     (void)driver, (void)record;
 }
 
-/* --- submit ------------------------------------------------------------------------------------ */
+/* --- submit ----------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) struct io_uring_sqe *entry_when_full(struct uring_driver *d)
 {
@@ -211,7 +211,8 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
     }
 }
 
-/* As much as a system call would take. An entry counts in 32 bits: 4 GiB would be nothing, and nothing is the end. */
+/* As much as a system call would take. An entry counts in 32 bits: 4 GiB would be nothing, and
+ * nothing is the end. */
 static inline size_t at_most(size_t n)
 {
     const size_t most = 0x7ffff000;
@@ -293,7 +294,8 @@ static void push_backlog(struct uring_driver *d)
     }
 }
 
-/* False: what cannot be cancelled now stays asked for; the kernel has to know of all operations before. */
+/* False: what cannot be cancelled now stays asked for; the kernel has to know of all operations
+ * before. */
 static bool push_cancels(struct uring_driver *d)
 {
     struct weft__op *op;
@@ -320,7 +322,7 @@ static void push_wake(struct uring_driver *d)
     }
 }
 
-/* --- wait ---------------------------------------------------------------------------------------- */
+/* --- wait ------------------------------------------------------------------------------------- */
 
 static bool kernel_has_work(const struct io_uring *ring)
 {
@@ -362,7 +364,8 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     bool all = push_cancels(d);
     push_wake(d);
     if (__builtin_expect((!all || !d->told) && deadline != 0, 0)) {
-        /* The kernel took nothing a moment ago; what it was not given must not wait for what it was. */
+        /* The kernel took nothing a moment ago; what it was not given must not wait for what it
+         * was. */
         int64_t soon = weft__clock_ns() + BUSY_NS;
         deadline = soon < deadline ? soon : deadline;
     }
@@ -373,7 +376,7 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     }
 }
 
-/* --- what is done ---------------------------------------------------------------------------------- */
+/* --- what is done ----------------------------------------------------------------------------- */
 
 /* A path below no descriptor, or an operation on a file: nothing ever says that it is ready. */
 static bool on_file(const struct weft__op *op)
@@ -382,8 +385,8 @@ static bool on_file(const struct weft__op *op)
     return !record || weft__fd_is(record, WEFT__FD_FILE);
 }
 
-/* ECANCELED that nobody here has asked for: the thread that had handed it over has ended. EAGAIN: the descriptor does not
- * block, and an older kernel minds. */
+/* ECANCELED that nobody here has asked for: the thread that had handed it over has ended. EAGAIN:
+ * the descriptor does not block, and an older kernel minds. */
 static bool is_to_go_on(const struct weft__op *op, int result)
 {
     if (op->ending) {
@@ -442,14 +445,15 @@ static int outcome(const struct weft__op *op, int result)
     return op->code == WEFT__OP_READY && result >= 0 ? 0 : result;
 }
 
-/* An operation that one of the kernel's threads was about to begin again comes back with a number that no program should
- * see: ERESTARTSYS (512) and its kin. */
+/* An operation that one of the kernel's threads was about to begin again comes back with a number
+ * that no program should see: ERESTARTSYS (512) and its kin. */
 static int seen(int result)
 {
     return result <= -512 && result >= -516 ? -EINTR : result;
 }
 
-/* What the kernel does not complete: the descriptor is ready for it. True: it was not, after all. */
+/* What the kernel does not complete: the descriptor is ready for it. True: it was not, after
+ * all. */
 static bool performs(struct uring_driver *d, struct weft__op *op, int *result)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
@@ -490,8 +494,8 @@ static void done(struct uring_driver *d, struct weft__op *op, int result, void *
     op->complete(op, ready); /* it may be gone */
 }
 
-/* The operations of many are on stacks in no near cache: they come while those before them are told. Behind the last
- * completion is an older one, whose address is good enough. */
+/* The operations of many are on stacks in no near cache: they come while those before them are
+ * told. Behind the last completion is an older one, whose address is good enough. */
 static inline __attribute__((always_inline)) void prefetch_op(const struct io_uring *ring,
                                                               unsigned head)
 {

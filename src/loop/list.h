@@ -1,5 +1,5 @@
-/* A circle of links with a head of its own. A link that is in no list points to itself, and can be taken out of whichever list
- * it is in without knowing which. */
+/* A circle of links with a head of its own. A link that is in no list points to itself, and can be
+ * taken out of whichever list it is in without knowing which. */
 #ifndef WEFT_LOOP_LIST_H
 #define WEFT_LOOP_LIST_H
 

@@ -1,9 +1,10 @@
 /* The inside of a loop: what the reactor and the proactor share.
  *
- * Both are made of operations of the driver (io/op.h). On one that completes, an operation is submitted and says when it is over. On
- * one that reports readiness, it is tried by this thread; if it would block it is linked into the descriptor's record and
- * says when to try again. In both cases it says so by weft__loop_woken, which may be called by another thread (one that
- * closes the descriptor), and is looked at by the loop's own after its wait:
+ * Both are made of operations of the driver (io/op.h). On one that completes, an operation is
+ * submitted and says when it is over. On one that reports readiness, it is tried by this thread; if
+ * it would block it is linked into the descriptor's record and says when to try again. In both
+ * cases it says so by weft__loop_woken, which may be called by another thread (one that closes the
+ * descriptor), and is looked at by the loop's own after its wait:
  *
  *   todo, suspects -- try or verify --> done, ready -- call -->
  *        ^                   | would block
@@ -64,7 +65,8 @@ void weft__loop_woken(struct weft__op *op, void *ready);
 
 /* The descriptor's events come to this loop. -EBUSY: they go elsewhere. */
 int weft__loop_claim(weft_loop *loop, struct weft__fd *record);
-/* weft__fd_link. A wait may be ended by another thread, and a loop's counters are in no sum: such waits are counted as nobody's. */
+/* weft__fd_link. A wait may be ended by another thread, and a loop's counters are in no sum: such
+ * waits are counted as nobody's. */
 int weft__loop_link(weft_loop *loop, struct weft__fd *record, struct weft__op *op,
                     uint32_t generation, uint32_t edges);
 static inline struct weft__driver *weft__loop_here(const weft_loop *loop)
@@ -72,7 +74,8 @@ static inline struct weft__driver *weft__loop_here(const weft_loop *loop)
     return loop->completes ? loop->driver : NULL;
 }
 
-/* What poll(2) says of one descriptor now: a bit per side; negative: there is none with this number. */
+/* What poll(2) says of one descriptor now: a bit per side; negative: there is none with this
+ * number. */
 int weft__loop_sides(short revents);
 
 void weft__proactor_begin(weft_loop *loop); /* tries what was started */

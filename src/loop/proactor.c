@@ -1,8 +1,10 @@
-/* Operations with a handler. On a driver that does not complete them they are done here: tried at the next turn, in the order in
- * which they were started, linked if they would block, tried again at an edge. A cancel is one more try, after which it does not
- * wait: so what had come before counts, as it does when the kernel does it.
+/* Operations with a handler. On a driver that does not complete them they are done here: tried at
+ * the next turn, in the order in which they were started, linked if they would block, tried again
+ * at an edge. A cancel is one more try, after which it does not wait: so what had come before
+ * counts, as it does when the kernel does it.
  *
- * The kernel does not keep the order of two reads of one socket: only the first in line is given to it, the next one stands behind it.
+ * The kernel does not keep the order of two reads of one socket: only the first in line is given to
+ * it, the next one stands behind it.
  */
 #include <weft/proactor.h>
 
@@ -132,8 +134,8 @@ static void end(struct op *op, int64_t result)
     }
 }
 
-/* The first of this loop's operations that the driver has on the same side of the descriptor, but for waits for
- * readiness; NULL: none. */
+/* The first of this loop's operations that the driver has on the same side of the descriptor, but
+ * for waits for readiness; NULL: none. */
 static struct op *first_in_line(const struct op *op)
 {
     struct weft__fd *record = weft__fd_record(op->item.op.fd);
@@ -390,7 +392,7 @@ int weft_op_socket(const struct weft_addr *addr)
     return err ? err : fd;
 }
 
-/* --- cancel and deliver ------------------------------------------------------------------------ */
+/* --- cancel and deliver ----------------------------------------------------------------------- */
 
 int weft_op_cancel(weft_op *public)
 {

@@ -1,10 +1,12 @@
 /* Watches: a level, made of waits that end once.
  *
- * A watch is *suspect* when it was added, called or modified, or when there was an edge. On a driver that reports readiness, one
- * poll(2) without waiting asks about all suspects; those that are ready are called, the others are linked to their descriptor. On
- * one that completes, a suspect gets a poll operation for each direction it wants, which ends at once if it is ready.
+ * A watch is *suspect* when it was added, called or modified, or when there was an edge. On a
+ * driver that reports readiness, one poll(2) without waiting asks about all suspects; those that
+ * are ready are called, the others are linked to their descriptor. On one that completes, a suspect
+ * gets a poll operation for each direction it wants, which ends at once if it is ready.
  *
- * One that wants nothing rests: it waits for nothing, so a close that is not the loop's own tells it nothing either.
+ * One that wants nothing rests: it waits for nothing, so a close that is not the loop's own tells
+ * it nothing either.
  *
  * A wait that is in flight when its watch is removed keeps the memory until it has ended.
  */
@@ -251,7 +253,7 @@ void weft__reactor_begin(weft_loop *loop)
     }
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 int weft__reactor_call(weft_loop *loop)
 {
@@ -300,7 +302,7 @@ void weft__reactor_clear(weft_loop *loop)
     }
 }
 
-/* --- the caller's ---------------------------------------------------------------------------------- */
+/* --- the caller's ----------------------------------------------------------------------------- */
 
 int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_watch_fn fn,
                    void *arg)

@@ -180,7 +180,7 @@ int weft_addr_text(const struct weft_addr *addr, char *out, size_t size)
     }
 }
 
-/* --- of sockets --------------------------------------------------------------------------------- */
+/* --- of sockets ------------------------------------------------------------------------------- */
 
 int weft_addr_local(int fd, struct weft_addr *out)
 {

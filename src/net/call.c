@@ -305,7 +305,8 @@ static int wait_by_retrying(const struct weft__fd *record, enum weft__side side,
     }
 }
 
-/* A worker that has not done I/O before finds no descriptors for its driver. That is no fault of this call's. */
+/* A worker that has not done I/O before finds no descriptors for its driver. That is no fault of
+ * this call's. */
 static bool lacks_driver(int err)
 {
     return weft__room_lacks(err);
@@ -329,8 +330,8 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
 
 /* --- all ----------------------------------------------------------------------------------- */
 
-/* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline. What the driver would perform
- * is tried here first. */
+/* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline.
+ * What the driver would perform is tried here first. */
 static bool try_first(const struct weft__fd *record, const struct weft__op *op, bool hurried)
 {
     return weft__fd_performs(record, op) ||

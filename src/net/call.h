@@ -1,8 +1,9 @@
 /* A call: one operation on a descriptor, and the fiber or thread that waits for it.
  *
- * On a driver that reports readiness the call is tried, waits, and is tried again. On one that completes operations it is
- * handed over, and the fiber does not return before it is over, since the kernel uses its buffer: a deadline or a cancel asks the
- * driver to end it and waits on. What it has done by then counts.
+ * On a driver that reports readiness the call is tried, waits, and is tried again. On one that
+ * completes operations it is handed over, and the fiber does not return before it is over, since
+ * the kernel uses its buffer: a deadline or a cancel asks the driver to end it and waits on. What
+ * it has done by then counts.
  */
 #ifndef WEFT_NET_CALL_H
 #define WEFT_NET_CALL_H
@@ -20,8 +21,8 @@ struct weft__call {
     struct weft__op op; /* on a driver that completes, `fiber` is the task */
 };
 
-/* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The caller has initialised the operation
- * and filled in what its code needs. */
+/* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The
+ * caller has initialised the operation and filled in what its code needs. */
 int64_t weft__call_run(struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind);
 /* The same, of a descriptor whose record is known. */
@@ -39,16 +40,18 @@ static inline struct weft__seen weft__call_see(const struct weft__fd *record, en
                                .edges = weft__fd_edges(&record->side[side])};
 }
 
-/* For a driver that reports readiness: waits until there may be an edge after `seen`. 0: try again. */
+/* For a driver that reports readiness: waits until there may be an edge after `seen`. 0: try
+ * again. */
 int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                          int64_t deadline, const struct weft__wait_kind *kind);
-/* The parts of it that are not for nearly every message: no place in the record (`err` says why); it has ended otherwise. */
+/* The parts of it that are not for nearly every message: no place in the record (`err` says why);
+ * it has ended otherwise. */
 int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                            int err, int64_t deadline, const struct weft__wait_kind *kind);
 int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason);
 
-/* The same by a fiber of this worker, which has a driver. The waiter is in registers, the wait in the record: what it keeps on its stack is the
- * caller's frame and that of the switch. */
+/* The same by a fiber of this worker, which has a driver. The waiter is in registers, the wait in
+ * the record: what it keeps on its stack is the caller's frame and that of the switch. */
 static inline __attribute__((always_inline)) int
 weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum weft__side side,
                         struct weft__seen seen, int64_t deadline,
@@ -69,14 +72,15 @@ weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum we
                                                           : weft__call_unwait(record, side, reason);
 }
 
-/* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again after pauses that grow
- * from a quarter of a millisecond to 64. */
+/* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again
+ * after pauses that grow from a quarter of a millisecond to 64. */
 int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct weft__wait_kind *kind);
 
 /* For a fiber, on a driver that completes operations: hands it over and waits until it is over. */
 int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
                             const struct weft__wait_kind *kind);
-/* The parts of it that are not for nearly every message: its wait has ended before it; its driver has gone. */
+/* The parts of it that are not for nearly every message: its wait has ended before it; its driver
+ * has gone. */
 int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
                        enum weft__reason reason, const struct weft__wait_kind *kind);
 int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
@@ -84,8 +88,8 @@ int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
 /* What its operation is given to be told. */
 void weft__call_completed(struct weft__op *op, void *ready);
 
-/* The same by a fiber of this worker. WEFT__MOVED: it is to begin anew. The fiber is armed before the operation is handed over, so that
- * there is one moment at which it may be woken. */
+/* The same by a fiber of this worker. WEFT__MOVED: it is to begin anew. The fiber is armed before
+ * the operation is handed over, so that there is one moment at which it may be woken. */
 static inline __attribute__((always_inline)) int64_t
 weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, struct weft__call *call,
                        int64_t deadline, const struct weft__wait_kind *kind)
@@ -104,7 +108,8 @@ weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, stru
                : weft__call_end(driver, call, ticket, reason, kind);
 }
 
-/* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next call. */
+/* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next
+ * call. */
 const char *weft__call_label(uint64_t on);
 
 /* Waits for one side of a descriptor. 0 or as above. */

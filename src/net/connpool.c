@@ -41,7 +41,7 @@ struct weft_connpool {
     char address[];
 };
 
-/* --- those that were idle for too long ----------------------------------------------------------- */
+/* --- those that were idle for too long -------------------------------------------------------- */
 
 /* When the oldest is due; INT64_MAX: none will be. */
 static int64_t next_retirement_locked(const weft_connpool *pool)
@@ -85,7 +85,7 @@ static void retire(weft_timer *timer, void *arg, uint64_t times)
     }
 }
 
-/* --- life ---------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 int weft_connpool_create(weft_connpool **out, const char *address,
                          const struct weft_connpool_opts *options)
@@ -139,7 +139,7 @@ void weft_connpool_destroy(weft_connpool *pool)
     weft__free(pool);
 }
 
-/* --- take ----------------------------------------------------------------------------------------------- */
+/* --- take ------------------------------------------------------------------------------------- */
 
 /* Nothing is to come on an idle connection: neither an end nor bytes. */
 static bool is_quiet(int fd)
@@ -226,7 +226,7 @@ int weft_connpool_take(weft_connpool *pool, int64_t deadline)
     }
 }
 
-/* --- give ------------------------------------------------------------------------------------------------ */
+/* --- give ------------------------------------------------------------------------------------- */
 
 static void give_back(weft_connpool *pool, int fd)
 {

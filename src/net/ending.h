@@ -1,17 +1,19 @@
 /* The end of an operation against the waits of the fiber that it belongs to: one word.
  *
- *   0        the fiber does not wait (its wait was ended by a deadline or a cancel, and it has asked for the end)
+ *   0        the fiber does not wait (its wait was ended by a deadline or a cancel, and it has
+ *            asked for the end)
  *   ticket   it does: whoever ends the operation fires that
  *   OVER     the operation is over; the fiber may return, and its frame, in which this is, be gone
  *
  *   from      to       who
  *   ticket    0        the fiber, after its wait has ended otherwise
  *   0         ticket   the fiber, which waits once more
- *   any       OVER     the driver's thread, once: it touches nothing of the call after that. A ticket that it fires may be an old
- *                      one by then, and then nothing happens.
+ *   any       OVER     the driver's thread, once: it touches nothing of the call after that. A
+ *                      ticket that it fires may be an old one by then, and then nothing happens.
  *
- * Mostly the fiber is in its first wait, and the driver's thread wins that: then the fiber knows by the reason that it is over, and
- * nobody looks at the word any more. Only one that could not be fired is still to be told, so its frame is still there.
+ * Mostly the fiber is in its first wait, and the driver's thread wins that: then the fiber knows by
+ * the reason that it is over, and nobody looks at the word any more. Only one that could not be
+ * fired is still to be told, so its frame is still there.
  */
 #ifndef WEFT_NET_ENDING_H
 #define WEFT_NET_ENDING_H
@@ -37,7 +39,8 @@ static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, v
     if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {
         return;
     }
-    /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail. pairs: wait */
+    /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail.
+     * pairs: wait */
     ticket = atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
     if (ticket) {
         weft__io_fire(fiber, ticket, NULL, ready);

@@ -1,5 +1,5 @@
-/* A group of descriptors that one caller waits on together: an epoll of its own, which is itself a descriptor to wait on. For a few
- * descriptors, and waits that are seldom. */
+/* A group of descriptors that one caller waits on together: an epoll of its own, which is itself a
+ * descriptor to wait on. For a few descriptors, and waits that are seldom. */
 #ifndef WEFT_NET_GROUP_H
 #define WEFT_NET_GROUP_H
 

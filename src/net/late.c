@@ -30,8 +30,9 @@ static bool at_end(int fd, int64_t offset)
            (uint64_t)offset >= st.stx_size;
 }
 
-/* Reads what is cached. A part of what was asked for is good enough where the file's own position has moved with it; with an
- * offset it is read again, whole, so that less is the end of the file and nothing else. */
+/* Reads what is cached. A part of what was asked for is good enough where the file's own position
+ * has moved with it; with an offset it is read again, whole, so that less is the end of the file
+ * and nothing else. */
 static bool read_cached(struct weft__op *op, int64_t *result)
 {
     op->flags = RWF_NOWAIT;
@@ -42,8 +43,8 @@ static bool read_cached(struct weft__op *op, int64_t *result)
                       at_end(op->fd, op->offset + n));
 }
 
-/* Opens what can be found without asking the disk, and without waiting for somebody's lease. What has to be made always asks
- * the disk. */
+/* Opens what can be found without asking the disk, and without waiting for somebody's lease. What
+ * has to be made always asks the disk. */
 static bool open_cached(struct weft__op *op, int64_t *result)
 {
     struct open_how cached = *op->how, *how = op->how;
@@ -138,8 +139,8 @@ static bool ring_can(const struct weft__fd *record, const struct weft__op *op)
     }
 }
 
-/* A file keeps its thread for as long as the disk takes; another descriptor that has got the number would keep it for ever, and whoever
- * closes that. */
+/* A file keeps its thread for as long as the disk takes; another descriptor that has got the number
+ * would keep it for ever, and whoever closes that. */
 static bool is_another(const struct weft__fd *record, const struct weft__op *op)
 {
     unsigned flags;

@@ -42,8 +42,8 @@ static int set_options(int fd, const struct weft_addr *addr, const struct weft_l
     return err;
 }
 
-/* The first of several is bound as one that shares with nobody, which fails if anybody listens there, and shares from then on: so
- * there is no moment at which the address is free again. */
+/* The first of several is bound as one that shares with nobody, which fails if anybody listens
+ * there, and shares from then on: so there is no moment at which the address is free again. */
 static int bind_to(int fd, const struct weft_addr *addr, const struct weft_listen_opts *opts)
 {
     int err = weft__socket_bind(fd, SOCK_STREAM, addr);

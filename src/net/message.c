@@ -24,7 +24,7 @@ static int check(int fd, const struct msghdr *msg)
                                                  : 0;
 }
 
-/* --- descriptors in control data ---------------------------------------------------------------- */
+/* --- descriptors in control data -------------------------------------------------------------- */
 
 static size_t fds_in(const struct cmsghdr *cmsg)
 {
@@ -49,7 +49,7 @@ static void arrived(struct msghdr *msg)
     }
 }
 
-/* --- any message ------------------------------------------------------------------------------------ */
+/* --- any message ------------------------------------------------------------------------------ */
 
 ssize_t weft__message_recv(int fd, struct msghdr *msg, int flags, int64_t deadline)
 {
@@ -94,7 +94,7 @@ ssize_t weft_sendmsg(int fd, const struct msghdr *msg, int flags, int64_t deadli
     return flags & ~WEFT__SEND_FLAGS ? -EINVAL : weft__message_send(fd, msg, flags, deadline);
 }
 
-/* --- bytes and descriptors ---------------------------------------------------------------------------- */
+/* --- bytes and descriptors -------------------------------------------------------------------- */
 
 union control {
     struct cmsghdr align;

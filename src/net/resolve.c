@@ -1,4 +1,5 @@
-/* Names by c-ares. Each call has a channel of its own, which lives on the calling fiber: nothing is shared, and a cancel ends it. */
+/* Names by c-ares. Each call has a channel of its own, which lives on the calling fiber: nothing is
+ * shared, and a cancel ends it. */
 #include <weft/resolve.h>
 
 #include <errno.h>

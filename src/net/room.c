@@ -1,6 +1,7 @@
-/* Who waits enters, notes the count, tries once more, and only then waits, unless the count has moved. Who closes does that
- * first and looks for anybody inside second. The calls of the kernel between the two take the same lock of its
- * table, so either the try finds the free number or the closer finds who is inside. */
+/* Who waits enters, notes the count, tries once more, and only then waits, unless the count has
+ * moved. Who closes does that first and looks for anybody inside second. The calls of the kernel
+ * between the two take the same lock of its table, so either the try finds the free number or the
+ * closer finds who is inside. */
 #include "net/room.h"
 
 #include <errno.h>

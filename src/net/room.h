@@ -1,5 +1,5 @@
-/* Room for descriptors: who has none left waits here until somebody closes one by weft_close, or for a while, since
- * others close too. */
+/* Room for descriptors: who has none left waits here until somebody closes one by weft_close, or
+ * for a while, since others close too. */
 #ifndef WEFT_NET_ROOM_H
 #define WEFT_NET_ROOM_H
 

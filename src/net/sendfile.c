@@ -17,7 +17,8 @@ static const struct weft__wait_kind splice_kind = {.name = "splice", .label = we
 
 /* --- from a file --------------------------------------------------------------------------- */
 
-/* sendfile knows no flag for "do not block", and the mode of a pipe may be others' too; to a pipe splice does the same, and knows one. */
+/* sendfile knows no flag for "do not block", and the mode of a pipe may be others' too; to a pipe
+ * splice does the same, and knows one. */
 static ssize_t send_to_pipe(int fd, int file, int64_t offset, size_t n, int64_t deadline)
 {
     ssize_t put = weft_splice(file, &offset, fd, NULL, n, false, deadline);
@@ -94,8 +95,8 @@ static bool is_ready(int fd, short events)
     return poll(&ask, 1, 0) != 0;
 }
 
-/* The kernel does not say which side kept it waiting. Neither may seem to, where splice and poll are of two opinions about
- * how much room is some: then there is nothing to wait for but time. */
+/* The kernel does not say which side kept it waiting. Neither may seem to, where splice and poll
+ * are of two opinions about how much room is some: then there is nothing to wait for but time. */
 static int wait_either(int in, int out, int64_t deadline)
 {
     if (!is_ready(in, POLLIN | POLLRDHUP)) {
@@ -115,7 +116,8 @@ static int use(int fd)
     if (!record) {
         return err;
     }
-    /* A pipe needs only the flag of the call; it may be somebody else's too, as a terminal may, which knows no such flag. */
+    /* A pipe needs only the flag of the call; it may be somebody else's too, as a terminal may,
+     * which knows no such flag. */
     if (weft__fd_is(record, WEFT__FD_FILE) || weft__fd_is_pipe(record)) {
         return 0;
     }

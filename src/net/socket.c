@@ -56,8 +56,8 @@ static bool is_refused(const struct weft_addr *addr, int type)
     return refused;
 }
 
-/* Something is there. 0: it was the socket of a process that is gone, and is removed, unless another has done that in this moment,
- * and has the path. */
+/* Something is there. 0: it was the socket of a process that is gone, and is removed, unless
+ * another has done that in this moment, and has the path. */
 static int clear(const char *path, const struct weft_addr *addr, int type)
 {
     struct stat before, after;
@@ -103,7 +103,7 @@ void weft__socket_file_remove(const struct weft__socket_file *file, const struct
     }
 }
 
-/* --- pairs, and ends ---------------------------------------------------------------------------- */
+/* --- pairs, and ends -------------------------------------------------------------------------- */
 
 int weft_socketpair(int type, int out[2])
 {

@@ -9,14 +9,14 @@
 /* setsockopt of a number; -EOPNOTSUPP: the socket has no such option. */
 int weft__socket_set(int fd, int level, int option, int value);
 
-/* A descriptor that a call of ours has just got, non-blocking: known from here on. On an error it is closed. The
- * descriptor or -ENOMEM. `flags`: WEFT__FD_STREAM or 0, besides those. */
+/* A descriptor that a call of ours has just got, non-blocking: known from here on. On an error it
+ * is closed. The descriptor or -ENOMEM. `flags`: WEFT__FD_STREAM or 0, besides those. */
 int weft__socket_known(int fd, unsigned flags);
 /* A new socket, known; or an errno. */
 int weft__socket_make(int family, int type);
 
-/* Binds; the path of a Unix socket of this type that nobody has any more is taken over. -EEXIST: there is something else, which stays
- * as it is. */
+/* Binds; the path of a Unix socket of this type that nobody has any more is taken over. -EEXIST:
+ * there is something else, which stays as it is. */
 int weft__socket_bind(int fd, int type, const struct weft_addr *addr);
 
 /* The file of a Unix socket: which one it is, so that nobody else's is taken for it. */

@@ -41,7 +41,8 @@ static inline void note_result(struct weft__fd *record, enum weft__side side, ui
     }
 }
 
-/* After an edge nothing was there all the same. As run_by_readiness in net/call.c, without an operation. */
+/* After an edge nothing was there all the same. As run_by_readiness in net/call.c, without an
+ * operation. */
 static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, void *buf, size_t n,
                                                     enum weft__side side, struct weft__seen seen,
                                                     int64_t deadline)
@@ -61,7 +62,8 @@ static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, voi
     }
 }
 
-/* Waits for an edge after those that were seen, then tries. All that come back from a system call return by a jump: fiber/context.h. */
+/* Waits for an edge after those that were seen, then tries. All that come back from a system call
+ * return by a jump: fiber/context.h. */
 static inline __attribute__((always_inline)) ssize_t
 wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
              enum weft__side side, uint32_t edges, int64_t deadline,
@@ -208,7 +210,8 @@ static __attribute__((noinline)) ssize_t hand_over_write(struct weft__fd *record
     return hand_over(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
 }
 
-/* What most calls are: for a socket, in a fiber, with a driver. The record, or NULL; *w: the fiber's worker. */
+/* What most calls are: for a socket, in a fiber, with a driver. The record, or NULL; *w: the
+ * fiber's worker. */
 static inline __attribute__((always_inline)) struct weft__fd *enter(int fd, struct weft__worker **w)
 {
     *w = weft__worker_at_entrance();
@@ -222,8 +225,8 @@ static inline bool completes(const struct weft__worker *w)
     return __builtin_expect(w->drives == WEFT__DRIVES_OPERATIONS, 0);
 }
 
-/* Sockets are called so that they neither block nor raise signals, whatever their mode. The entrances keep no frame: all they do
- * is to choose, and what they have chosen is a tail call. */
+/* Sockets are called so that they neither block nor raise signals, whatever their mode. The
+ * entrances keep no frame: all they do is to choose, and what they have chosen is a tail call. */
 __attribute__((noinline)) ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
 {
     struct weft__worker *w;
@@ -412,7 +415,7 @@ ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline
                : transfer_with(flags, fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
 }
 
-/* --- all of a vector ---------------------------------------------------------------------------- */
+/* --- all of a vector -------------------------------------------------------------------------- */
 
 #define WINDOW 16
 
@@ -476,7 +479,7 @@ int weft_writev_all(int fd, const struct iovec *iov, int count, size_t *done, in
     return whole_vector(fd, iov, count, done, WEFT__SIDE_OUT, deadline);
 }
 
-/* --- readiness ------------------------------------------------------------------------------------ */
+/* --- readiness -------------------------------------------------------------------------------- */
 
 int weft_fd_wait(int fd, int events, int64_t deadline)
 {

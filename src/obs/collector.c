@@ -1,11 +1,12 @@
-/* The stock collector of perf events: sums and histograms, a share of them for each worker, put together when somebody
- * reads.
+/* The stock collector of perf events: sums and histograms, a share of them for each worker, put
+ * together when somebody reads.
  *
- * A histogram has eight buckets for each power of two: 0 .. 7 are exact, above that a bucket is 1/8 of its lower
- * bound wide. So 488 counters hold any cost up to 2^63 ns, and a percentile is at most 1/8 too high.
+ * A histogram has eight buckets for each power of two: 0 .. 7 are exact, above that a bucket is 1/8
+ * of its lower bound wide. So 488 counters hold any cost up to 2^63 ns, and a percentile is at most
+ * 1/8 too high.
  *
- * Shares belong to nobody: workers of two pools may have the same one, so all is added by atomic steps, which cost
- * little while a cache line stays where it is.
+ * Shares belong to nobody: workers of two pools may have the same one, so all is added by atomic
+ * steps, which cost little while a cache line stays where it is.
  */
 #include <errno.h>
 #include <inttypes.h>

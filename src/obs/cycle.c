@@ -1,16 +1,19 @@
 /* Cycles of waits: fiber a waits for what b holds, b for what c holds, ... and the last for a.
  *
- * A fiber waits for one thing at a time, and that has at most one holder: from each fiber leads one way or none.
- * A walk follows the way from every fiber until it ends, or meets a fiber that was met before; met in this very
- * round, the way has come back to it, and that is a cycle. Each fiber is met once in a walk.
+ * A fiber waits for one thing at a time, and that has at most one holder: from each fiber leads one
+ * way or none. A walk follows the way from every fiber until it ends, or meets a fiber that was met
+ * before; met in this very round, the way has come back to it, and that is a cycle. Each fiber is
+ * met once in a walk.
  *
- * The ways are read at different times, and fibers go on meanwhile. A cycle counts when going round it three times
- * gives the same waits (tickets and holders). Then every fiber of it was in this wait from the first round to the
- * third, so during the whole of the second; in the second each was seen to wait for something that the next one held, and
- * one that waits gives nothing back. So at the end of the second round all of it was true together; it
- * stays true until one of the waits is given up, by a deadline, a cancel or an interrupt.
+ * The ways are read at different times, and fibers go on meanwhile. A cycle counts when going round
+ * it three times gives the same waits (tickets and holders). Then every fiber of it was in this
+ * wait from the first round to the third, so during the whole of the second; in the second each was
+ * seen to wait for something that the next one held, and one that waits gives nothing back. So at
+ * the end of the second round all of it was true together; it stays true until one of the waits is
+ * given up, by a deadline, a cancel or an interrupt.
  *
- * What was reported is remembered as long as walks find it, by the wait of its fiber with the lowest number.
+ * What was reported is remembered as long as walks find it, by the wait of its fiber with the
+ * lowest number.
  */
 #include <stdlib.h>
 
@@ -97,7 +100,8 @@ static bool follow(weft_fiber start, uint32_t *met, uint32_t slots, struct cycle
     }
 }
 
-/* Read off the state word: whoever waits for a descriptor is left alone, and its stack out of the caches. */
+/* Read off the state word: whoever waits for a descriptor is left alone, and its stack out of the
+ * caches. */
 static bool may_have_holder(const struct weft__task *task)
 {
     uint64_t ticket;

@@ -1,5 +1,6 @@
-/* The dump of every fiber: walk over all slots, look at each fiber (obs/view.h), put those with the same stack together
- * (obs/fold.h), and when no fiber is touched any more find the symbols and write it. */
+/* The dump of every fiber: walk over all slots, look at each fiber (obs/view.h), put those with the
+ * same stack together (obs/fold.h), and when no fiber is touched any more find the symbols and
+ * write it. */
 #include "obs/dump.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Fibers whose stacks are the same, put together: same state, same kind of wait, same frames. In memory of its own
- * that comes from the kernel page by page and goes back at once, because a dump may be of a program that is stuck in
- * its allocator. */
+/* Fibers whose stacks are the same, put together: same state, same kind of wait, same frames. In
+ * memory of its own that comes from the kernel page by page and goes back at once, because a dump
+ * may be of a program that is stuck in its allocator. */
 #ifndef WEFT_OBS_FOLD_H
 #define WEFT_OBS_FOLD_H
 

@@ -1,6 +1,7 @@
-/* The loaded objects (the program, its libraries) as an unwinder needs them. Takes no lock, so that a thread that is
- * stuck in dlopen does no harm, and allocates nothing. With a C library that cannot do that (glibc before 2.35) there
- * are none. An object that is unloaded while somebody has frames in it is the program's bug. */
+/* The loaded objects (the program, its libraries) as an unwinder needs them. Takes no lock, so that
+ * a thread that is stuck in dlopen does no harm, and allocates nothing. With a C library that
+ * cannot do that (glibc before 2.35) there are none. An object that is unloaded while somebody has
+ * frames in it is the program's bug. */
 #ifndef WEFT_OBS_OBJECT_H
 #define WEFT_OBS_OBJECT_H
 

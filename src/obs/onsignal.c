@@ -1,5 +1,6 @@
-/* A dump when a signal comes. The handler counts and rings a futex; a thread that was made before does the rest, so
- * that nothing is needed of a program that may be stuck. All its memory is mapped before. */
+/* A dump when a signal comes. The handler counts and rings a futex; a thread that was made before
+ * does the rest, so that nothing is needed of a program that may be stuck. All its memory is mapped
+ * before. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* The short text of a pool: what it and its workers do, and the trace. With backtraces: obs/dump.c. */
+/* The short text of a pool: what it and its workers do, and the trace. With backtraces:
+ * obs/dump.c. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -73,8 +73,9 @@ void weft__report_send(struct weft__report *report, enum weft_report_kind kind)
 
 /* --- hogs ------------------------------------------------------------------------ */
 
-/* Where it is now, if its thread can be asked in time. Not under valgrind, where everything is slow enough to be a hog: after a
- * signal on a fiber of the main thread it takes what lies below for closed, and calls the next calls errors. */
+/* Where it is now, if its thread can be asked in time. Not under valgrind, where everything is slow
+ * enough to be a hog: after a signal on a fiber of the main thread it takes what lies below for
+ * closed, and calls the next calls errors. */
 static void print_backtrace(const struct weft__hog *hog, FILE *out)
 {
     if (weft__san_valgrind) {

@@ -1,17 +1,19 @@
-/* What a sampler asks of another thread: to write something (a shot) that belongs to the sampler at all other times.
+/* What a sampler asks of another thread: to write something (a shot) that belongs to the sampler at
+ * all other times.
  *
  * One word {tid:32, step:32}:
  *
  *   from            to       who                 function
- *   --------------  -------  ------------------  --------------------------------------------------------------
+ *   --------------  -------  ------------------  --------------------------------------------------
  *   IDLE and ends   ASKED    the sampler         ask
  *   ASKED           COPYING  the thread, by CAS  take: what is asked for is the thread's to write
  *   ASKED           IDLE     the sampler, CAS    withdraw: no answer in time
  *   COPYING         TAKEN    the thread          answer: written, the sampler's again
  *   COPYING         OTHER    the thread          answer: there was nothing to write
  *
- * A sampler that loses patience with a thread that copies goes away; no other request can be made until the thread has
- * ended its copy. take and answer are async-signal-safe. One sampler at a time, by a lock of theirs.
+ * A sampler that loses patience with a thread that copies goes away; no other request can be made
+ * until the thread has ended its copy. take and answer are async-signal-safe. One sampler at a
+ * time, by a lock of theirs.
  */
 #ifndef WEFT_OBS_REQUEST_H
 #define WEFT_OBS_REQUEST_H
@@ -76,7 +78,8 @@ static inline void weft__request_answer(struct weft__request *request, int tid,
 {
     atomic_store_explicit(&request->word, weft__request_word(tid, step),
                           memory_order_release); /* pairs: weft__request_step */
-    /* Release: who sees the bell rung sees the answer, or it could go to sleep over it. pairs: await */
+    /* Release: who sees the bell rung sees the answer, or it could go to sleep over it. pairs:
+     * await */
     atomic_fetch_add_explicit(&request->bell, 1, memory_order_release);
     weft__futex_wake(&request->bell, 1);
 }

@@ -47,8 +47,9 @@ static void take_registers(const ucontext_t *context)
 #endif
 }
 
-/* The current task may be one that has just ended and given its block up, so its fields may be changing. A stack's
- * record is never unmapped, and that the stack pointer lies in it is what counts. */
+/* The current task may be one that has just ended and given its block up, so its fields may be
+ * changing. A stack's record is never unmapped, and that the stack pointer lies in it is what
+ * counts. */
 __attribute__((no_sanitize("thread"))) static bool take_stack(const struct weft__task *task)
 {
     const struct weft__stack *stack = *(struct weft__stack *const volatile *)&task->stack;

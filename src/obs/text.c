@@ -1,4 +1,5 @@
-/* The two faces of a dump: for people and for programs. docs/dump.md says what each line and member means. */
+/* The two faces of a dump: for people and for programs. docs/dump.md says what each line and member
+ * means. */
 #include <inttypes.h>
 
 #include "obs/dump.h"

@@ -24,7 +24,8 @@
 
 #define RED_ZONE 128 /* bytes below the stack pointer that a leaf function may use */
 
-/* Word by word and volatile, so that no checker's memcpy is called: parts of a stack are poisoned to it. */
+/* Word by word and volatile, so that no checker's memcpy is called: parts of a stack are poisoned
+ * to it. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void
 copy_words(uint64_t *to, uint64_t from, size_t bytes)
 {
@@ -217,9 +218,10 @@ bool weft__unwind_prepare(void)
     return the_space() != NULL;
 }
 
-/* The return addresses that led from a waiting fiber's stack pointer to its entry, and where they lay. The registers that
- * count besides are the two that the switch saved, so that a stack with the same words in the same places has the
- * same frames, without asking the tables: some twenty times faster, and most fibers of a large program are alike. */
+/* The return addresses that led from a waiting fiber's stack pointer to its entry, and where they
+ * lay. The registers that count besides are the two that the switch saved, so that a stack with the
+ * same words in the same places has the same frames, without asking the tables: some twenty times
+ * faster, and most fibers of a large program are alike. */
 static bool matches(const struct weft__trail *trail, const struct weft__shot *shot)
 {
     uint64_t sp = shot->regs[WEFT__REG_SP];
@@ -327,7 +329,7 @@ void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
 
 #endif
 
-/* --- in one step ------------------------------------------------------------------------------- */
+/* --- in one step ------------------------------------------------------------------------------ */
 
 #define ANSWER_NS 20000000
 

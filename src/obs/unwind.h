@@ -1,9 +1,10 @@
 /* Backtraces of fibers, waiting or running, without stopping anything for longer than a copy.
  *
- * A fiber is never unwound where it lies. Its registers and the used part of its stack are copied into a *shot*: of a
- * waiting fiber while it is held (weft__task_hold), of a running one by its own thread in a signal handler
- * (obs/sample.h). The unwinder reads the copy, and beside it only the tables of loaded objects, so neither a torn
- * stack nor a wild pointer can do more than end the backtrace.
+ * A fiber is never unwound where it lies. Its registers and the used part of its stack are copied
+ * into a *shot*: of a waiting fiber while it is held (weft__task_hold), of a running one by its own
+ * thread in a signal handler (obs/sample.h). The unwinder reads the copy, and beside it only the
+ * tables of loaded objects, so neither a torn stack nor a wild pointer can do more than end the
+ * backtrace.
  */
 #ifndef WEFT_OBS_UNWIND_H
 #define WEFT_OBS_UNWIND_H
@@ -41,11 +42,12 @@ struct weft__shot {
 
 /* Is there an unwinder in this build? */
 bool weft__unwind_works(void);
-/* Allocates what unwinding needs once and for all, so that it needs nothing later. False: no memory. */
+/* Allocates what unwinding needs once and for all, so that it needs nothing later. False: no
+ * memory. */
 bool weft__unwind_prepare(void);
 
-/* Copies the used part of a stack; regs are set already. Copies nothing if the stack pointer is not in it.
- * Async-signal-safe. */
+/* Copies the used part of a stack; regs are set already. Copies nothing if the stack pointer is not
+ * in it. Async-signal-safe. */
 void weft__shot_take(struct weft__shot *shot, const char *bottom, const char *top);
 /* Of a task that is held. */
 void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task);
@@ -53,7 +55,8 @@ void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task
 #define WEFT__TRAILS 64
 #define WEFT__TRAIL_FRAMES 128
 
-/* Backtraces of waiting fibers that were made before. Zeroed: none. Always used with the same limit of frames. */
+/* Backtraces of waiting fibers that were made before. Zeroed: none. Always used with the same limit
+ * of frames. */
 struct weft__trails {
     unsigned next; /* to be overwritten */
     struct weft__trail {
@@ -64,18 +67,19 @@ struct weft__trails {
     } trails[WEFT__TRAILS];
 };
 
-/* Program counters of the shot, innermost first; the first is where the fiber is, all others are where calls return
- * to. Returns how many, at most 128. `known` is for shots of waiting fibers alone; NULL: from the tables. */
+/* Program counters of the shot, innermost first; the first is where the fiber is, all others are
+ * where calls return to. Returns how many, at most 128. `known` is for shots of waiting fibers
+ * alone; NULL: from the tables. */
 int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void **pcs, int max);
 
-/* The same in one step, for a waiting fiber and for whatever fiber the worker runs. How many; -EAGAIN: it does not
- * wait, there is none, or the worker did not answer within 20 ms; -ENOMEM. The task's slot may be anybody's:
- * blocks are never unmapped. */
+/* The same in one step, for a waiting fiber and for whatever fiber the worker runs. How many;
+ * -EAGAIN: it does not wait, there is none, or the worker did not answer within 20 ms; -ENOMEM. The
+ * task's slot may be anybody's: blocks are never unmapped. */
 int weft__unwind_waiting(struct weft__task *task, void **pcs, int max);
 int weft__unwind_running(struct weft__worker *worker, void **pcs, int max);
 
-/* "function+0x1c", or "libx.so+0x2f40" where there is no symbol, or the bare address. `returns`: pc is where a call
- * returns to, so the call lies before it. */
+/* "function+0x1c", or "libx.so+0x2f40" where there is no symbol, or the bare address. `returns`: pc
+ * is where a call returns to, so the call lies before it. */
 void weft__symbol(const void *pc, bool returns, char *buf, size_t size);
 
 #endif

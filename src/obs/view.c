@@ -96,8 +96,8 @@ static void look_at_running(struct weft__viewer *viewer, int tid, struct weft__v
     out->no_frames = out->frames ? NULL : "cannot be unwound";
 }
 
-/* Under the ident lock, of a fiber that has not ended. The thread it runs on; 0: nobody knows, as in the middle of
- * a hop, when its home is not yet where it runs. */
+/* Under the ident lock, of a fiber that has not ended. The thread it runs on; 0: nobody knows, as
+ * in the middle of a hop, when its home is not yet where it runs. */
 static int thread_of_locked(const struct weft__task *task)
 {
     int ran_on = atomic_load_explicit(&task->ran_on, memory_order_relaxed);
@@ -122,7 +122,8 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     }
 }
 
-/* The name of another fiber, if it can be had; of a body without one, where it waits, what it calls itself. */
+/* The name of another fiber, if it can be had; of a body without one, where it waits, what it calls
+ * itself. */
 static void name_of(weft_fiber fiber, char *name, size_t size)
 {
     struct weft__task *task = weft__slab_find((uint32_t)fiber);

@@ -1,8 +1,10 @@
-/* One fiber as one sees it from outside: what it does, what it waits on and who holds that, its backtrace.
+/* One fiber as one sees it from outside: what it does, what it waits on and who holds that, its
+ * backtrace.
  *
- * Under its ident lock a fiber cannot end, so its name and its home hold still; nothing but copying is done there. A fiber
- * that waits is held besides (sched/task.h), which keeps its stack and what it waits on where they are, also after
- * the ident lock is given back, until its stack is copied. */
+ * Under its ident lock a fiber cannot end, so its name and its home hold still; nothing but copying
+ * is done there. A fiber that waits is held besides (sched/task.h), which keeps its stack and what
+ * it waits on where they are, also after the ident lock is given back, until its stack is
+ * copied. */
 #ifndef WEFT_OBS_VIEW_H
 #define WEFT_OBS_VIEW_H
 

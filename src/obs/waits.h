@@ -1,5 +1,5 @@
-/* What a fiber waits on, and who would have to act first: read while the fiber is held where it waits, so that the
- * object is there while it is looked at. */
+/* What a fiber waits on, and who would have to act first: read while the fiber is held where it
+ * waits, so that the object is there while it is looked at. */
 #ifndef WEFT_OBS_WAITS_H
 #define WEFT_OBS_WAITS_H
 

@@ -1,10 +1,12 @@
 /* A chunked body, as a machine that loops over its transitions.
  *
  *   SIZE -> EXTENSION* -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE ...
- *                         SIZE_LF -> LINE -> NAME -> VALUE -> VALUE_LF -> LINE ... -> LAST_LF -> done
+ *                         SIZE_LF -> LINE -> NAME -> VALUE -> VALUE_LF -> LINE ...
+ *                                    LINE -> LAST_LF -> done
  *
- * Extensions are held to their grammar (;name, ;name=token, ;name="string") and have no white space: an LF, or anything that
- * another reader may take for the end of the line, cannot hide in them.
+ * Extensions are held to their grammar (;name, ;name=token, ;name="string") and have no white
+ * space: an LF, or anything that another reader may take for the end of the line, cannot hide in
+ * them.
  */
 #include <weft/http_parse.h>
 

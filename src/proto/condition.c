@@ -132,7 +132,8 @@ bool weft_http_range_wanted(const weft_http_head *head, const void *data,
         return tag_len(text, len) == len &&
                weft_http_etag_listed(text, len, have->etag, have->etag_len, false);
     }
-    /* A date within the last minute is no strong validator: the thing may have changed twice in that second. */
+    /* A date within the last minute is no strong validator: the thing may have changed twice in
+     * that second. */
     return date_of(head, data, WEFT_HTTP_IF_RANGE, have, &date) && have->modified == date &&
            have->now - date >= 60;
 }

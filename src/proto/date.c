@@ -1,4 +1,5 @@
-/* Dates by the arithmetic of the proleptic Gregorian calendar: no time zone, no locale, no libc state. */
+/* Dates by the arithmetic of the proleptic Gregorian calendar: no time zone, no locale, no libc
+ * state. */
 #include <weft/http_value.h>
 
 #include <errno.h>
@@ -16,7 +17,8 @@ struct civil {
     int year, month, day, hour, minute, second, weekday; /* month 1..12, weekday 0 = Sunday */
 };
 
-/* Years begin in March here, so that the leap day is the last of one: 153 days are any five months from there. */
+/* Years begin in March here, so that the leap day is the last of one: 153 days are any five months
+ * from there. */
 static int64_t days_from_civil(int year, int month, int day)
 {
     int64_t y = month > 2 ? year : year - 1;

@@ -1,14 +1,16 @@
-/* The head of a request or a response: a machine that loops over its transitions until the bytes run out.
+/* The head of a request or a response: a machine that loops over its transitions until the bytes
+ * run out.
  *
  *   request   START -> [EMPTY_LF ->] METHOD -> TARGET -> VERSION --+
  *   response  START -> VERSION -> STATUS -> REASON ----------------+-> LINE_LF
  *   fields    LINE_LF -> FIELD -> NAME -> BLANKS -> VALUE -> VALUE_LF -> FIELD ...
  *                        FIELD -> LAST_LF -> WHOLE
  *
- * Each state takes as many bytes as it can; what it needs later is in the head: `weft_at` is the next byte, `weft_mark`
- * where the part that is being read began, `weft_end` the offset at which the limit of the line or of the fields is reached.
- * No state looks at a byte behind its own, and no scan goes past weft_end; so what a byte leads to depends on the bytes
- * before it alone, and not on how they came.
+ * Each state takes as many bytes as it can; what it needs later is in the head: `weft_at` is the
+ * next byte, `weft_mark` where the part that is being read began, `weft_end` the offset at which
+ * the limit of the line or of the fields is reached. No state looks at a byte behind its own, and
+ * no scan goes past weft_end; so what a byte leads to depends on the bytes before it alone, and not
+ * on how they came.
  */
 #include <errno.h>
 #include <strings.h>
@@ -178,7 +180,8 @@ ssize_t weft_http_head_parse(weft_http_head *head, const void *data, size_t len)
             state = head->weft_response ? VERSION : METHOD;
             continue;
 
-        case EMPTY_LF: /* one empty line before a request is forgiven: old clients sent it behind a body */
+        case EMPTY_LF: /* one empty line before a request is forgiven: old clients sent it behind a
+                          body */
             if (p[at] != '\n') {
                 return refuse(head, 400, "a CR without LF");
             }

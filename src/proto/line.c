@@ -1,5 +1,5 @@
-/* Lines, state per call: each call goes to the one state that the last one left, looks at the bytes it has not
- * seen, and returns.
+/* Lines, state per call: each call goes to the one state that the last one left, looks at the bytes
+ * it has not seen, and returns.
  *
  *   SCAN                  no end was found in the first weft_seen bytes
  *   TOO_LONG, MALFORMED   for good

@@ -57,8 +57,8 @@ static inline uint64_t weft__load8(const void *p)
     return x;
 }
 
-/* The first byte of p[at .. end) below 0x20 or 0x7f, or end. Eight at a time: a borrow can only raise marks above the
- * first true one, and the first is what counts. */
+/* The first byte of p[at .. end) below 0x20 or 0x7f, or end. Eight at a time: a borrow can only
+ * raise marks above the first true one, and the first is what counts. */
 static inline size_t weft__skip_text(const unsigned char *p, size_t at, size_t end)
 {
     const uint64_t ones = 0x0101010101010101u, high = ones << 7;
@@ -75,8 +75,9 @@ static inline size_t weft__skip_text(const unsigned char *p, size_t at, size_t e
     return at;
 }
 
-/* Is text[0 .. len) this word? The word is lower case letters, digits and '-'; the text's case does not matter. The text
- * must hold tokens only, or be compared to letters only: setting bit 5 maps nothing else in there to those. */
+/* Is text[0 .. len) this word? The word is lower case letters, digits and '-'; the text's case does
+ * not matter. The text must hold tokens only, or be compared to letters only: setting bit 5 maps
+ * nothing else in there to those. */
 static inline bool weft__same_word(const void *text, const char *word, size_t len)
 {
     const uint64_t lower = 0x2020202020202020u;
@@ -109,7 +110,8 @@ static inline void weft__trim(const char **text, size_t *len)
     }
 }
 
-/* Takes the next element off a list of tokens: blanks around it are dropped, empty ones left out. False: no more. */
+/* Takes the next element off a list of tokens: blanks around it are dropped, empty ones left out.
+ * False: no more. */
 static inline bool weft__list_next(const char **list, size_t *left, const char **item, size_t *len)
 {
     while (*left) {

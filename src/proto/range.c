@@ -4,8 +4,8 @@
 
 #include "proto/octet.h"
 
-/* Digits at *at, which advances. Numbers beyond 2^63 count as 2^63: they are behind the end of everything. False:
- * there is no digit. */
+/* Digits at *at, which advances. Numbers beyond 2^63 count as 2^63: they are behind the end of
+ * everything. False: there is no digit. */
 static bool take_number(const char **at, const char *end, uint64_t *out)
 {
     const uint64_t most = UINT64_C(1) << 63;

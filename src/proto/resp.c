@@ -1,11 +1,13 @@
 /* RESP, state per call: each call is one item, and goes to the one state that the last one left.
  *
  *   ITEM     a line that begins with a type; no end was found in its first weft_seen bytes
- *   BULK     the line of a bulk string was read, weft_seen bytes of it; weft_bulk bytes and CRLF are to follow
+ *   BULK     the line of a bulk string was read, weft_seen bytes of it; weft_bulk bytes and CRLF
+ *            are to follow
  *   FAILED   for good
  *
- * Open aggregates are a row of counters of the elements that are still to come, outermost first. An attribute is an
- * aggregate that is no element of the one it stands in: its bit in weft_attributes is set.
+ * Open aggregates are a row of counters of the elements that are still to come, outermost first. An
+ * attribute is an aggregate that is no element of the one it stands in: its bit in weft_attributes
+ * is set.
  */
 #include <weft/framing.h>
 
@@ -154,7 +156,8 @@ static bool is_type(const weft_resp *resp, unsigned char type)
 
 /* --- items -------------------------------------------------------------------------------- */
 
-/* A value is complete: counts it where it stands, and what is complete by that. True: it was the last. */
+/* A value is complete: counts it where it stands, and what is complete by that. True: it was the
+ * last. */
 static bool end_value(weft_resp *resp)
 {
     while (resp->weft_depth) {

@@ -1,5 +1,6 @@
-/* The rules are RFC 9112's, and stricter wherever two readers could disagree about where a message ends: a second
- * Content-Length is refused even if it is equal, one beside Transfer-Encoding always, and the only coding is chunked. */
+/* The rules are RFC 9112's, and stricter wherever two readers could disagree about where a message
+ * ends: a second Content-Length is refused even if it is equal, one beside Transfer-Encoding
+ * always, and the only coding is chunked. */
 #include "proto/rules.h"
 
 #include "proto/authority.h"
@@ -261,7 +262,8 @@ static const struct weft__refusal *expect_field(weft_http_head *head, const char
     return NULL;
 }
 
-/* White space may be a tab, but readers that take spaces only are common: to them this is another value, or none. */
+/* White space may be a tab, but readers that take spaces only are common: to them this is another
+ * value, or none. */
 static bool has_tab(const struct weft_http_field *field, const char *data)
 {
     const char *at = data + field->name.at + field->name.len + 1;

@@ -1,5 +1,6 @@
-/* A path is decoded first and normalised second, segment by segment in one pass, so that "%2e%2e" is what it says. An
- * escaped slash is refused: it would become a separator here and is none for who sent it. */
+/* A path is decoded first and normalised second, segment by segment in one pass, so that "%2e%2e"
+ * is what it says. An escaped slash is refused: it would become a separator here and is none for
+ * who sent it. */
 #include <weft/uri.h>
 
 #include <errno.h>
@@ -38,8 +39,8 @@ ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_t len)
     return (ssize_t)n;
 }
 
-/* Ends the segment out[start .. n): returns where the next one begins, which is behind a slash, 0 if the path would go above
- * its root. */
+/* Ends the segment out[start .. n): returns where the next one begins, which is behind a slash, 0
+ * if the path would go above its root. */
 static size_t end_segment(const char *out, size_t start, size_t n)
 {
     size_t len = n - start;
@@ -58,7 +59,8 @@ static size_t end_segment(const char *out, size_t start, size_t n)
 
 ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len)
 {
-    /* out[0 .. start) are whole segments with the slash behind each; out[start .. n) is being read. */
+    /* out[0 .. start) are whole segments with the slash behind each; out[start .. n) is being
+     * read. */
     size_t start = 1, n = 1, at = 1;
     if (room < 2) {
         return -ENAMETOOLONG;

@@ -4,15 +4,16 @@
  *     v                                                      v
  *   | oldest | ...                                | newest | free |
  *
- * The owner pushes and takes at the bottom, so trees of fibers run depth first; thieves, and the owner
- * in its fairness turns, take the oldest at the top, which is the largest subtree.
+ * The owner pushes and takes at the bottom, so trees of fibers run depth first; thieves, and the
+ * owner in its fairness turns, take the oldest at the top, which is the largest subtree.
  *
  * Why it is correct (Chase and Lev 2005; the orderings without fences, which TSan cannot see):
- *  - take_newest stores bottom, then loads top; take_oldest loads top, then bottom, then CASes top. All
- *    four are seq_cst, so they have one total order S. If the owner's load of top missed a thief's
- *    CAS of index t, then the CAS, and so the thief's validation of top, is after the owner's store of
- *    bottom in S or the owner saw t already: for the last item both sides go through the CAS on top,
- *    and only one wins. With two or more items the owner leaves the last contended one alone.
+ *  - take_newest stores bottom, then loads top; take_oldest loads top, then bottom, then CASes top.
+ *    All four are seq_cst, so they have one total order S. If the owner's load of top missed a
+ *    thief's CAS of index t, then the CAS, and so the thief's validation of top, is after the
+ *    owner's store of bottom in S or the owner saw t already: for the last item both sides go
+ *    through the CAS on top, and only one wins. With two or more items the owner leaves the last
+ *    contended one alone.
  *  - A thief reads the item before its CAS, which succeeds only if top did not move; the owner
  *    reuses a slot only after top has passed it.
  *  - Growing copies to a new buffer and keeps the old ones until deinit, so that a slow thief reads
@@ -62,8 +63,8 @@ static inline uint64_t weft__fresh_length(const struct weft__fresh *fresh)
 /* Owner only, slow path of push: room for one more. -ENOMEM. */
 int weft__fresh_make_room_local(struct weft__fresh *fresh);
 
-/* Owner only. -ENOMEM: full and cannot grow; the caller uses the global queue then. The store of bottom is
- * seq_cst because a spawner goes on to look for a parked worker (sched/idle.h). */
+/* Owner only. -ENOMEM: full and cannot grow; the caller uses the global queue then. The store of
+ * bottom is seq_cst because a spawner goes on to look for a parked worker (sched/idle.h). */
 static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft__link *item)
 {
     uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_relaxed);
@@ -112,8 +113,8 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
         if (bottom != top) {
             return item;
         }
-        /* The last one: race the thieves for it. Acquire where it is lost: the slot will be reused, after the
-         * thief's read of it. */
+        /* The last one: race the thieves for it. Acquire where it is lost: the slot will be reused,
+         * after the thief's read of it. */
         if (!atomic_compare_exchange_strong_explicit(&fresh->top, &top, top + 1,
                                                      memory_order_seq_cst, memory_order_acquire)) {
             item = NULL;

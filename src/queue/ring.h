@@ -10,10 +10,10 @@
  * unsound on a Chase-Lev deque whose owner pops without a CAS.
  *
  * Why it is correct:
- *  - A slot is written only by the owner, only when tail - head < capacity, where head was read with
- *    acquire. A consumer reads its slots before its CAS, which releases; so the owner that sees the
- *    new head overwrites slots only after their readers were done. A consumer whose CAS fails read
- *    values that may be torn from another lap, and drops them.
+ *  - A slot is written only by the owner, only when tail - head < capacity, where head was read
+ *    with acquire. A consumer reads its slots before its CAS, which releases; so the owner that
+ *    sees the new head overwrites slots only after their readers were done. A consumer whose CAS
+ *    fails read values that may be torn from another lap, and drops them.
  *  - Indices are 64 bits and only grow: a CAS that succeeds saw the same lap (no ABA). They may
  *    start anywhere and wrap; only differences are used.
  *  - A consumer reads tail with acquire after head, so the slots below tail are filled for it.
@@ -70,7 +70,8 @@ static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__l
     return true;
 }
 
-/* Owner only: many at once. So many fit for certain; each is set in its place behind the tail; all are published in one step. */
+/* Owner only: many at once. So many fit for certain; each is set in its place behind the tail; all
+ * are published in one step. */
 static inline uint64_t weft__ring_room_local(const struct weft__ring *ring)
 {
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
@@ -116,8 +117,8 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
     return NULL;
 }
 
-/* Owner only: what the next pop may give, or the n-th after it, for a prefetch. It may have been stolen, or be of an earlier
- * lap: it is something that was pushed once, or NULL. */
+/* Owner only: what the next pop may give, or the n-th after it, for a prefetch. It may have been
+ * stolen, or be of an earlier lap: it is something that was pushed once, or NULL. */
 static inline struct weft__link *weft__ring_peek_local(const struct weft__ring *ring, uint64_t n)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
@@ -130,8 +131,8 @@ static inline struct weft__link *weft__ring_peek_local(const struct weft__ring *
 struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *to,
                                     uint64_t *taken);
 
-/* Owner only: when push found the ring full, takes the older half out into `chain`, to be given to the
- * global queue. May take nothing if thieves were faster; then push succeeds. */
+/* Owner only: when push found the ring full, takes the older half out into `chain`, to be given to
+ * the global queue. May take nothing if thieves were faster; then push succeeds. */
 void weft__ring_spill_local(struct weft__ring *ring, struct weft__chain *chain);
 
 #endif

@@ -34,7 +34,8 @@ static struct weft__deadline *take_node(struct weft__worker *w)
     return weft__deadline_take(&w->deadlines);
 }
 
-/* Of a dispatcher's body: for this wait, by the timer that is there, if it is not too late. False: no memory. */
+/* Of a dispatcher's body: for this wait, by the timer that is there, if it is not too late. False:
+ * no memory. */
 static bool keep_deadline(struct weft__worker *w, struct weft__task *task, int64_t deadline)
 {
     struct weft__deadline *node = task->deadline;

@@ -1,10 +1,11 @@
 /* A body: a task without a stack. A frame fiber is one, and so is an actor.
  *
- * It runs by being called, on its worker's base context, and goes on by returning. While a step runs the worker has a
- * body and no current fiber: calls that wait cannot be made there, which they say themselves. It waits as a fiber does, by
- * arm, settle and fire of the state word; the step arms, links its nodes, and returns WAIT. What a fiber has on its stack a
- * body has in memory of its own; the control block has room for one pointer to it, and for the claim that its nodes
- * point to.
+ * It runs by being called, on its worker's base context, and goes on by returning. While a step
+ * runs the worker has a body and no current fiber: calls that wait cannot be made there, which they
+ * say themselves. It waits as a fiber does, by arm, settle and fire of the state word; the step
+ * arms, links its nodes, and returns WAIT. What a fiber has on its stack a body has in memory of
+ * its own; the control block has room for one pointer to it, and for the claim that its nodes point
+ * to.
  */
 #ifndef WEFT_SCHED_BODY_H
 #define WEFT_SCHED_BODY_H
@@ -38,20 +39,20 @@ struct weft__body_frame {
 struct weft__body_kind {
     const char *what; /* "frame fiber" */
     enum weft__body_step (*step)(struct weft__worker *w, struct weft__task *task);
-    /* These are called while the body is held where it waits; must not block. `trace`: its frames as pairs of pointers to
-     * static records, innermost first; how many pointers there are, at most `max`. `describe` says what such a pair is, at
-     * any time later. */
+    /* These are called while the body is held where it waits; must not block. `trace`: its frames
+     * as pairs of pointers to static records, innermost first; how many pointers there are, at most
+     * `max`. `describe` says what such a pair is, at any time later. */
     const char *(*name)(const struct weft__task *task);
     struct weft__body_wait (*waits)(const struct weft__task *task);
     int (*trace)(const struct weft__task *task, void **out, int max);
     struct weft__body_frame (*describe)(void *const *pair);
-    /* By its own step. What a cancel or an interrupt has ended, without a kind if nothing; the scope whose child it is, NULL:
-     * of none; it is about to end, with this status. */
+    /* By its own step. What a cancel or an interrupt has ended, without a kind if nothing; the
+     * scope whose child it is, NULL: of none; it is about to end, with this status. */
     struct weft__body_wait (*ended)(const struct weft__task *task);
     struct weft__scope *(*scope)(const struct weft__task *task);
     void (*leaves)(struct weft__task *task, int status);
-    /* Who it is, for the report of a fault in its own step: up to `size` bytes, how many; async-signal-safe. NULL: its
-     * name and handle. */
+    /* Who it is, for the report of a fault in its own step: up to `size` bytes, how many;
+     * async-signal-safe. NULL: its name and handle. */
     size_t (*blame)(const struct weft__task *task, char *buf, size_t size);
 };
 
@@ -63,20 +64,20 @@ struct weft__body_opts {
     struct weft__node *joiner;  /* told when it has ended; with it nobody else may join */
 };
 
-/* Spawns a body in the pool; `own` is its own. *out may be NULL: then nobody can join it. 0, or what weft_pool_spawn
- * answers. */
+/* Spawns a body in the pool; `own` is its own. *out may be NULL: then nobody can join it. 0, or
+ * what weft_pool_spawn answers. */
 int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
                      void *own, const struct weft__body_opts *opts);
 
-/* The same in two steps, on one thread and without a wait in between: until start nobody sees it, and it can be taken
- * back. NULL: *err says why. */
+/* The same in two steps, on one thread and without a wait in between: until start nobody sees it,
+ * and it can be taken back. NULL: *err says why. */
 struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
                                    const struct weft__body_opts *opts, int *err);
 void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable);
 void weft__body_unmake(struct weft__task *task);
 
-/* By its maker, or by its step. Not a plain store: a worker that thinks it is about to run the task, or the fiber that was
- * there before, prefetches what is in this place (sched/switch.h). */
+/* By its maker, or by its step. Not a plain store: a worker that thinks it is about to run the
+ * task, or the fiber that was there before, prefetches what is in this place (sched/switch.h). */
 static inline void weft__body_set_own(struct weft__task *task, void *own)
 {
 #ifdef WEFT_EXPLORE /* which has no prefetches, and no atomics but its own */
@@ -92,7 +93,8 @@ static inline void *weft__body_own(const struct weft__task *task)
     return __atomic_load_n(&task->own, __ATOMIC_RELAXED);
 }
 
-/* Asks for what its step looks at first; of a fiber with a stack, for the end of that, which is in the same place. */
+/* Asks for what its step looks at first; of a fiber with a stack, for the end of that, which is in
+ * the same place. */
 static inline void weft__body_prefetch(const struct weft__task *task)
 {
     __builtin_prefetch(task->own);
@@ -135,7 +137,8 @@ static inline struct weft__body_wait weft__task_waits(const struct weft__task *t
     return (struct weft__body_wait){.kind = note->kind, .on = note->on, .since = note->since};
 }
 
-/* A word for those who look at it from outside, from before its start to its end: a literal, or NULL. */
+/* A word for those who look at it from outside, from before its start to its end: a literal, or
+ * NULL. */
 static inline void weft__body_note(struct weft__task *task, const char *note)
 {
     __atomic_store_n(&task->value, (void *)(uintptr_t)note, __ATOMIC_RELAXED);
@@ -161,7 +164,8 @@ static inline void weft__body_arm(struct weft__task *task, unsigned kind)
                              : weft__task_arm(task, kind);
 }
 
-/* Without a deadline, also of the last wait, and, as far as is known, without a cancel or an interrupt. */
+/* Without a deadline, also of the last wait, and, as far as is known, without a cancel or an
+ * interrupt. */
 static inline bool weft__body_is_plain(const struct weft__task *task, int64_t deadline)
 {
     return deadline == WEFT_FOREVER && !task->deadline &&
@@ -170,8 +174,9 @@ static inline bool weft__body_is_plain(const struct weft__task *task, int64_t de
 
 /* When it is not. */
 bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline);
-/* After its nodes are linked: the deadline, and a cancel or an interrupt that is there already. False: the wait is over, and
- * weft__body_waited says why. -ENOMEM is a wait that is over by WEFT__REASON_NONE. */
+/* After its nodes are linked: the deadline, and a cancel or an interrupt that is there already.
+ * False: the wait is over, and weft__body_waited says why. -ENOMEM is a wait that is over by
+ * WEFT__REASON_NONE. */
 static inline bool weft__body_park(struct weft__worker *w, struct weft__task *task,
                                    int64_t deadline)
 {
@@ -184,7 +189,8 @@ enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__tas
 /* Of one that ends. */
 void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task);
 
-/* When the step is called again, or park was refused: why the wait has ended. The nodes are still to be unlinked. */
+/* When the step is called again, or park was refused: why the wait has ended. The nodes are still
+ * to be unlinked. */
 static inline enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
 {
     if (task->deadline || weft__task_state(task) != WEFT__TASK_RUNNING) {

@@ -1,4 +1,5 @@
-/* The thread that has made a pool as its worker 0: for the time of a run, or poll by poll inside a host's loop. */
+/* The thread that has made a pool as its worker 0: for the time of a run, or poll by poll inside a
+ * host's loop. */
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -202,9 +203,10 @@ int64_t weft_pool_next_deadline(weft_pool *pool)
     return weft__worker_nearest_timer(&pool->workers[0]);
 }
 
-/* --- all in one -------------------------------------------------------------------------------- */
+/* --- all in one ------------------------------------------------------------------------------- */
 
-/* After a deadlock the fibers are ended as far as they let themselves be. What is left of them keeps the pool. */
+/* After a deadlock the fibers are ended as far as they let themselves be. What is left of them
+ * keeps the pool. */
 static int end_deadlocked(weft_pool *pool)
 {
     int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(PATIENCE_NS));

@@ -8,8 +8,8 @@
 
 struct weft__chain;
 
-/* weft_cancel with these flags of sched/ident.h: CANCEL, or CANCEL and ABORT. `ready`: as weft__waiter_fire; NULL: a
- * fiber that must be queued is queued at once. */
+/* weft_cancel with these flags of sched/ident.h: CANCEL, or CANCEL and ABORT. `ready`: as
+ * weft__waiter_fire; NULL: a fiber that must be queued is queued at once. */
 int weft__cancel(weft_fiber fiber, uint64_t flags, struct weft__chain *ready);
 
 #endif

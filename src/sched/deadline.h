@@ -1,14 +1,17 @@
 /* Nodes for the deadlines of waits.
  *
- * A wheel walks its nodes when they cascade and when they expire. On the stacks of those who wait every node would be a
- * page of its own, and each look a walk through cold page tables. So they come from arrays: each worker keeps a list of free
- * ones, takes from it when a wait begins and gives to it when it ends, whoever's they were. The list is filled on the base
- * context. A wait that finds it empty has a node on its stack instead: nothing here can fail.
+ * A wheel walks its nodes when they cascade and when they expire. On the stacks of those who wait
+ * every node would be a page of its own, and each look a walk through cold page tables. So they
+ * come from arrays: each worker keeps a list of free ones, takes from it when a wait begins and
+ * gives to it when it ends, whoever's they were. The list is filled on the base context. A wait
+ * that finds it empty has a node on its stack instead: nothing here can fail.
  *
- * A body of a dispatcher keeps its node, and its timer in the wheel, from one wait with a deadline to the next: mostly a wait
- * ends before its deadline, and the next has a later one, so that nothing is to be done in the wheel. The timer then comes
- * too early, and is put off to what the wait has (sched/due.c). It is taken back by the first wait without a deadline and by
- * the body's end: one that waits for ever has no timer, and a wheel with a timer has somebody who waits for it or runs.
+ * A body of a dispatcher keeps its node, and its timer in the wheel, from one wait with a deadline
+ * to the next: mostly a wait ends before its deadline, and the next has a later one, so that
+ * nothing is to be done in the wheel. The timer then comes too early, and is put off to what the
+ * wait has (sched/due.c). It is taken back by the first wait without a deadline and by the body's
+ * end: one that waits for ever has no timer, and a wheel with a timer has somebody who waits for it
+ * or runs.
  *
  * The arrays are never freed; what a worker leaves behind goes to a common list for the next ones.
  */

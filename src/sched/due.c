@@ -15,8 +15,8 @@ void weft__due_expire(struct weft__timer *timer, void *arg)
     firing->due_last = timer;
 }
 
-/* A body keeps its timer from an earlier wait (sched/deadline.h): it may be too early for this one, and then it is put off, if there
- * is still this one. */
+/* A body keeps its timer from an earlier wait (sched/deadline.h): it may be too early for this one,
+ * and then it is put off, if there is still this one. */
 static bool is_early(const struct weft__deadline *node, int64_t now)
 {
     return weft__deadline_is_kept(node->task) && node->until > now;

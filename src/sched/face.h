@@ -37,7 +37,8 @@ struct weft__face {
     struct weft__seat seat;
 };
 
-/* True: it is an actor, and *out says which. Waits for nobody; may be called by a handler of a signal. */
+/* True: it is an actor, and *out says which. Waits for nobody; may be called by a handler of a
+ * signal. */
 typedef bool (*weft__face_fn)(weft_fiber fiber, struct weft__face *out);
 /* NULL: there are none. */
 extern _Atomic(weft__face_fn) weft__face_of;

@@ -1,11 +1,12 @@
 /* Faults: who was running is said before the process ends.
  *
- * A stack overflow is recognised by the fault's address and reported by the fiber's name. Of any other fault, while a body's
- * step runs on the thread, the body is named, with what it says it is at (an actor: the last message).
+ * A stack overflow is recognised by the fault's address and reported by the fiber's name. Of any
+ * other fault, while a body's step runs on the thread, the body is named, with what it says it is
+ * at (an actor: the last message).
  *
  * Worker threads have an alternate signal stack, because the fiber's own is full. The handler is
- * installed once for the process; a fault that is not in one of our guards goes on to the handler that
- * was there before, or to the default. */
+ * installed once for the process; a fault that is not in one of our guards goes on to the handler
+ * that was there before, or to the default. */
 #ifndef WEFT_SCHED_FAULT_H
 #define WEFT_SCHED_FAULT_H
 

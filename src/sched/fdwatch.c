@@ -18,7 +18,8 @@
 #define EVENTS 16
 #define FIRST_SLOTS 16u
 
-/* An event of epoll names a slot and its generation, so that one for a watch that is gone is found out. */
+/* An event of epoll names a slot and its generation, so that one for a watch that is gone is found
+ * out. */
 struct slot {
     struct weft__fdwatch *watch; /* NULL: free */
     uint32_t generation;
@@ -251,7 +252,8 @@ void weft__fdwatch_fork_parent(void)
     weft__unlock(&watcher.lock);
 }
 
-/* The thread is not here. The memory of the slots is left alone: no allocator between fork and exec. */
+/* The thread is not here. The memory of the slots is left alone: no allocator between fork and
+ * exec. */
 void weft__fdwatch_fork_child(void)
 {
     if (watcher.running) {

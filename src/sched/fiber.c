@@ -60,8 +60,8 @@ static inline void make_live(struct weft__task *task, uint64_t flags)
 {
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
     ident |= WEFT__IDENT_LIVE | flags;
-    /* Release: whoever reaches the fiber, by its handle or walking all slots, finds it made; the fields
-     * are not written after this but under the lock. pairs: weft__ident_lock */
+    /* Release: whoever reaches the fiber, by its handle or walking all slots, finds it made; the
+     * fields are not written after this but under the lock. pairs: weft__ident_lock */
     atomic_store_explicit(&task->ident, ident, memory_order_release);
 }
 
@@ -99,8 +99,8 @@ static inline int join_group(struct weft__task *task, weft_pool *pool,
     return 0;
 }
 
-/* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet. NULL: no
- * memory, or *err says what else. */
+/* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet.
+ * NULL: no memory, or *err says what else. */
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
                                       weft_pool *pool, struct weft__parent *parent, uint64_t flags,
@@ -181,10 +181,11 @@ static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t
     }
 }
 
-/* Asked after a fiber was made and placed: is it born into a stop that has lost its patience, maybe too late for
- * the walk over all fibers? A spawner on a worker may still read the flag as it was, with its fiber not yet
- * visible to the walk: so every worker walks once more itself at the first tick at which it sees the
- * flag, after all it has made. Outside, the push has a full barrier. pairs: weft__pool_cancel_all */
+/* Asked after a fiber was made and placed: is it born into a stop that has lost its patience, maybe
+ * too late for the walk over all fibers? A spawner on a worker may still read the flag as it was,
+ * with its fiber not yet visible to the walk: so every worker walks once more itself at the first
+ * tick at which it sees the flag, after all it has made. Outside, the push has a full barrier.
+ * pairs: weft__pool_cancel_all */
 static inline uint32_t born_cancelled(const weft_pool *pool)
 {
     return atomic_load_explicit(&pool->cancelling, memory_order_seq_cst);
@@ -195,7 +196,8 @@ static __attribute__((noinline, cold)) void cancel_newborn(weft_fiber fiber, con
     weft__cancel(fiber, born_cancelled(pool), NULL);
 }
 
-/* What a fiber of a dispatcher makes is of its own group, and as much a daemon. From outside a group must be named. */
+/* What a fiber of a dispatcher makes is of its own group, and as much a daemon. From outside a
+ * group must be named. */
 static const struct weft__member *member_here(const struct weft__worker *inside,
                                               struct weft__member *here)
 {
@@ -514,8 +516,8 @@ static inline __attribute__((always_inline)) void give_up(struct weft__worker *w
     }
 }
 
-/* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop that
- * counts this fiber as ended has what it wrote. pairs: weft__pool_live */
+/* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop
+ * that counts this fiber as ended has what it wrote. pairs: weft__pool_live */
 static inline void count_finished(struct weft__worker *w)
 {
     atomic_store_explicit(&w->counters.finished,

@@ -22,10 +22,12 @@ static bool
 static struct weft__lock held;        /* by a fork, or by one who keeps it away */
 static struct weft__fork_hook *hooks; /* the last first; under the lock */
 
-/* Locks that nest are taken in the order in which they do: the watcher's is held while others are taken. */
+/* Locks that nest are taken in the order in which they do: the watcher's is held while others are
+ * taken. */
 static void prepare(void)
 {
-    /* What is done once per process is not left half done: the C library does it again in the child, at best. */
+    /* What is done once per process is not left half done: the C library does it again in the
+     * child, at best. */
     weft__fork_watch();
     weft__guard_best();
     weft__lock(&held);

@@ -1,14 +1,15 @@
 /* The gauge of a worker: what it measures of itself for perf events of the runtime's types.
  *
- * Off, it is one look at the mask of accepted types at each tick. When the mask has changed the worker follows:
- * `work` begins to be timed, and `queue` and `acquire` raise flags beside the trace ring's (sched/trace.h), which is all
- * that wakes, spawns, picks and waits look at. Delays are taken on the stacks of fibers and kept until the worker is on its base
- * context, where callbacks of users belong.
+ * Off, it is one look at the mask of accepted types at each tick. When the mask has changed the
+ * worker follows: `work` begins to be timed, and `queue` and `acquire` raise flags beside the trace
+ * ring's (sched/trace.h), which is all that wakes, spawns, picks and waits look at. Delays are
+ * taken on the stacks of fibers and kept until the worker is on its base context, where callbacks
+ * of users belong.
  *
- * Stamps: when a fiber becomes ready its handle and the time go into one of 64 places, by slot number, unless that is
- * taken; when it runs they are taken out, whatever worker it runs on. A place belongs to whoever has written BUSY into
- * it; of one fiber there is only one waker and one runner at a time. Stamps of fibers that ran unseen are taken over
- * when they are old.
+ * Stamps: when a fiber becomes ready its handle and the time go into one of 64 places, by slot
+ * number, unless that is taken; when it runs they are taken out, whatever worker it runs on. A
+ * place belongs to whoever has written BUSY into it; of one fiber there is only one waker and one
+ * runner at a time. Stamps of fibers that ran unseen are taken over when they are old.
  */
 #ifndef WEFT_SCHED_GAUGE_H
 #define WEFT_SCHED_GAUGE_H
@@ -42,7 +43,8 @@ void weft__gauge_tell(struct weft__worker *w);
 void weft__gauge_sleep(struct weft__worker *w);
 void weft__gauge_wake(struct weft__worker *w, bool slept);
 
-/* A dispatcher's round is over: work is told of round by round, and not of those in which nobody ran. */
+/* A dispatcher's round is over: work is told of round by round, and not of those in which nobody
+ * ran. */
 void weft__gauge_round(struct weft__worker *w);
 
 /* A fiber becomes ready, or runs. */

@@ -62,7 +62,8 @@ void weft__hooked_look(void)
 
 /* --- where a call is made -------------------------------------------------------------------- */
 
-/* A handler of a signal that has a stack of its own, or that has come in the middle of a switch, is not the fiber. */
+/* A handler of a signal that has a stack of its own, or that has come in the middle of a switch, is
+ * not the fiber. */
 static bool is_itself(const struct weft__task *task)
 {
     const char *here = __builtin_frame_address(0);
@@ -77,7 +78,8 @@ static struct weft__task *hooked_task(const struct weft__worker *w)
                                                                                           : NULL;
 }
 
-/* Not if the lock cannot be had soon: a handler may have interrupted who holds it, on this very thread. */
+/* Not if the lock cannot be had soon: a handler may have interrupted who holds it, on this very
+ * thread. */
 static __attribute__((noinline)) void bind_here(struct weft__worker *w, struct weft__task *task)
 {
     uint64_t ident;
@@ -130,7 +132,7 @@ bool weft_hook_enable_thread(bool on)
     return before;
 }
 
-/* --- where a fiber is put ---------------------------------------------------------------------- */
+/* --- where a fiber is put --------------------------------------------------------------------- */
 
 /* A caller that is not there may never come back. */
 static bool is_there(const weft_pool *pool, unsigned worker)

@@ -1,9 +1,10 @@
 /* Hopping: the running fiber changes its home, leaves its worker, and is queued at the new one.
  *
- * Who counts the fiber: the pool it is in, once; and for every scoped hop that is away from the pool
- * it began in (`held`), that pool too, so that its stop waits. A scope that began with a move inside
- * one pool is not held; if the fiber then leaves that pool for good, the pool's count becomes the
- * scope's. In the same way the worker a fiber was bound to goes on counting it as bound.
+ * Who counts the fiber: the pool it is in, once; and for every scoped hop that is away from the
+ * pool it began in (`held`), that pool too, so that its stop waits. A scope that began with a move
+ * inside one pool is not held; if the fiber then leaves that pool for good, the pool's count
+ * becomes the scope's. In the same way the worker a fiber was bound to goes on counting it as
+ * bound.
  */
 #include <errno.h>
 
@@ -42,8 +43,8 @@ static void count_departure(struct weft__worker *w)
     weft__pool_release(w->pool, 1);
 }
 
-/* The innermost scope that will end in the pool the fiber is about to leave, and that this pool does
- * not count yet. */
+/* The innermost scope that will end in the pool the fiber is about to leave, and that this pool
+ * does not count yet. */
 static struct weft_hop *scope_to_hold(struct weft_hop *hop, const weft_pool *pool)
 {
     while (hop && (hop->from != pool || hop->held)) {
@@ -175,8 +176,8 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
     return hop != NULL;
 }
 
-/* A fiber's. A cancel or an interrupt of the one who waits is the function's, as if that ran here; then there is nothing left but
- * its end. */
+/* A fiber's. A cancel or an interrupt of the one who waits is the function's, as if that ran here;
+ * then there is nothing left but its end. */
 static int join_call(weft_fiber fiber, void **result)
 {
     int err = weft_join(fiber, result, WEFT_FOREVER);
@@ -195,7 +196,8 @@ static int join_call(weft_fiber fiber, void **result)
     return err;
 }
 
-/* For one who cannot go there itself: a fiber does. Whatever comes, its end is waited for: it may use the caller's stack. */
+/* For one who cannot go there itself: a fiber does. Whatever comes, its end is waited for: it may
+ * use the caller's stack. */
 static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result,
                          bool in_fiber)
 {

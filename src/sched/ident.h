@@ -1,10 +1,10 @@
 /* Identity: how a handle finds its task, and what holds for exactly one incarnation of it.
  *
- * The ident word is {generation:32, flags}. A handle is {generation, slot}. Control blocks are never
- * unmapped, so following a stale handle is safe; the generation says that it is stale. One bit of the word is a
- * lock that only succeeds for the right generation: while it is held the fiber cannot end, so what is
- * done under it is done to the fiber that was meant. Critical sections are a few stores and at most
- * one CAS.
+ * The ident word is {generation:32, flags}. A handle is {generation, slot}. Control blocks are
+ * never unmapped, so following a stale handle is safe; the generation says that it is stale. One
+ * bit of the word is a lock that only succeeds for the right generation: while it is held the fiber
+ * cannot end, so what is done under it is done to the fiber that was meant. Critical sections are a
+ * few stores and at most one CAS.
  */
 #ifndef WEFT_SCHED_IDENT_H
 #define WEFT_SCHED_IDENT_H
@@ -60,12 +60,12 @@ static inline void weft__ident_spin(unsigned spins)
     }
 }
 
-/* Locks for this generation, setting `flags` in the same step. False: the fiber is gone. *ident is the
- * word with the flags, without the lock bit.
+/* Locks for this generation, setting `flags` in the same step. False: the fiber is gone. *ident is
+ * the word with the flags, without the lock bit.
  *
- * seq_cst: a flag set here (a permit, a cancel) is looked at by a task that has just armed a wait, and the
- * caller looks at its state word next; one of the two sees the other. pairs: weft__task_settle or arm, then
- * weft__ident_flags */
+ * seq_cst: a flag set here (a permit, a cancel) is looked at by a task that has just armed a wait,
+ * and the caller looks at its state word next; one of the two sees the other. pairs:
+ * weft__task_settle or arm, then weft__ident_flags */
 static inline bool weft__ident_lock(struct weft__task *task, uint64_t generation, uint64_t flags,
                                     uint64_t *ident)
 {
@@ -87,7 +87,8 @@ static inline bool weft__ident_lock(struct weft__task *task, uint64_t generation
     }
 }
 
-/* The same without flags for one who must not wait for ever: 1 locked, 0 the fiber is gone, -EBUSY. */
+/* The same without flags for one who must not wait for ever: 1 locked, 0 the fiber is gone,
+ * -EBUSY. */
 static inline int weft__ident_lock_soon(struct weft__task *task, uint64_t generation,
                                         uint64_t *ident)
 {
@@ -136,18 +137,17 @@ static inline bool weft__ident_take(struct weft__task *task, uint64_t flag)
             word = atomic_load_explicit(&task->ident, memory_order_relaxed);
         } else if (!(word & flag)) {
             return false;
-        } else if (
-            atomic_compare_exchange_weak_explicit(
-                &task->ident, &word, word & ~flag,
-                memory_order_acquire, /* what came before the flag. pairs: weft__ident_unlock */
-                memory_order_relaxed)) {
+        } else if (atomic_compare_exchange_weak_explicit(
+                       &task->ident, &word, word & ~flag,
+                       memory_order_acquire, /* what came before it. pairs: weft__ident_unlock */
+                       memory_order_relaxed)) {
             return true;
         }
     }
 }
 
-/* Lets go of the slot: the next generation begins, no handle of this one works any more. The caller holds
- * the lock, or is the maker that has not shown the task to anybody. */
+/* Lets go of the slot: the next generation begins, no handle of this one works any more. The caller
+ * holds the lock, or is the maker that has not shown the task to anybody. */
 static inline void weft__ident_retire(struct weft__task *task)
 {
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);

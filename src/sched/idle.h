@@ -1,8 +1,8 @@
 /* Who searches and who sleeps: the idle protocol of a pool.
  *
- * Word: number of searching workers (one, for a moment two) in the high half, of sleeping ones in the low half. The
- * sleepers are a stack under a lock, so that the one that slept last, whose cache is warmest, is
- * woken first.
+ * Word: number of searching workers (one, for a moment two) in the high half, of sleeping ones in
+ * the low half. The sleepers are a stack under a lock, so that the one that slept last, whose cache
+ * is warmest, is woken first.
  *
  * Submit and sleep are each three steps:
  *
@@ -12,17 +12,17 @@
  *   3. nobody searches, somebody sleeps:          3. found something: leave the word, search again;
  *      wake one, counted as searching                else park
  *
- * Both sides write before they read, all seq_cst: in their one total order either submit's store comes
- * before the sleeper's look, which finds the task, or the sleeper's RMW comes before submit's read, which
- * sees it. A submit that saw a searcher relies on this: a searcher gives up by entering the word as
- * sleeping, so its look (2) follows.
+ * Both sides write before they read, all seq_cst: in their one total order either submit's store
+ * comes before the sleeper's look, which finds the task, or the sleeper's RMW comes before submit's
+ * read, which sees it. A submit that saw a searcher relies on this: a searcher gives up by entering
+ * the word as sleeping, so its look (2) follows.
  *
  * A searcher that finds work ends its search and, as the last searcher, wakes the next: so one wake
  * fans out as long as there is work, and stops by itself.
  *
- * Rejected: waking a worker for every submit (a wake costs 4 to 24 us, and most find nothing); handing
- * the task to the sleeper (it may wake late, the task then waits although others are free); a
- * periodic look (hides lost wake-ups and burns power).
+ * Rejected: waking a worker for every submit (a wake costs 4 to 24 us, and most find nothing);
+ * handing the task to the sleeper (it may wake late, the task then waits although others are free);
+ * a periodic look (hides lost wake-ups and burns power).
  */
 #ifndef WEFT_SCHED_IDLE_H
 #define WEFT_SCHED_IDLE_H
@@ -56,8 +56,8 @@ bool weft__idle_search(struct weft__idle *idle);
 /* The search found something: ends it, and wakes the next searcher for what else there may be. */
 void weft__idle_found(struct weft__idle *idle);
 
-/* Step 1 of sleep; gives up the search if `searching`. The caller looks once more, then parks in the
- * sleeper's parker, then calls leave. */
+/* Step 1 of sleep; gives up the search if `searching`. The caller looks once more, then parks in
+ * the sleeper's parker, then calls leave. */
 void weft__idle_enter(struct weft__idle *idle, struct weft__sleeper *sleeper, bool searching);
 /* Ends sleep for whatever reason. True: notify had picked this worker, which now counts as
  * searching. */

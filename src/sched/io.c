@@ -15,7 +15,8 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     if (!*err && wake_fd < 0) {
         wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         *err = wake_fd < 0 ? -errno : 0;
-        /* Release: for a waker that is late, and finds it without the word. pairs: weft__parker_wake */
+        /* Release: for a waker that is late, and finds it without the word. pairs:
+         * weft__parker_wake */
         atomic_store_explicit(&w->sleeper.parker.wake_fd, wake_fd, memory_order_release);
     }
     if (!*err) {
@@ -58,8 +59,8 @@ void weft__worker_leave_count(struct weft__worker *w)
     }
 }
 
-/* Whom a driver has told of events, in their order. What they look at first is noted for the slots of the ring that they will have if
- * all of them go there; else it is a hint for another. */
+/* Whom a driver has told of events, in their order. What they look at first is noted for the slots
+ * of the ring that they will have if all of them go there; else it is a hint for another. */
 struct ready {
     struct weft__chain chain; /* first: who has nothing near takes this for a chain */
     uint64_t tail, mask;
@@ -104,7 +105,8 @@ bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
     return true;
 }
 
-/* In the order of the events, behind what is ready already; published at once, and one wake for all. */
+/* In the order of the events, behind what is ready already; published at once, and one wake for
+ * all. */
 static void place_events(struct weft__worker *w, const struct ready *ready)
 {
     struct weft__link *link = ready->chain.head, *next;

@@ -39,7 +39,8 @@ void weft__join_leave(weft_fiber fiber, struct weft__node *node)
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        /* Its end has looked at the node, which is ours again: acquire. pairs: weft__ident_retire */
+        /* Its end has looked at the node, which is ours again: acquire. pairs:
+         * weft__ident_retire */
         (void)weft__ident_flags(weft__slab_find((uint32_t)fiber));
         return;
     }

@@ -1,8 +1,8 @@
-/* The order in which a dispatcher's fibers ran, as one number, for those who ask for it: the same inputs give the same
- * order, and so the same number.
+/* The order in which a dispatcher's fibers ran, as one number, for those who ask for it: the same
+ * inputs give the same order, and so the same number.
  *
- * A fiber counts as the number of its group and its own among all that were started on this dispatcher. Slots and handles would not
- * do: they depend on what the program did before.
+ * A fiber counts as the number of its group and its own among all that were started on this
+ * dispatcher. Slots and handles would not do: they depend on what the program did before.
  */
 #ifndef WEFT_SCHED_ORDER_H
 #define WEFT_SCHED_ORDER_H

@@ -1,12 +1,14 @@
 /* What could still wake a fiber when every worker is asleep and no timer is pending.
  *
- *  - Sources that Weft serves but that are no timers: a reference for as long as there is one that somebody may wait on (an
- *    open set of signals, a child process that is watched, a job until it has run).
- *  - Threads of the process that are not Weft's: whoever is listed in /proc/self/task and is neither a worker in its
- *    loop nor known here.
- *  - Handlers of signals that come from elsewhere: they may end the program, or set what a thread looks at.
- * When in doubt there is something outside: a deadlock that is not reported hangs as it did before, one that is
- * reported wrongly ends a program that works.
+ *  - Sources that Weft serves but that are no timers: a reference for as long as there is one that
+ *    somebody may wait on (an open set of signals, a child process that is watched, a job until it
+ *    has run).
+ *  - Threads of the process that are not Weft's: whoever is listed in /proc/self/task and is
+ *    neither a worker in its loop nor known here.
+ *  - Handlers of signals that come from elsewhere: they may end the program, or set what a thread
+ *    looks at.
+ * When in doubt there is something outside: a deadlock that is not reported hangs as it did before,
+ * one that is reported wrongly ends a program that works.
  */
 #ifndef WEFT_SCHED_OUTSIDE_H
 #define WEFT_SCHED_OUTSIDE_H
@@ -22,7 +24,8 @@ void weft__outside_ref(void);
 void weft__outside_unref(void);
 bool weft__outside_has_refs(void);
 
-/* The calling thread is Weft's and wakes nobody unless a reference says so. -ENOMEM: it counts as outside. */
+/* The calling thread is Weft's and wakes nobody unless a reference says so. -ENOMEM: it counts as
+ * outside. */
 int weft__outside_thread_enter(void);
 void weft__outside_thread_leave(void);
 

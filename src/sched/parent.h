@@ -1,5 +1,5 @@
-/* The parent: whoever is told by a fiber itself that it starts, and has to wait for its end. A scope, in other words,
- * as the scheduler knows it. */
+/* The parent: whoever is told by a fiber itself that it starts, and has to wait for its end. A
+ * scope, in other words, as the scheduler knows it. */
 #ifndef WEFT_SCHED_PARENT_H
 #define WEFT_SCHED_PARENT_H
 

@@ -22,7 +22,8 @@ int weft_park(int64_t deadline)
         }
         struct weft__waiter waiter;
         weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
-        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then looks */
+        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then
+         * looks */
         if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
             bool known;
             enum weft__reason reason =

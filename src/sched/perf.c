@@ -102,8 +102,8 @@ int weft_perf_install(const struct weft_perf *perf)
     return err;
 }
 
-/* seq_cst: see the banner of sched/perf.h. The load that reads zero also acquires what was done in the callback.
- * pairs: weft__perf_tell */
+/* seq_cst: see the banner of sched/perf.h. The load that reads zero also acquires what was done in
+ * the callback. pairs: weft__perf_tell */
 static void await_users(void)
 {
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {

@@ -1,12 +1,13 @@
-/* Perf events inside: which types are accepted, and the way to whoever accepted them. The contract is <weft/perf.h>.
+/* Perf events inside: which types are accepted, and the way to whoever accepted them. The contract
+ * is <weft/perf.h>.
  *
- * An event: enter (count a user), look for the callback, call it, leave. A removal: take the callback away, then wait
- * until each count of users has been seen at zero. Both do their store before their load and all four are
- * seq_cst, so an event that still found the callback was counted before the removal looked. The counts are
- * spread over some cache lines, by worker.
+ * An event: enter (count a user), look for the callback, call it, leave. A removal: take the
+ * callback away, then wait until each count of users has been seen at zero. Both do their store
+ * before their load and all four are seq_cst, so an event that still found the callback was counted
+ * before the removal looked. The counts are spread over some cache lines, by worker.
  *
- * The mask is written before the callback when one is installed, and looked at again after it was found: nobody
- * gets events of a type that only the one before has accepted.
+ * The mask is written before the callback when one is installed, and looked at again after it was
+ * found: nobody gets events of a type that only the one before has accepted.
  */
 #ifndef WEFT_SCHED_PERF_H
 #define WEFT_SCHED_PERF_H

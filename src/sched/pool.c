@@ -1,4 +1,5 @@
-/* The life of a pool: create, start, admit, destroy. Stopping has its own file, and so has a caller that is worker 0. */
+/* The life of a pool: create, start, admit, destroy. Stopping has its own file, and so has a caller
+ * that is worker 0. */
 #include "sched/pool.h"
 
 #include <sched.h>
@@ -21,7 +22,8 @@
 
 struct weft__pools weft__pools;
 
-/* The last step of create. False: this thread, which shall be worker 0, is that of another pool already, whether it is in its loop or not. */
+/* The last step of create. False: this thread, which shall be worker 0, is that of another pool
+ * already, whether it is in its loop or not. */
 static bool pools_add(weft_pool *pool)
 {
     weft__lock(&weft__pools.lock);
@@ -155,7 +157,8 @@ static int workers_init(weft_pool *pool, const struct weft_pool_opts *opts)
     return 0;
 }
 
-/* A driver that was asked for must be one that can be had; what `auto` comes to is found out by its first use. */
+/* A driver that was asked for must be one that can be had; what `auto` comes to is found out by its
+ * first use. */
 static int check_driver(enum weft_driver wanted)
 {
     const struct weft__driver_kind *kind;
@@ -274,7 +277,7 @@ void weft_pool_destroy(weft_pool *pool)
     }
     while (atomic_load_explicit(&pool->visitors,
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
-        sched_yield(); /* a few instructions of another thread, which may have been preempted there */
+        sched_yield(); /* a few instructions of another thread, which may be preempted there */
     }
     pools_remove(pool);
     weft__watchdog_stop();
@@ -290,7 +293,8 @@ void weft_pool_destroy(weft_pool *pool)
 static void *thread_main(void *arg)
 {
     struct weft__worker *w = arg;
-    /* The kernel would add 50 us to every sleep, to join wake-ups; the wheel's tick has done that already. */
+    /* The kernel would add 50 us to every sleep, to join wake-ups; the wheel's tick has done that
+     * already. */
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     weft__worker_enter_thread(w);
     weft__worker_loop(w, NULL);
@@ -410,10 +414,11 @@ void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n)
     }
 }
 
-/* All `left` counters are read before all `entered` ones. Let t be the moment between. What was read as
- * left had left by t, and had entered before that; what had entered by t is read as entered. So
- * entered_read >= entered(t) >= left(t) >= left_read, and if the two reads are equal, nothing was live
- * at t. Only live fibers make fibers once outside submits are refused: zero stays zero. */
+/* All `left` counters are read before all `entered` ones. Let t be the moment between. What was
+ * read as left had left by t, and had entered before that; what had entered by t is read as
+ * entered. So entered_read >= entered(t) >= left(t) >= left_read, and if the two reads are equal,
+ * nothing was live at t. Only live fibers make fibers once outside submits are refused: zero stays
+ * zero. */
 uint64_t weft__pool_live(weft_pool *pool)
 {
     uint64_t left = atomic_load_explicit(&pool->left, memory_order_seq_cst);

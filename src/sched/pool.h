@@ -75,8 +75,8 @@ struct weft_pool {
     struct weft__worker workers[];
 };
 
-/* All that there are, from the end of create to the beginning of destroy. One that is looked at under the lock cannot go
- * meanwhile. */
+/* All that there are, from the end of create to the beginning of destroy. One that is looked at
+ * under the lock cannot go meanwhile. */
 struct weft__pools {
     struct weft__lock lock;
     weft_pool *first;
@@ -91,9 +91,9 @@ static inline bool weft__pool_has(const weft_pool *pool, const struct weft__task
     return ident & WEFT__IDENT_DONE ? task->was_home == pool->serial : task->home == pool;
 }
 
-/* A thread that is not of this pool makes one of its fibers ready and touches the pool once more, to wake a
- * worker. By then the fiber may have ended and the pool been stopped: destroy waits for such visitors. The
- * fiber, which is not yet queued, keeps the pool alive when the visit begins. */
+/* A thread that is not of this pool makes one of its fibers ready and touches the pool once more,
+ * to wake a worker. By then the fiber may have ended and the pool been stopped: destroy waits for
+ * such visitors. The fiber, which is not yet queued, keeps the pool alive when the visit begins. */
 static inline void weft__pool_visit(weft_pool *pool)
 {
     atomic_fetch_add_explicit(&pool->visitors, 1, memory_order_relaxed);
@@ -117,17 +117,18 @@ static inline void weft__pool_check_fork(const weft_pool *pool)
                   pool->name);
 }
 
-/* The public calls for a dispatcher, to whose pool they answer -EINVAL: it is started and stopped with its dispatcher. */
+/* The public calls for a dispatcher, to whose pool they answer -EINVAL: it is started and stopped
+ * with its dispatcher. */
 int weft__pool_start(weft_pool *pool);
 int weft__pool_poll(weft_pool *pool);
 int weft__pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline);
 
-/* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from outside
- * are refused (the proof is at the function). */
+/* Live fibers: entered minus left, summed so that 0 is never a wrong answer once submits from
+ * outside are refused (the proof is at the function). */
 uint64_t weft__pool_live(weft_pool *pool);
 
-/* Links a joinable fiber's joiner that serves as a worker meanwhile. False: the fiber has ended already, the
- * value is there and the right used. */
+/* Links a joinable fiber's joiner that serves as a worker meanwhile. False: the fiber has ended
+ * already, the value is there and the right used. */
 bool weft__join_arm(weft_fiber fiber, struct weft__node *node);
 /* The same for one that may be gone, or detached: false, and nothing was taken. */
 bool weft__join_arm_known(weft_fiber fiber, struct weft__node *node);
@@ -146,8 +147,8 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool);
 
 /* The caller's thread is there: others may rely on it. */
 void weft__pool_caller_enters(weft_pool *pool);
-/* In between: it is worker 0 until its waiter, armed by weft__waiter_arm_worker, is fired. The reason;
- * WEFT__REASON_CANCEL: that can never be, every fiber waits for ever. */
+/* In between: it is worker 0 until its waiter, armed by weft__waiter_arm_worker, is fired. The
+ * reason; WEFT__REASON_CANCEL: that can never be, every fiber waits for ever. */
 enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter);
 /* The same with a deadline: WEFT__REASON_TIMEOUT. */
 enum weft__reason weft__pool_serve(weft_pool *pool, struct weft__waiter *waiter, int64_t deadline);
@@ -165,8 +166,8 @@ void weft__pool_leave_host(weft_pool *pool);
 int weft__pool_create_threads(weft_pool *pool);
 void weft__pool_join_threads(weft_pool *pool);
 
-/* For a worker that has run out of work and entered the idle word: wakes whoever waits in stop, if the
- * pool is drained or cannot go on without a caller that is absent. */
+/* For a worker that has run out of work and entered the idle word: wakes whoever waits in stop, if
+ * the pool is drained or cannot go on without a caller that is absent. */
 void weft__pool_look_drained(weft_pool *pool);
 
 /* Cancels every fiber whose home is this pool, or who will come back to it, now and from now on. */

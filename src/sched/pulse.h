@@ -1,15 +1,17 @@
-/* The pulse: is anybody awake? One word for all workers of the process, and the sleep of the one who watches them.
+/* The pulse: is anybody awake? One word for all workers of the process, and the sleep of the one
+ * who watches them.
  *
- * Word: {times a worker awoke:32, resting:1, workers awake:31}. A worker counts as awake from entering its loop until it
- * leaves, but for the time it sleeps in its parker. Whoever awakes while the watcher rests rouses it; both are
- * steps of one word, so one of them sees the other.
+ * Word: {times a worker awoke:32, resting:1, workers awake:31}. A worker counts as awake from
+ * entering its loop until it leaves, but for the time it sleeps in its parker. Whoever awakes while
+ * the watcher rests rouses it; both are steps of one word, so one of them sees the other.
  *
- * When the word is read with nobody awake, then every worker in its loop is seen PARKED, and then the word is read
- * again and is the same, no worker runs and none is about to:
+ * When the word is read with nobody awake, then every worker in its loop is seen PARKED, and then
+ * the word is read again and is the same, no worker runs and none is about to:
  *  - Nobody was awake between the two reads: to awake is counted, and the count only grows.
- *  - One that was told to go on is not seen PARKED. Its word became NOTIFIED before the waker's own sleep was counted
- *    (release), which the first read has seen (acquire). It is EMPTY next; and PARKED again (release) only after its
- *    awakening was counted, which the second read sees if the look at its parker did (acquire).
+ *  - One that was told to go on is not seen PARKED. Its word became NOTIFIED before the waker's own
+ *    sleep was counted (release), which the first read has seen (acquire). It is EMPTY next; and
+ *    PARKED again (release) only after its awakening was counted, which the second read sees if the
+ *    look at its parker did (acquire).
  * One seen EMPTY is on its way into its parker or out of it; there is no answer yet.
  */
 #ifndef WEFT_SCHED_PULSE_H
@@ -76,8 +78,8 @@ static inline uint32_t weft__pulse_bell(struct weft__pulse *pulse)
     return atomic_load_explicit(&pulse->bell, memory_order_acquire); /* pairs: weft__pulse_call */
 }
 
-/* Sleeps until it is roused or called, or until the time has come; at once returns if the word is no longer
- * the one given. */
+/* Sleeps until it is roused or called, or until the time has come; at once returns if the word is
+ * no longer the one given. */
 void weft__pulse_rest(struct weft__pulse *pulse, uint64_t word, uint32_t bell, int64_t until);
 /* Ends a rest, or the next one that was begun with an older bell. Any thread. */
 void weft__pulse_call(struct weft__pulse *pulse);

@@ -1,5 +1,6 @@
-/* A worker without work goes to sleep: the last look, the nearest timer, the wait itself, and who is told of it. The protocol between
- * those who fall asleep and those who submit is sched/idle.h's. */
+/* A worker without work goes to sleep: the last look, the nearest timer, the wait itself, and who
+ * is told of it. The protocol between those who fall asleep and those who submit is
+ * sched/idle.h's. */
 #include "base/clock.h"
 #include "sched/pool.h"
 #include "sched/rounds.h"
@@ -20,7 +21,8 @@ static bool has_work(const struct weft__worker *w)
 bool weft__worker_anything_left(const struct weft__worker *w)
 {
     const weft_pool *pool = w->pool;
-    /* Its own, too: timers that it fired last may have made ready what a tick kept it from picking. */
+    /* Its own, too: timers that it fired last may have made ready what a tick kept it from
+     * picking. */
     if (w->pinned.head || atomic_load_explicit(&w->next, memory_order_relaxed)) {
         return true;
     }
@@ -56,8 +58,8 @@ int64_t weft__worker_nearest_timer(const struct weft__worker *w)
     return nearest;
 }
 
-/* A wake-up costs as much as firing twenty timers. One that comes alone is met as exactly as the wheel can; those that come by
- * the thousand in a second wait a little for one another. */
+/* A wake-up costs as much as firing twenty timers. One that comes alone is met as exactly as the
+ * wheel can; those that come by the thousand in a second wait a little for one another. */
 static bool park(struct weft__worker *w, int64_t rested)
 {
     int64_t nearest = weft__worker_nearest_timer(w), began = w->now, slack = 0;
@@ -112,8 +114,8 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         weft__worker_set_state(w, WEFT_WORKER_RUNNING);
     }
-    /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it found, it is
-     * the searcher again, and wakes the next. */
+    /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it
+     * found, it is the searcher again, and wakes the next. */
     searching =
         weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
     if (stay && weft__worker_peek_driver(w)) {
@@ -143,8 +145,8 @@ static bool rest_once(struct weft__worker *w, bool searching, const _Atomic(uint
     return searching;
 }
 
-/* The same for somebody who wants to know how long. Callbacks are called while this worker is not in the idle
- * word: they may wake fibers, and it must look at its queues after that. */
+/* The same for somebody who wants to know how long. Callbacks are called while this worker is not
+ * in the idle word: they may wake fibers, and it must look at its queues after that. */
 static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *w, bool searching,
                                                            const _Atomic(uint32_t) *until,
                                                            int64_t rested)

@@ -99,7 +99,8 @@ static inline void promote(struct weft__ranks *ranks)
 
 /* --- a turn ------------------------------------------------------------------------------ */
 
-/* Those who come next are asked for while this one runs: the block of the second, the body's own memory of the first. */
+/* Those who come next are asked for while this one runs: the block of the second, the body's own
+ * memory of the first. */
 static inline void ask_for(const struct weft__link *next)
 {
     if (next && next->next) {
@@ -110,7 +111,8 @@ static inline void ask_for(const struct weft__link *next)
     }
 }
 
-/* Somebody wants to know what runs. What the base context starts on a stack weft__worker_run tells of. */
+/* Somebody wants to know what runs. What the base context starts on a stack weft__worker_run tells
+ * of. */
 static __attribute__((noinline, cold)) void tell(struct weft__rounds *r,
                                                  const struct weft__task *task, bool picked)
 {
@@ -226,9 +228,10 @@ static inline bool is_tiny(const struct weft__rounds *r, uint32_t ran)
     return ran <= 2 && (r->round & (3 * WEFT__TURN_ONE_ROUND)) != 0;
 }
 
-/* After a turn: is the next round nothing but the next turn of this group? So it is with those who yield, or wake one another, while
- * nothing comes from outside and no other group is ready, for this round or the next. The round that has just gone must not be one
- * after which more is to be done, and the next none in which the clock is looked at. */
+/* After a turn: is the next round nothing but the next turn of this group? So it is with those who
+ * yield, or wake one another, while nothing comes from outside and no other group is ready, for
+ * this round or the next. The round that has just gone must not be one after which more is to be
+ * done, and the next none in which the clock is looked at. */
 static inline bool is_alone(const struct weft__rounds *r, const struct weft__worker *w,
                             const struct weft__ranks *ranks)
 {
@@ -310,7 +313,8 @@ void weft__rounds_post(struct weft__rounds *r, struct weft__command *command)
     weft__pool_visit_end(pool);
 }
 
-/* Groups that become ready meanwhile wait for the next round: behind a mark, which is where the list ends now. */
+/* Groups that become ready meanwhile wait for the next round: behind a mark, which is where the
+ * list ends now. */
 static void run_groups(struct weft__rounds *r)
 {
     struct weft__ranks *ranks = r->first;

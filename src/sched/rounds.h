@@ -1,36 +1,42 @@
-/* Rounds: how a dispatcher's only worker chooses what runs next, in the place of the order of sched/worker.h.
+/* Rounds: how a dispatcher's only worker chooses what runs next, in the place of the order of
+ * sched/worker.h.
  *
  * Its fibers belong to groups. A round:
  *   1. what came from other threads is taken in;
  *   2. timers that are due fire, and the driver is looked at if it is due;
  *   3. functions that were posted are called;
- *   4. each group that is ready now has its turn, in the order in which they became ready; one that is still ready
- *      after it waits for the next round.
+ *   4. each group that is ready now has its turn, in the order in which they became ready; one that
+ *      is still ready after it waits for the next round.
  *
- * A group has three queues. A wake puts a fiber at the front or the back of `ready`, and costs one of its budget for this
- * round. With the budget used up it waits for the group's next turn: in `next1` if it was to go to the front, in
- * `next2` if to the back. A yield always goes to `next2`. A turn begins by promoting both: `next1` to the front, one
- * after another, as the wakes would have put them there, and `next2` to the back. It ends when `ready` is empty, or after
- * `slice` fibers have run. So what runs, in this order: next1, last first; what was woken since; next2, first first.
+ * A group has three queues. A wake puts a fiber at the front or the back of `ready`, and costs one
+ * of its budget for this round. With the budget used up it waits for the group's next turn: in
+ * `next1` if it was to go to the front, in `next2` if to the back. A yield always goes to `next2`.
+ * A turn begins by promoting both: `next1` to the front, one after another, as the wakes would have
+ * put them there, and `next2` to the back. It ends when `ready` is empty, or after `slice` fibers
+ * have run. So what runs, in this order: next1, last first; what was woken since; next2, first
+ * first.
  *
  *   signals = 1:  wake-front A, wake-front B      runs B, A
- *                 signal-all with waiters A, B, C runs A, B, C: the chain goes to the front as a whole
+ *                 signal-all with waiters A, B, C runs A, B, C: the chain goes to the front as a
+ *                 whole
  *
- * The budget is what bounds a turn: two fibers that wake one another go on in the next round, after all others. The round
- * is counted in 48 bits of a task's `turn`, the rest of the budget in 16. Slices are counted in fibers, not in time:
- * the same inputs give the same order.
+ * The budget is what bounds a turn: two fibers that wake one another go on in the next round, after
+ * all others. The round is counted in 48 bits of a task's `turn`, the rest of the budget in 16.
+ * Slices are counted in fibers, not in time: the same inputs give the same order.
  *
- * What I/O, timers, other threads and ending fibers wake goes to the back; what an object wakes goes to the front, by
- * whomever it was signalled.
+ * What I/O, timers, other threads and ending fibers wake goes to the back; what an object wakes
+ * goes to the front, by whomever it was signalled.
  *
- * The clock, and with it what timers and I/O have, is looked at in every round in which nothing else is to do, and else
- * in every sixteenth, or as many of them as took no longer than 20 us the last time: a look costs more than a short round. Of rounds
- * in which one group ran one or two fibers and nothing else was to do, four count as one.
+ * The clock, and with it what timers and I/O have, is looked at in every round in which nothing
+ * else is to do, and else in every sixteenth, or as many of them as took no longer than 20 us the
+ * last time: a look costs more than a short round. Of rounds in which one group ran one or two
+ * fibers and nothing else was to do, four count as one.
  *
- * Before it sleeps, a dispatcher that others have been sending something within moments spins for the next (sched/spin.h). Timers and I/O
- * are no reason to spin, and end it.
+ * Before it sleeps, a dispatcher that others have been sending something within moments spins for
+ * the next (sched/spin.h). Timers and I/O are no reason to spin, and end it.
  *
- * Everything here is the worker's own thread's, but for the two inboxes and the gates (sched/gate.h).
+ * Everything here is the worker's own thread's, but for the two inboxes and the gates
+ * (sched/gate.h).
  */
 #ifndef WEFT_SCHED_ROUNDS_H
 #define WEFT_SCHED_ROUNDS_H
@@ -97,11 +103,13 @@ struct weft__rounds {
     struct weft__inbox commands;       /* any thread */
     struct weft__order *order;         /* NULL: nobody asks */
     _Atomic(uint64_t) gone;            /* rounds; for any thread */
-    /* After every turn of a group that could finish by it or has nothing ready, and from time to time. */
+    /* After every turn of a group that could finish by it or has nothing ready, and from time to
+     * time. */
     void (*settle)(struct weft__ranks *ranks);
 };
 
-/* Under the ident lock, of a fiber that has not ended, so that its group cannot be gone: which it is in, or NULL. From any thread. */
+/* Under the ident lock, of a fiber that has not ended, so that its group cannot be gone: which it
+ * is in, or NULL. From any thread. */
 const struct weft__ranks *weft__ranks_of_locked(const struct weft__task *task);
 const char *weft__ranks_name_locked(const struct weft__task *task);
 
@@ -133,7 +141,8 @@ static inline void weft__rounds_list(struct weft__rounds *r, struct weft__ranks 
 
 #define WEFT__TURN_ONE_ROUND ((uint64_t)1 << 16)
 
-/* May it be woken once more in this round? Between the words of two rounds lies more than any budget. */
+/* May it be woken once more in this round? Between the words of two rounds lies more than any
+ * budget. */
 static inline bool weft__rounds_charge(const struct weft__rounds *r, struct weft__task *task)
 {
     uint64_t left = task->turn - r->round;
@@ -176,19 +185,22 @@ static inline void weft__rounds_end(const struct weft__rounds *r, const struct w
     struct weft__ranks *ranks = weft__rounds_ranks(r, task);
     *(__builtin_expect(task->flags & WEFT__TASK_DAEMON, 0) ? &ranks->daemons : &ranks->live) -= 1;
 }
-/* On a fiber's stack: the next of the group whose turn it is, if it has a stack. NULL: to the base context. */
+/* On a fiber's stack: the next of the group whose turn it is, if it has a stack. NULL: to the base
+ * context. */
 struct weft__task *weft__rounds_pick(struct weft__rounds *rounds);
 
 /* Any thread: calls the function in a coming round. The command is the worker's until then. */
 void weft__rounds_post(struct weft__rounds *rounds, struct weft__command *command);
 
-/* Rounds until nothing is ready, or the worker is told to leave, or so many have gone; on the base context. Never waits. */
+/* Rounds until nothing is ready, or the worker is told to leave, or so many have gone; on the base
+ * context. Never waits. */
 void weft__rounds_work(struct weft__rounds *rounds, unsigned most);
 /* Is there anything to do without waiting? */
 bool weft__rounds_busy(const struct weft__rounds *rounds);
 /* Has another thread sent something? */
 bool weft__rounds_handed(const struct weft__rounds *rounds);
-/* With nothing to do: spins for a hand-off. True: there is something, or the worker is told to leave. */
+/* With nothing to do: spins for a hand-off. True: there is something, or the worker is told to
+ * leave. */
 bool weft__rounds_spin(struct weft__rounds *rounds);
 
 #endif

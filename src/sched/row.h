@@ -1,5 +1,6 @@
-/* A row: tasks one behind another, by their links, with two ends to stand at. One thread's, no synchronisation of its own.
- * While nobody is in it `last` is anything: to take the first out is one load and one store. */
+/* A row: tasks one behind another, by their links, with two ends to stand at. One thread's, no
+ * synchronisation of its own. While nobody is in it `last` is anything: to take the first out is
+ * one load and one store. */
 #ifndef WEFT_SCHED_ROW_H
 #define WEFT_SCHED_ROW_H
 

@@ -1,11 +1,11 @@
-/* What a worker's thread has taken of a shared count without counting: one slot per thread, in which the thread shows
- * the address of the count's word.
+/* What a worker's thread has taken of a shared count without counting: one slot per thread, in
+ * which the thread shows the address of the count's word.
  *
- * A slot is written by its thread alone, with plain stores, and says: one more unit than the word does. It speaks of what
- * runs: before a fiber is switched away its unit is counted for good (weft__show_settle), so whoever runs on
- * a thread need not ask whose the unit is. Who reads the count from outside needs a barrier in the showing
- * thread first (base/membarrier.h), and looks at the slot first and at the word second: settling counts
- * before it clears the slot.
+ * A slot is written by its thread alone, with plain stores, and says: one more unit than the word
+ * does. It speaks of what runs: before a fiber is switched away its unit is counted for good
+ * (weft__show_settle), so whoever runs on a thread need not ask whose the unit is. Who reads the
+ * count from outside needs a barrier in the showing thread first (base/membarrier.h), and looks at
+ * the slot first and at the word second: settling counts before it clears the slot.
  *
  * Slots live for ever, so that anybody may look at any of them. Slot 0 is nobody's.
  */
@@ -32,8 +32,8 @@ struct weft__show {
 
 extern struct weft__show weft__shows[WEFT__SHOW_SLOTS];
 
-/* The calling thread's slot, or one that has no slot's tag. Not kept across a switch, nor used in a function that
- * switches or is inlined into others. */
+/* The calling thread's slot, or one that has no slot's tag. Not kept across a switch, nor used in a
+ * function that switches or is inlined into others. */
 #ifdef WEFT_EXPLORE
 struct weft__show *weft__show_self(void);
 void weft__show_set_self(struct weft__show *show);
@@ -61,7 +61,8 @@ static inline _Atomic(uint64_t) *weft__show_local(const struct weft__show *show)
     return atomic_load_explicit(&show->word, memory_order_relaxed);
 }
 
-/* Release, also of what is shown: a later look at the slot finds what was done before. pairs: weft__show_is */
+/* Release, also of what is shown: a later look at the slot finds what was done before. pairs:
+ * weft__show_is */
 static inline void weft__show_set(struct weft__show *show, _Atomic(uint64_t) *word)
 {
     atomic_store_explicit(&show->word, word, memory_order_release);

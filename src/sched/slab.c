@@ -27,7 +27,8 @@ static _Atomic(struct weft__task *)
 static _Atomic(uint32_t) slots;
 /* under lock: blocks of threads that have ended, until they make a batch */
 static struct weft__slab_cache rest;
-/* In a forked child, what all slabs of the parent are: blocks without a fiber. Only read, so it costs no memory. */
+/* In a forked child, what all slabs of the parent are: blocks without a fiber. Only read, so it
+ * costs no memory. */
 static struct weft__task nobody[SLAB_TASKS];
 static uint32_t
     forgotten; /* slots that were made before the last fork; written while there is one thread */
@@ -43,9 +44,10 @@ static void depot_give_locked(struct weft__task *batch)
     atomic_store_explicit(&batches, batch, memory_order_relaxed);
 }
 
-/* A huge page is touched at once, which costs 11 ns per block where the memory is at hand, against 46 ns for small
- * pages one by one. In a virtual machine that gives free memory back to its host it can be 130 ns, and a
- * stall of 2 ms: then the next slabs are of small pages, before a huge one is tried again. */
+/* A huge page is touched at once, which costs 11 ns per block where the memory is at hand, against
+ * 46 ns for small pages one by one. In a virtual machine that gives free memory back to its host it
+ * can be 130 ns, and a stall of 2 ms: then the next slabs are of small pages, before a huge one is
+ * tried again. */
 static void back_locked(char *slab)
 {
     static unsigned small_ones; /* slabs until a huge page is tried again */
@@ -61,8 +63,8 @@ static void back_locked(char *slab)
     }
 }
 
-/* Aligned to its size, so that it can be one huge page. The upper one of two that fit: the kernel places
- * mappings downwards, and the next slab then joins this one in one mapping. */
+/* Aligned to its size, so that it can be one huge page. The upper one of two that fit: the kernel
+ * places mappings downwards, and the next slab then joins this one in one mapping. */
 static struct weft__task *slab_create(void)
 {
     char *twice = weft__map(2 * SLAB_BYTES);
@@ -100,9 +102,9 @@ static struct weft__task *carve_locked(void)
     return first;
 }
 
-/* A plain thread that submits faster than its fibers end would go through new memory all the time: 64 new blocks
- * cost 3 to 6 us, and all of them are in no cache. Before that it gives those who end fibers a moment. In vain, it does
- * without for a while: they may be busy with something else. */
+/* A plain thread that submits faster than its fibers end would go through new memory all the time:
+ * 64 new blocks cost 3 to 6 us, and all of them are in no cache. Before that it gives those who end
+ * fibers a moment. In vain, it does without for a while: they may be busy with something else. */
 static void await_batch(struct weft__slab_cache *cache)
 {
     if (atomic_load_explicit(&slots, memory_order_relaxed) < PLENTY) {
@@ -234,8 +236,8 @@ void weft__slab_fork_parent(void)
     weft__unlock(&lock);
 }
 
-/* The fibers of the parent are not here, but their control blocks may be anything, locked too. The child begins with slabs
- * of its own; every handle of the parent finds nobody. */
+/* The fibers of the parent are not here, but their control blocks may be anything, locked too. The
+ * child begins with slabs of its own; every handle of the parent finds nobody. */
 void weft__slab_fork_child(void)
 {
     uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);

@@ -1,11 +1,11 @@
 /* Where control blocks live: slabs of 2 MiB that are never unmapped.
  *
- * Type-stable memory: a block is always a task, free or not, so a stale handle can be followed, a late
- * fire can look at the state word, and a dump can walk all slots without slowing spawn down.
+ * Type-stable memory: a block is always a task, free or not, so a stale handle can be followed, a
+ * late fire can look at the state word, and a dump can walk all slots without slowing spawn down.
  *
- * Free blocks travel in batches of 64 between the caches of threads and a common depot, so that a thread
- * that only spawns and another that only finishes pay one lock per 64 fibers. Slabs ask for huge
- * pages: touching 4 KiB at a time would cost 48 ns per block.
+ * Free blocks travel in batches of 64 between the caches of threads and a common depot, so that a
+ * thread that only spawns and another that only finishes pay one lock per 64 fibers. Slabs ask for
+ * huge pages: touching 4 KiB at a time would cost 48 ns per block.
  */
 #ifndef WEFT_SCHED_SLAB_H
 #define WEFT_SCHED_SLAB_H

@@ -23,9 +23,9 @@ int weft__spawn_member(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
 
 struct weft__task;
 
-/* A detached fiber that does not run yet, admitted to its pool; on one thread and without a wait in between it is started, once, or
- * taken back. Those who walk over all fibers may see it; its handle is nobody's. NULL: *err says why, as
- * weft_pool_spawn. */
+/* A detached fiber that does not run yet, admitted to its pool; on one thread and without a wait in
+ * between it is started, once, or taken back. Those who walk over all fibers may see it; its handle
+ * is nobody's. NULL: *err says why, as weft_pool_spawn. */
 struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct weft_fiber_opts *opts,
                                     int *err);
 void weft__fiber_start(struct weft__task *task, void *arg);

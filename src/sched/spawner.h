@@ -1,5 +1,6 @@
-/* The spawner: what a thread that makes fibers keeps at hand. A worker has its own, and so has a plain thread that needs one,
- * given back when the thread ends. The struct is in sched/worker.h, which embeds it. */
+/* The spawner: what a thread that makes fibers keeps at hand. A worker has its own, and so has a
+ * plain thread that needs one, given back when the thread ends. The struct is in sched/worker.h,
+ * which embeds it. */
 #ifndef WEFT_SCHED_SPAWNER_H
 #define WEFT_SCHED_SPAWNER_H
 
@@ -19,7 +20,8 @@ static inline struct weft__spawner *weft__spawner_of(struct weft__worker *w)
     return __builtin_expect(w != NULL, 1) ? &w->spawner : weft__spawner_of_thread();
 }
 
-/* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is short. */
+/* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is
+ * short. */
 static inline int weft__spawner_take_credit(struct weft__spawner *spawner, unsigned class)
 {
     if (__builtin_expect(spawner->credits[class] == 0, 0)) {
@@ -36,8 +38,8 @@ static inline int weft__spawner_take_credit(struct weft__spawner *spawner, unsig
     return 0;
 }
 
-/* An ending fiber gives its credit a moment before its stack. The one that stays here, which nobody else can
- * use, makes up for that. */
+/* An ending fiber gives its credit a moment before its stack. The one that stays here, which nobody
+ * else can use, makes up for that. */
 static inline void weft__spawner_give_credit(struct weft__spawner *spawner, unsigned class)
 {
     unsigned batch = weft__stack_batch(class);

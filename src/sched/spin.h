@@ -1,18 +1,22 @@
 /* Spinning before a sleep, where that has been paying.
  *
- * A thread that sleeps is woken by the kernel, which takes 4 us at best and, where the CPU sleeps too, 25 us and more. Two threads that
- * answer one another at once pay it twice for each answer; spinning, they need less than one microsecond. But a spin that
- * finds nothing is CPU time lost. So nobody spins who has not seen that it would have helped:
+ * A thread that sleeps is woken by the kernel, which takes 4 us at best and, where the CPU sleeps
+ * too, 25 us and more. Two threads that answer one another at once pay it twice for each answer;
+ * spinning, they need less than one microsecond. But a spin that finds nothing is CPU time lost. So
+ * nobody spins who has not seen that it would have helped:
  *
- *   asleep  waits that ended within SHORT_NS, TRIAL in a row, begin a trial; a longer one, and it counts anew;
- *   spins   a hit adds 1 to the score, up to MOST; a miss takes 2. At 0 the spinning is over, and the next trial needs twice
- *           as many short waits as this one, up to 1,024: who is woken fast and yet never within a spin, as when both are bound to one
- *           CPU, pays next to nothing for finding that out again. A full score makes that good.
+ *   asleep  waits that ended within SHORT_NS, TRIAL in a row, begin a trial; a longer one, and it
+ *           counts anew;
+ *   spins   a hit adds 1 to the score, up to MOST; a miss takes 2. At 0 the spinning is over, and
+ *           the next trial needs twice as many short waits as this one, up to 1,024: who is woken
+ *           fast and yet never within a spin, as when both are bound to one CPU, pays next to
+ *           nothing for finding that out again. A full score makes that good.
  *
- * So spinning goes on while two of three waits are hits, and after the last hand-off at most MOST / 2 spins are lost.
- * A spin ends at once when the thread was preempted in it: others need the CPU.
+ * So spinning goes on while two of three waits are hits, and after the last hand-off at most MOST /
+ * 2 spins are lost. A spin ends at once when the thread was preempted in it: others need the CPU.
  *
- * One of these belongs to each thread that is no worker, and one to each dispatcher (sched/rounds.h). Nothing here is shared.
+ * One of these belongs to each thread that is no worker, and one to each dispatcher
+ * (sched/rounds.h). Nothing here is shared.
  */
 #ifndef WEFT_SCHED_SPIN_H
 #define WEFT_SCHED_SPIN_H
@@ -25,7 +29,7 @@
 #include "base/cpu.h"
 
 #define WEFT__SPIN_NS 25000        /* at most */
-#define WEFT__SPIN_SHORT_NS 100000 /* a sleep that spinning might have spared, with its wake-ups */
+#define WEFT__SPIN_SHORT_NS 100000 /* a sleep with its wake-ups that spinning might have spared */
 #define WEFT__SPIN_MOST 8
 #define WEFT__SPIN_TRIAL 4u
 #define WEFT__SPIN_DOUBLINGS 8u
@@ -78,7 +82,8 @@ static inline bool weft__spin_on(int64_t *last, int64_t end)
     return *last < end && *last - before < WEFT__SPIN_GAP_NS;
 }
 
-/* For a plain thread that begins to wait at `now`: until the word is not 0. False: it is to sleep. */
+/* For a plain thread that begins to wait at `now`: until the word is not 0. False: it is to
+ * sleep. */
 bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now, int64_t deadline);
 /* It has slept after all. */
 void weft__spin_thread_slept(int64_t ns);

@@ -5,8 +5,9 @@
 
 #define STEAL_FRESH 32u /* at most at once */
 
-/* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others to our own
- * fresh queue. One at a time would make the two workers meet in the idle word at every task. */
+/* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others
+ * to our own fresh queue. One at a time would make the two workers meet in the idle word at every
+ * task. */
 static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim,
                                       uint64_t *n)
 {

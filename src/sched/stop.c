@@ -1,9 +1,9 @@
 /* Stopping a pool: refuse what comes from outside, wait until no fiber is left, join the threads.
  *
- * The wait is told by a worker that runs out of work: it has entered the idle word (a seq_cst RMW) after the
- * last fiber's counter was written, then looks whether somebody watches; the waiter first says that it
- * watches, then reads the idle word and counts. One of the two sees the other, and ending a fiber costs no
- * barrier.
+ * The wait is told by a worker that runs out of work: it has entered the idle word (a seq_cst RMW)
+ * after the last fiber's counter was written, then looks whether somebody watches; the waiter first
+ * says that it watches, then reads the idle word and counts. One of the two sees the other, and
+ * ending a fiber costs no barrier.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -58,8 +58,8 @@ static void unlink_stopper(weft_pool *pool, struct weft__node *node)
     weft__unlock(&pool->lock);
 }
 
-/* The stopper that is worker 0 itself serves the pool while it waits; its deadline is a timer of its own
- * wheel. */
+/* The stopper that is worker 0 itself serves the pool while it waits; its deadline is a timer of
+ * its own wheel. */
 struct served_wait {
     struct weft__timer timer; /* first */
     struct weft__waiter *waiter;

@@ -74,7 +74,8 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
     return weft__task_of(weft__chain_pop(&w->pinned));
 }
 
-/* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked at. */
+/* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked
+ * at. */
 struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
 {
     struct weft__task *task;
@@ -169,8 +170,8 @@ void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__
     weft__count(&w->counters.stacks, 1);
 }
 
-/* Between two fibers of which one keeps FP control words of its own. NULL is the base context, which has
- * the default ones, as has every other fiber. */
+/* Between two fibers of which one keeps FP control words of its own. NULL is the base context,
+ * which has the default ones, as has every other fiber. */
 RARE void weft__switch_fp(const struct weft__task *from, const struct weft__task *to)
 {
     if (from && (from->flags & WEFT__TASK_FP_ENV)) {
@@ -222,7 +223,8 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
     return weft__suspend_here(w, post);
 }
 
-/* A body, and then whom it has woken: as a fiber that blocks, without the way round through the loop. */
+/* A body, and then whom it has woken: as a fiber that blocks, without the way round through the
+ * loop. */
 WEFT__HOT void run_bodies(struct weft__worker *w, struct weft__task *task)
 {
     do {
@@ -255,8 +257,8 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
     w = weft__context_switch(&w->base, &task->ctx, w);
     weft__san_arrive(&w->base_san, NULL);
     weft__after_switch(w);
-    /* This one, and a turn for every pick since but the last, which led back here: counted here to keep it off
-     * the path of a yield. */
+    /* This one, and a turn for every pick since but the last, which led back here: counted here to
+     * keep it off the path of a yield. */
     weft__worker_count_turns(w);
 }
 

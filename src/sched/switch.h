@@ -1,8 +1,10 @@
-/* One switch, in parts that are one piece of code with whoever suspends: pick, leave, and what is then done for the one that was left. What
- * is rare is in sched/switch.c; sched/worker.h has the rules.
+/* One switch, in parts that are one piece of code with whoever suspends: pick, leave, and what is
+ * then done for the one that was left. What is rare is in sched/switch.c; sched/worker.h has the
+ * rules.
  *
- * Most suspend by weft__worker_suspend, which is all of it as one function. A wait that each message of a connection makes has it as a part of its own
- * (weft__waiter_park_here): one set of saved registers less, which is a cache line of each stack.
+ * Most suspend by weft__worker_suspend, which is all of it as one function. A wait that each
+ * message of a connection makes has it as a part of its own (weft__waiter_park_here): one set of
+ * saved registers less, which is a cache line of each stack.
  */
 #ifndef WEFT_SCHED_SWITCH_H
 #define WEFT_SCHED_SWITCH_H
@@ -39,9 +41,10 @@ static inline bool weft__others_ready(const struct weft__worker *w)
     return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
 }
 
-/* The stack of the task after this one, of a thousand in no near cache. The task may be another worker's by now:
- * blocks are never unmapped, and any address is good enough for a prefetch. One that waited mostly returns through some frames
- * to its caller, and then waits again; one that yielded needs but the first line. */
+/* The stack of the task after this one, of a thousand in no near cache. The task may be another
+ * worker's by now: blocks are never unmapped, and any address is good enough for a prefetch. One
+ * that waited mostly returns through some frames to its caller, and then waits again; one that
+ * yielded needs but the first line. */
 WEFT__HOT void weft__prefetch_frame(const struct weft__task *task, bool yielded)
 {
     if (task) {
@@ -53,8 +56,9 @@ WEFT__HOT void weft__prefetch_frame(const struct weft__task *task, bool yielded)
     }
 }
 
-/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations. A prefetch waits for its own, 0.2 us
- * in a virtual machine, but those of several go on side by side: so one fiber waits for all that come next. */
+/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations.
+ * A prefetch waits for its own, 0.2 us in a virtual machine, but those of several go on side by
+ * side: so one fiber waits for all that come next. */
 WEFT__HOT void weft__translate(struct weft__worker *w, uint64_t head)
 {
     if ((int64_t)(head - w->translated) >= 0) {
@@ -96,8 +100,8 @@ WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
     return weft__pick_by_rules(w, yielded);
 }
 
-/* One that waits mostly goes on with the task it has just woken: by the same rules, in few steps. NULL: not so
- * simple, or a thief was faster. */
+/* One that waits mostly goes on with the task it has just woken: by the same rules, in few steps.
+ * NULL: not so simple, or a thief was faster. */
 WEFT__HOT struct weft__task *weft__pick_woken(struct weft__worker *w)
 {
     if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
@@ -133,9 +137,9 @@ WEFT__HOT void weft__requeue(struct weft__worker *w, struct weft__task *task, bo
     if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
         weft__place_local(w, task, memory_order_release);
     }
-    /* It waits behind what runs now, which may be long: another worker that sleeps could take it. A look
-     * without a barrier, because a yield should not pay for one: a sleeper that is missed by nanoseconds is
-     * found at the next switch or tick. */
+    /* It waits behind what runs now, which may be long: another worker that sleeps could take it. A
+     * look without a barrier, because a yield should not pay for one: a sleeper that is missed by
+     * nanoseconds is found at the next switch or tick. */
     uint32_t idle = atomic_load_explicit(&w->pool->idle.word, memory_order_relaxed);
     if (__builtin_expect(weft__idle_wants_work(idle), 0)) {
         weft__idle_wake_one(&w->pool->idle);
@@ -172,8 +176,8 @@ WEFT__HOT void weft__after_switch(struct weft__worker *w)
 #define WEFT__SAN_OF(stack) NULL
 #endif
 
-/* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs one
- * that only the base context may fetch, or is a body, which runs there. */
+/* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs
+ * one that only the base context may fetch, or is a body, which runs there. */
 WEFT__HOT bool weft__start(struct weft__worker *w, struct weft__task *task,
                            struct weft__stack *spare)
 {

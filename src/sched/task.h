@@ -1,40 +1,48 @@
 /* The task: what schedulers run. One control block of 128 bytes, one atomic state word.
  *
- * The state word is {sequence:48, reason:12, state:4}. The sequence counts waits over the whole life of
- * the slot, through all its incarnations; a *ticket* is the sequence of one wait. Whoever wants to end
- * a wait must show its ticket, so a late timer, a cancel of an old wait or a wake meant for an earlier
- * fiber of this slot fails by itself. The first to fire a ticket wins; all others do nothing.
+ * The state word is {sequence:48, reason:12, state:4}. The sequence counts waits over the whole
+ * life of the slot, through all its incarnations; a *ticket* is the sequence of one wait. Whoever
+ * wants to end a wait must show its ticket, so a late timer, a cancel of an old wait or a wake
+ * meant for an earlier fiber of this slot fails by itself. The first to fire a ticket wins; all
+ * others do nothing.
  *
- * No other file touches the word. Transitions (P = the task itself on its worker, W = the worker after it
- * switched away from the task, A = any thread):
+ * No other file touches the word. Transitions (P = the task itself on its worker, W = the worker
+ * after it switched away from the task, A = any thread):
  *
  *   from      to        who  function  race it closes
- *   --------  --------  ---  --------  --------------------------------------------------------------
+ *   --------  --------  ---  --------  ------------------------------------------------------------
  *   FREE      CREATED   A    create    the slot is owned by its maker alone
  *   FREE      FRESH     A    create    " (a spawn: created and submitted in one step)
  *   CREATED   FRESH     A    submit    CAS: submitted once, whoever calls
- *   FRESH     CREATED   A    unsubmit  the pool refused it; under the ident lock, before it was queued
+ *   FRESH     CREATED   A    unsubmit  the pool refused it; under the ident lock, before it was
+ *                                      queued
  *   FRESH     RUNNING   W    run       the dequeuer owns it: queues hand each task to one worker
  *   READY     RUNNING   W    run       "
- *   RUNNING   READY     W    requeue   after the switch, so nobody runs a stack that is still in use
- *   RUNNING   ARMED     P    arm       of a park seq_cst: then P looks for a permit; A sets that first and looks
- *                                      at the word second
- *   RUNNING   WAITING   P    rest      a body whose step only ends: arm and settle in one. It may be fired before the step has
- *                                      returned, but not run: a dispatcher's, and this is its thread. seq_cst as settle
- *   WAITING   ARMED     P    unrest    CAS: the step has not returned and takes it back, unless it was fired
+ *   RUNNING   READY     W    requeue   after the switch, so nobody runs a stack that is still in
+ *                                      use
+ *   RUNNING   ARMED     P    arm       of a park seq_cst: then P looks for a permit; A sets that
+ *                                      first and looks at the word second
+ *   RUNNING   WAITING   P    rest      a body whose step only ends: arm and settle in one. It may
+ *                                      be fired before the step has returned, but not run: a
+ *                                      dispatcher's, and this is its thread. seq_cst as settle
+ *   WAITING   ARMED     P    unrest    CAS: the step has not returned and takes it back, unless it
+ *                                      was fired
  *   ARMED     RUNNING   P    disarm    CAS: P gives the wait up, unless it was fired
- *   ARMED     FIRED     A    fire      CAS: a wake between arming and the end of the switch; nobody queues
- *                                      the task, because its stack is still in use: W will
+ *   ARMED     FIRED     A    fire      CAS: a wake between arming and the end of the switch; nobody
+ *                                      queues the task, because its stack is still in use: W will
  *   FIRED     RUNNING   P    disarm    P finds out without having parked
- *   ARMED     WAITING   W    settle    CAS: the switch is complete. seq_cst: then W looks for a cancel or an
- *                                      interrupt, which A sets first, to look at the word second
+ *   ARMED     WAITING   W    settle    CAS: the switch is complete. seq_cst: then W looks for a
+ *                                      cancel or an interrupt, which A sets first, to look at the
+ *                                      word second
  *   FIRED     READY     W    settle    ... and it was fired meanwhile: W queues it
  *   WAITING   READY     A    fire      CAS: the winner queues it (also fire_waiting)
- *   WAITING   HELD      A    hold      CAS: a viewer keeps it where it waits while it reads its stack
+ *   WAITING   HELD      A    hold      CAS: a viewer keeps it where it waits while it reads its
+ *                                      stack
  *   HELD      WAITING   A    unhold    CAS: the viewer lets it go
- *   HELD      WOKEN     A    fire      CAS: fired while it was held; the viewer queues it, not the winner. Of a
- *                                      dispatcher's task the winner waits for the viewer instead: the order in
- *                                      which tasks are queued there does not depend on who looks
+ *   HELD      WOKEN     A    fire      CAS: fired while it was held; the viewer queues it, not the
+ *                                      winner. Of a dispatcher's task the winner waits for the
+ *                                      viewer instead: the order in which tasks are queued there
+ *                                      does not depend on who looks
  *   WOKEN     READY     A    unhold    the viewer lets it go and queues it
  *   RUNNING   DONE      P    finish    the result waits for its joiners
  *   DONE      FREE      A    free      the last right was used (under the ident lock)
@@ -107,13 +115,15 @@ enum {
     WEFT__TASK_DAEMON = 64,   /* does not keep its group from finishing */
 };
 
-/* What the nodes of a body point to, for as long as it waits: the beginning of a struct weft__waiter. */
+/* What the nodes of a body point to, for as long as it waits: the beginning of a struct
+ * weft__waiter. */
 struct __attribute__((may_alias)) weft__claim {
     struct weft__task *task;
     uint64_t ticket;
 };
 
-/* What a fiber waits for, for those who look from outside. On its own stack, in the frames that a wait touches anyway. */
+/* What a fiber waits for, for those who look from outside. On its own stack, in the frames that a
+ * wait touches anyway. */
 struct weft__note {
     const struct weft__wait_kind *kind;
     uint64_t on;
@@ -121,7 +131,8 @@ struct weft__note {
 };
 
 struct weft__task {
-    /* The queue that holds the task, then the worker that runs it: all that a wait and a wake touch, but for the stack. */
+    /* The queue that holds the task, then the worker that runs it: all that a wait and a wake
+     * touch, but for the stack. */
     union {
         struct weft__link link;        /* first: a link is a task */
         const struct weft__note *note; /* of a fiber that waits; no queue holds it then */
@@ -224,14 +235,15 @@ static inline enum weft__task_state weft__task_state(const struct weft__task *ta
         atomic_load_explicit(&task->state, memory_order_acquire)); /* pairs: run */
 }
 
-/* The same for one that has published something for which the task looks when it has settled: if it is not seen here that it
- * waits, it sees that. seq_cst on both sides. pairs: settle */
+/* The same for one that has published something for which the task looks when it has settled: if it
+ * is not seen here that it waits, it sees that. seq_cst on both sides. pairs: settle */
 static inline enum weft__task_state weft__task_state_after(const struct weft__task *task)
 {
     return weft__word_state(atomic_load_explicit(&task->state, memory_order_seq_cst));
 }
 
-/* Steps of the one who owns the task at that moment: plain stores, because nobody else may write. */
+/* Steps of the one who owns the task at that moment: plain stores, because nobody else may
+ * write. */
 static inline void weft__task_own_step(struct weft__task *task, enum weft__task_state from,
                                        enum weft__task_state to)
 {
@@ -303,8 +315,8 @@ static inline void weft__task_free(struct weft__task *task)
                           memory_order_relaxed);
 }
 
-/* Begins a wait and returns its ticket. After it the task looks once more at whatever can fire without
- * the ticket having been handed out. */
+/* Begins a wait and returns its ticket. After it the task looks once more at whatever can fire
+ * without the ticket having been handed out. */
 static inline uint64_t weft__task_arm(struct weft__task *task, unsigned kind)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
@@ -321,8 +333,8 @@ static inline uint64_t weft__task_arm(struct weft__task *task, unsigned kind)
     return armed >> WEFT__TICKET_SHIFT;
 }
 
-/* The ticket of the wait the task is in, for one that fires by what it knows of the task (a permit, a
- * cancel) and not of the wait. False: it is in none. */
+/* The ticket of the wait the task is in, for one that fires by what it knows of the task (a permit,
+ * a cancel) and not of the wait. False: it is in none. */
 static inline bool weft__task_ticket(const struct weft__task *task, uint64_t *ticket,
                                      unsigned *kind)
 {
@@ -339,8 +351,8 @@ enum weft__fire {
     WEFT__FIRE_ENQUEUE /* the task is READY and the caller must queue it */
 };
 
-/* The word when no viewer holds the task any more: after microseconds, unless the viewer was preempted. Viewers wait for nobody
- * meanwhile. */
+/* The word when no viewer holds the task any more: after microseconds, unless the viewer was
+ * preempted. Viewers wait for nobody meanwhile. */
 static __attribute__((noinline, cold, unused)) uint64_t
 weft__task_unheld(const struct weft__task *task)
 {
@@ -390,8 +402,9 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
     return WEFT__FIRE_LOST;
 }
 
-/* The same, only if the task waits and nobody is in the way. True: it is READY, and the caller's alone, with its frame,
- * until the caller queues it: what it is to find may still be written. False: nothing was done. */
+/* The same, only if the task waits and nobody is in the way. True: it is READY, and the caller's
+ * alone, with its frame, until the caller queues it: what it is to find may still be written.
+ * False: nothing was done. */
 static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t ticket,
                                            enum weft__reason reason)
 {
@@ -413,9 +426,9 @@ static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticke
         memory_order_acquire, memory_order_relaxed); /* pairs: rest, settle, unhold */
 }
 
-/* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the caller queues it.
- * seq_cst: then the caller looks at the flags that whoever cancels sets before it looks at this word. pairs:
- * weft__task_ticket */
+/* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the
+ * caller queues it. seq_cst: then the caller looks at the flags that whoever cancels sets before it
+ * looks at this word. pairs: weft__task_ticket */
 static inline uint64_t weft__task_settle(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed), armed = word;
@@ -433,8 +446,8 @@ static inline uint64_t weft__task_settle(struct weft__task *task)
     return 0;
 }
 
-/* Arm and settle in one step, for a wait that has everything it needs: `resting` is the word, made before. Then the caller looks at the
- * flags, as after settle. */
+/* Arm and settle in one step, for a wait that has everything it needs: `resting` is the word, made
+ * before. Then the caller looks at the flags, as after settle. */
 static inline uint64_t weft__task_resting(const struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
@@ -449,7 +462,8 @@ static inline void weft__task_rest(struct weft__task *task, uint64_t resting)
     atomic_store_explicit(&task->state, resting, memory_order_seq_cst); /* pairs: hold, ticket */
 }
 
-/* Takes a rest back: it is armed, as if it were still to settle. False: it was fired, and whoever did it queues the task. */
+/* Takes a rest back: it is armed, as if it were still to settle. False: it was fired, and whoever
+ * did it queues the task. */
 static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
 {
     for (;;) {
@@ -467,8 +481,8 @@ static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
     }
 }
 
-/* Takes a waiting task out of circulation: its stack and all that it waits on hold still until unhold. False:
- * it does not wait, or another holds it. For a few microseconds at a time. */
+/* Takes a waiting task out of circulation: its stack and all that it waits on hold still until
+ * unhold. False: it does not wait, or another holds it. For a few microseconds at a time. */
 static inline bool weft__task_hold(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);

@@ -46,9 +46,10 @@ static bool fiber_lives(weft_fiber fiber)
            !(ident & WEFT__IDENT_DONE);
 }
 
-/* The worker of the wheel looks there by itself; another one would not look again before it has to. If it sleeps it is
- * woken and parks anew; if it cannot be relied on, somebody else who sleeps, who then has its wheel in mind.
- * publish, wake and notify are seq_cst, as are nearest_timer's and offer_timers' looks. */
+/* The worker of the wheel looks there by itself; another one would not look again before it has to.
+ * If it sleeps it is woken and parks anew; if it cannot be relied on, somebody else who sleeps, who
+ * then has its wheel in mind. publish, wake and notify are seq_cst, as are nearest_timer's and
+ * offer_timers' looks. */
 static void tell_home(struct weft__worker *home)
 {
     if (home == weft__worker_self()) {
@@ -84,7 +85,8 @@ static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run
     return -1;
 }
 
-/* The call is over: it is pending again, or idle, and maybe gone as soon as the lock is. times 0: its owner was dead. */
+/* The call is over: it is pending again, or idle, and maybe gone as soon as the lock is. times 0:
+ * its owner was dead. */
 static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
                    int64_t now)
 {

@@ -11,14 +11,18 @@
  *   set, refresh                idle, pending -> pending; running -> running, again
  *   cancel                      pending -> idle; running -> running, not again, not recurring
  *   expire (the wheel's)        pending -> running, and halts the advance
- *   weft__alarm_run, at its end running -> pending (again, or recurring), or idle; fires who waits for it
- *   deinit in the callback      running -> forgotten: the runner's record says so, the timer may be gone
+ *   weft__alarm_run, at its     running -> pending (again, or recurring), or idle; fires who waits
+ *   end                         for it
+ *   deinit in the callback      running -> forgotten: the runner's record says so, the timer may be
+ *                               gone
  *
- * An alarm that is due leaves the wheel only when a worker is about to call it: there is no second list of those that are
- * due but have not run, so a cancel is definite however many expire at once, and several workers may share the work.
+ * An alarm that is due leaves the wheel only when a worker is about to call it: there is no second
+ * list of those that are due but have not run, so a cancel is definite however many expire at once,
+ * and several workers may share the work.
  *
- * Rejected: a pending node while the callback runs (the next expiry would have to wait for the callback anyway);
- * moving to the wheel of whoever sets it (two locks, or a gap in which a cancel finds it in neither).
+ * Rejected: a pending node while the callback runs (the next expiry would have to wait for the
+ * callback anyway); moving to the wheel of whoever sets it (two locks, or a gap in which a cancel
+ * finds it in neither).
  */
 #ifndef WEFT_SCHED_TIMER_H
 #define WEFT_SCHED_TIMER_H
@@ -74,11 +78,12 @@ static inline struct weft__alarm *weft__alarm_of(weft_timer *timer)
     return (struct weft__alarm *)(void *)timer;
 }
 
-/* Calls the alarm that the advance has handed out, if any. `now` is what it was advanced to. Returns the time after it. */
+/* Calls the alarm that the advance has handed out, if any. `now` is what it was advanced to.
+ * Returns the time after it. */
 int64_t weft__alarm_run(struct weft__firing *firing, int64_t now);
 
-/* For the end of what a timer's callback uses: it does not fire again and does not run any more, even if the calling fiber is
- * being cancelled. WEFT_TIMER_RUNNING: this is its callback. */
+/* For the end of what a timer's callback uses: it does not fire again and does not run any more,
+ * even if the calling fiber is being cancelled. WEFT_TIMER_RUNNING: this is its callback. */
 int weft__timer_end(weft_timer *timer);
 
 #endif

@@ -1,8 +1,8 @@
-/* The trace ring: the last events of one worker, written by it alone, read when somebody asks.
- * A reader may see an event that is just being overwritten; it is for looking, not for proof.
+/* The trace ring: the last events of one worker, written by it alone, read when somebody asks. A
+ * reader may see an event that is just being overwritten; it is for looking, not for proof.
  *
- * The same places tell the gauge (sched/gauge.h) how long fibers were ready or waited: one byte of flags says who
- * listens.
+ * The same places tell the gauge (sched/gauge.h) how long fibers were ready or waited: one byte of
+ * flags says who listens.
  */
 #ifndef WEFT_SCHED_TRACE_H
 #define WEFT_SCHED_TRACE_H

@@ -14,9 +14,11 @@
 #include "sched/spin.h"
 #include "sched/worker.h"
 
-#define ASLEEP UINT32_MAX /* no reason: a plain thread sleeps, or is about to, and must be woken */
+/* No reason: a plain thread sleeps, or is about to, and must be woken. */
+#define ASLEEP UINT32_MAX
 
-/* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock, unless this has fired. */
+/* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock, unless
+ * this has fired. */
 static void deadline_expire(struct weft__timer *timer, void *arg)
 {
     struct weft__deadline *deadline = (struct weft__deadline *)(void *)timer;
@@ -70,7 +72,8 @@ static bool fire_word(_Atomic(uint32_t) *word, enum weft__reason reason)
         memory_order_relaxed);
 }
 
-/* The thread may leave as soon as the word is set, and its pool be destroyed: the visit keeps its parker. */
+/* The thread may leave as soon as the word is set, and its pool be destroyed: the visit keeps its
+ * parker. */
 static bool fire_worker(struct weft__waiter *waiter, enum weft__reason reason)
 {
     struct weft__parker *parker = waiter->parker;
@@ -95,8 +98,8 @@ static bool fire_notify(struct weft__waiter *waiter, enum weft__reason reason)
     return won;
 }
 
-/* A thread that has not gone to sleep yet finds the reason by itself, and is not woken: that would be a system call. Once
- * asleep it stays so until it is fired, by this or by its deadline. */
+/* A thread that has not gone to sleep yet finds the reason by itself, and is not woken: that would
+ * be a system call. Once asleep it stays so until it is fired, by this or by its deadline. */
 static bool fire_plain(_Atomic(uint32_t) *word, enum weft__reason reason)
 {
     uint32_t asleep = ASLEEP;
@@ -198,8 +201,9 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return reason;
 }
 
-/* Under the ident lock: else the flag may be what one who has ended the last wait has not taken back yet. The task may
- * have gone on and its slot be another fiber's by now: then the fire fails, and that one's flag stays. */
+/* Under the ident lock: else the flag may be what one who has ended the last wait has not taken
+ * back yet. The task may have gone on and its slot be another fiber's by now: then the fire fails,
+ * and that one's flag stays. */
 static enum weft__fire deliver_interrupt(struct weft__task *task, uint64_t ticket)
 {
     uint64_t ident;
@@ -245,7 +249,8 @@ void weft__waiter_look(struct weft__task *task)
     }
 }
 
-/* With a deadline: its node is in the wheel of the worker it began on, and goes to the one it ends on. */
+/* With a deadline: its node is in the wheel of the worker it began on, and goes to the one it ends
+ * on. */
 static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
 {
     if (deadline == WEFT_FOREVER) {

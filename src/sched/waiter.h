@@ -1,20 +1,22 @@
-/* A waiter: one wait of a fiber, of a plain thread, or of a body without a stack. A node: its place in one of the
- * sources it waits for.
+/* A waiter: one wait of a fiber, of a plain thread, or of a body without a stack. A node: its place
+ * in one of the sources it waits for.
  *
  * Every wait is arm, park, finish:
  *   arm     weft__waiter_arm, then link a node into each source under that source's lock;
- *   park    weft__waiter_park: suspends until a source fires it, the deadline passes, a cancel or an interrupt
- *           comes;
+ *   park    weft__waiter_park: suspends until a source fires it, the deadline passes, a cancel or
+ *           an interrupt comes;
  *   finish  every node that is still linked is unlinked under its source's lock.
- * A source fires under its own lock and unlinks what it fires, so that after finish nothing touches the
- * nodes, which live on the waiter's stack or in its frame. The first to fire wins, whatever it is; for the
- * others the fire fails and they keep what they had to give. No source knows what kind of body waits.
+ * A source fires under its own lock and unlinks what it fires, so that after finish nothing touches
+ * the nodes, which live on the waiter's stack or in its frame. The first to fire wins, whatever it
+ * is; for the others the fire fails and they keep what they had to give. No source knows what kind
+ * of body waits.
  *
- * What a source hands over it writes into its own node *before* it fires, because a waiter that has not
- * finished its switch goes on by itself. (Two sources may write, each its own node; the reason tells the winner.)
- * A source that may not write before it has won, as when the place is the same for several nodes, writes after
- * it under its lock, and then the finish of the winning node takes that lock as well.
- * (Or it wins by weft__task_fire_waiting, and writes and unlinks before it places the task, which cannot run until then.)
+ * What a source hands over it writes into its own node *before* it fires, because a waiter that has
+ * not finished its switch goes on by itself. (Two sources may write, each its own node; the reason
+ * tells the winner.) A source that may not write before it has won, as when the place is the same
+ * for several nodes, writes after it under its lock, and then the finish of the winning node takes
+ * that lock as well. (Or it wins by weft__task_fire_waiting, and writes and unlinks before it
+ * places the task, which cannot run until then.)
  *
  * A call that can be done at once is no wait: it succeeds in a cancelled fiber too.
  */
@@ -36,10 +38,12 @@ struct weft__parker;
 struct weft__wait_kind {
     const char *name; /* "mutex" */
     bool fiber;       /* `on` is a fiber's handle; else the address of an object, or 0 */
-    /* The fiber that would have to act first; 0: none, or nobody knows. `on` is what was given to park. Called
-     * while the waiter is held where it waits, so that `on` is still there; must not block. NULL: never any. */
+    /* The fiber that would have to act first; 0: none, or nobody knows. `on` is what was given to
+     * park. Called while the waiter is held where it waits, so that `on` is still there; must not
+     * block. NULL: never any. */
     uint64_t (*holder)(uint64_t on);
-    /* The user's name of the object, or NULL; called like holder. NULL: objects of this kind have none. */
+    /* The user's name of the object, or NULL; called like holder. NULL: objects of this kind have
+     * none. */
     const char *(*label)(uint64_t on);
 };
 
@@ -50,12 +54,13 @@ struct weft__waiter {
     struct weft__worker *worker; /* with a task: where it runs, from arm to park */
     struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
     _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
-    /* Told once, by the winner, under the lock of the source that fired: short, takes no lock that is held
-     * while a source is locked. The waiter may be gone when it returns. */
+    /* Told once, by the winner, under the lock of the source that fired: short, takes no lock that
+     * is held while a source is locked. The waiter may be gone when it returns. */
     void (*notify)(struct weft__waiter *waiter);
 };
 
-/* One place in one source. Fields but `item` are the source's, under its lock, while it is linked. */
+/* One place in one source. Fields but `item` are the source's, under its lock, while it is
+ * linked. */
 struct weft__node {
     struct weft__node *next, *prev;
     struct weft__waiter *waiter;
@@ -67,8 +72,8 @@ struct weft__node {
     bool shared; /* `item` is the place of other nodes too: written only after this one has won */
 };
 
-/* The nodes of one source in the order in which they came. While there is none `last` is anything, and so is the `prev` of
- * the first. */
+/* The nodes of one source in the order in which they came. While there is none `last` is anything,
+ * and so is the `prev` of the first. */
 struct weft__waitlist {
     struct weft__node *first, *last;
 };
@@ -144,15 +149,16 @@ static inline void weft__waiter_arm(struct weft__waiter *waiter, unsigned kind)
 /* Arms for a worker's thread that goes on running its loop: `parker` is its own. */
 void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
                              _Atomic(uint32_t) *visitors);
-/* Arms for a body that has no stack to suspend: it returns to its caller and is told. Whoever keeps its
- * deadline and its cancel fires it with that reason. */
+/* Arms for a body that has no stack to suspend: it returns to its caller and is told. Whoever keeps
+ * its deadline and its cancel fires it with that reason. */
 void weft__waiter_arm_notify(struct weft__waiter *waiter,
                              void (*notify)(struct weft__waiter *waiter));
 
 /* The same for one without a task. */
 bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason);
 
-/* Ends the wait, unless it has ended: then false. *ready is a fiber that must be queued, else NULL. */
+/* Ends the wait, unless it has ended: then false. *ready is a fiber that must be queued, else
+ * NULL. */
 static inline bool weft__waiter_fire_one(struct weft__waiter *waiter, enum weft__reason reason,
                                          struct weft__task **ready)
 {
@@ -180,8 +186,9 @@ static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__rea
     return won;
 }
 
-/* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with this node. False:
- * the wait had ended; the node is dead to the source either way. *ready as weft__waiter_fire_one. */
+/* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with
+ * this node. False: the wait had ended; the node is dead to the source either way. *ready as
+ * weft__waiter_fire_one. */
 static inline bool weft__node_fire_one(struct weft__node *node, void *value, int status,
                                        struct weft__task **ready)
 {
@@ -203,7 +210,8 @@ static inline bool weft__node_fire(struct weft__node *node, void *value, int sta
 /* Any wait; the other is the short way of most. */
 enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
                                         const struct weft__wait_kind *kind, uint64_t on);
-/* The same for a fiber that has armed its task itself. Not part of its caller, whose frame is what a wait without a deadline keeps. */
+/* The same for a fiber that has armed its task itself. Not part of its caller, whose frame is what
+ * a wait without a deadline keeps. */
 enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
                                          struct weft__worker *w, int64_t deadline,
                                          const struct weft__wait_kind *kind, uint64_t on);
@@ -211,8 +219,8 @@ enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticke
 void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
                            enum weft__reason reason);
 
-/* Without a deadline and, as far as is known, without a cancel. The flags: to spare the switch. What comes later is
- * found when the switch is over: weft__waiter_settle */
+/* Without a deadline and, as far as is known, without a cancel. The flags: to spare the switch.
+ * What comes later is found when the switch is over: weft__waiter_settle */
 static inline bool weft__waiter_is_plain(const struct weft__task *task, int64_t deadline)
 {
     return deadline == WEFT_FOREVER &&
@@ -230,7 +238,8 @@ static inline enum weft__reason weft__waiter_parked(struct weft__task *task,
     return reason;
 }
 
-/* *w: where it runs, before and after. Of the caller's nothing is kept across the switch but the note. */
+/* *w: where it runs, before and after. Of the caller's nothing is kept across the switch but the
+ * note. */
 static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
                                                         struct weft__worker **w,
                                                         const struct weft__wait_kind *kind,
@@ -264,8 +273,9 @@ static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, i
                : weft__waiter_park_plain(task, &waiter->worker, kind, on);
 }
 
-/* The same, for a function that has nothing to do after the wait but to return: *known, whether its way back is that of the
- * fiber that was left for this one. If not, it ends with weft__context_return. */
+/* The same, for a function that has nothing to do after the wait but to return: *known, whether its
+ * way back is that of the fiber that was left for this one. If not, it ends with
+ * weft__context_return. */
 static inline __attribute__((always_inline)) enum weft__reason
 weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
                        const struct weft__wait_kind *kind, uint64_t on, bool *known)
@@ -282,14 +292,17 @@ weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
     return reason;
 }
 
-/* Of a wait that is armed: ends it if a cancel or an interrupt is there, to spare the switch. Settle looks again. */
+/* Of a wait that is armed: ends it if a cancel or an interrupt is there, to spare the switch.
+ * Settle looks again. */
 void weft__waiter_look(struct weft__task *task);
-/* For a wait that has settled, armed as this: ends it if the flags say so. True: the caller queues the task. */
+/* For a wait that has settled, armed as this: ends it if the flags say so. True: the caller queues
+ * the task. */
 bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags);
 
-/* After the switch. False: the task was fired meanwhile, or is cancelled, and the caller queues it. Who cancels or
- * interrupts sets the flag, then looks at the state word; this settles that, then looks at the flags: all seq_cst, so one
- * sees the other. The task may be gone by then, and is not another's: the ticket is its own. */
+/* After the switch. False: the task was fired meanwhile, or is cancelled, and the caller queues it.
+ * Who cancels or interrupts sets the flag, then looks at the state word; this settles that, then
+ * looks at the flags: all seq_cst, so one sees the other. The task may be gone by then, and is not
+ * another's: the ticket is its own. */
 static inline bool weft__waiter_settle(struct weft__task *task)
 {
     uint64_t armed = weft__task_settle(task);
@@ -301,7 +314,8 @@ static inline bool weft__waiter_settle(struct weft__task *task)
            !weft__waiter_end_late(task, armed, flags);
 }
 
-/* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be any more. */
+/* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be
+ * any more. */
 enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter);
 
 /* Why the wait of a body that was told has ended. */

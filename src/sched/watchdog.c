@@ -98,7 +98,8 @@ void weft__watchdog_stop(void)
 
 /* --- hogs --------------------------------------------------------------------------- */
 
-/* Does the worker stand where it stood at an earlier tick? If not, from now on it is measured anew. */
+/* Does the worker stand where it stood at an earlier tick? If not, from now on it is measured
+ * anew. */
 static bool stands_still(struct weft__worker *w, int64_t now)
 {
     struct weft__vigil *vigil = &w->vigil;
@@ -366,7 +367,8 @@ void weft__watchdog_look_again(void)
     weft__pulse_changed(&weft__pulse);
 }
 
-/* What this thread has had of the CPU: where others have it, a walk takes long and costs no more. */
+/* What this thread has had of the CPU: where others have it, a walk takes long and costs no
+ * more. */
 static int64_t cpu_ns(void)
 {
     struct timespec time;
@@ -474,8 +476,8 @@ void weft__watchdog_fork_parent(void)
     weft__report_fork_parent();
 }
 
-/* The thread is not here, nor are the pools: all is as before the first. `life` is not taken before the fork: it is held for
- * as long as the thread takes to end. */
+/* The thread is not here, nor are the pools: all is as before the first. `life` is not taken before
+ * the fork: it is held for as long as the thread takes to end. */
 void weft__watchdog_fork_child(void)
 {
     outside[0] = 0;

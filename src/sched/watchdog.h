@@ -1,28 +1,31 @@
 /* The watchdog: one thread for all pools that looks at workers which do not come to it themselves.
  *
- * The pulse (sched/pulse.h) tells whether any worker is awake. The first to awake while the watchdog rests rouses it;
- * as long as any is awake it ticks every 10 ms; when none was for a whole tick it looks once at where that leaves the
- * fibers, and rests. So an idle process has no ticks, a busy one pays for two read-modify-writes around each sleep of a
- * worker, and a switch costs nothing.
+ * The pulse (sched/pulse.h) tells whether any worker is awake. The first to awake while the
+ * watchdog rests rouses it; as long as any is awake it ticks every 10 ms; when none was for a whole
+ * tick it looks once at where that leaves the fibers, and rests. So an idle process has no ticks, a
+ * busy one pays for two read-modify-writes around each sleep of a worker, and a switch costs
+ * nothing.
  *
- * Hogs. A worker has not looked for another task, whether it found one or not, if what it writes then anyway is the same
- * at two ticks: the turns it counts down, and `executed`, to which they are added. From then on, tick by tick, sleepers are woken to steal and to see to
- * its timers and its I/O (but for io_uring's), and workers that are busy do so at their own ticks (weft_pool.hogged). After five ticks
- * what is still in its queues goes to the global queue, for those who are too busy to steal. After hog_ns it is
- * reported, once.
+ * Hogs. A worker has not looked for another task, whether it found one or not, if what it writes
+ * then anyway is the same at two ticks: the turns it counts down, and `executed`, to which they are
+ * added. From then on, tick by tick, sleepers are woken to steal and to see to its timers and its
+ * I/O (but for io_uring's), and workers that are busy do so at their own ticks (weft_pool.hogged).
+ * After five ticks what is still in its queues goes to the global queue, for those who are too busy
+ * to steal. After hog_ns it is reported, once.
  *
- * Deadlock. The pulse is read with nobody awake; the references and threads of sched/outside.h are found to be none;
- * every worker in its loop is seen PARKED and every wheel empty; and the pulse is still the same. Then nothing runs
- * any more, for ever: no worker is about to (sched/pulse.h), nor was one told by a thread from outside, which is
- * gone by the time threads are listed and told it before; threads are made by threads that run, and timers are added
- * by them.
+ * Deadlock. The pulse is read with nobody awake; the references and threads of sched/outside.h are
+ * found to be none; every worker in its loop is seen PARKED and every wheel empty; and the pulse is
+ * still the same. Then nothing runs any more, for ever: no worker is about to (sched/pulse.h), nor
+ * was one told by a thread from outside, which is gone by the time threads are listed and told it
+ * before; threads are made by threads that run, and timers are added by them.
  *
- * Cycles of waits are stable too, and are found by walking all fibers (obs/cycle.c) whenever somebody was awake since
- * the last walk, but spending no more than a hundredth of one CPU on it.
+ * Cycles of waits are stable too, and are found by walking all fibers (obs/cycle.c) whenever
+ * somebody was awake since the last walk, but spending no more than a hundredth of one CPU on it.
  *
- * Rejected: a look by the last worker that goes to sleep (listing threads takes 30 us, and it is the one that is woken
- * next); a look at each lock or join that has to wait (two that close a cycle together both miss it, and joins
- * are a hot path); a signal that preempts the hog (it may hold any lock).
+ * Rejected: a look by the last worker that goes to sleep (listing threads takes 30 us, and it is
+ * the one that is woken next); a look at each lock or join that has to wait (two that close a cycle
+ * together both miss it, and joins are a hot path); a signal that preempts the hog (it may hold any
+ * lock).
  */
 #ifndef WEFT_SCHED_WATCHDOG_H
 #define WEFT_SCHED_WATCHDOG_H
@@ -54,8 +57,8 @@ struct weft__vigil {
 
 extern struct weft__pulse weft__pulse;
 
-/* After a pool was added to weft__pools, and after one was removed: the thread lives while there are any. If it cannot be
- * started nothing is watched. */
+/* After a pool was added to weft__pools, and after one was removed: the thread lives while there
+ * are any. If it cannot be started nothing is watched. */
 void weft__watchdog_start(void);
 void weft__watchdog_stop(void);
 

@@ -35,8 +35,8 @@
 #define POLL_NS WEFT__TICK_NS /* a busy worker looks for I/O this often */
 #define POLLED_ROUNDS 64u     /* of a dispatcher in a host's loop, for each poll */
 
-/* Where the indices of the queues start. In a build that widens races, shortly before they wrap: every test
- * of it goes over the wrap. */
+/* Where the indices of the queues start. In a build that widens races, shortly before they wrap:
+ * every test of it goes over the wrap. */
 #ifdef WEFT_CHAOS
 #define FIRST_INDEX (UINT64_MAX - 100)
 #else
@@ -150,7 +150,8 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
     weft__spawner_give_credits(&w->spawner);
     weft__fault_leave_thread();
     atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
-    /* seq_cst: then it looks whether others must be told. pairs: needs_absent_caller, nearest_timer */
+    /* seq_cst: then it looks whether others must be told. pairs: needs_absent_caller,
+     * nearest_timer */
     atomic_store_explicit(&w->state, state, memory_order_seq_cst);
 }
 
@@ -186,8 +187,9 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
     return weft__task_of(batch[0]);
 }
 
-/* A worker that is faster than those who submit would take every task by itself out of their hands, and all
- * would wait for the same two cache lines at each. Having found few, it lets some more come together. */
+/* A worker that is faster than those who submit would take every task by itself out of their hands,
+ * and all would wait for the same two cache lines at each. Having found few, it lets some more come
+ * together. */
 static void gather(void)
 {
     for (int i = 0; i < GATHER_PAUSES; i++) {
@@ -217,7 +219,8 @@ static void prefetch_stacks(const struct weft__chain *ready)
     }
 }
 
-/* A slice of what is due: waits whose deadline it was are queued, callbacks are called, each without the lock. */
+/* A slice of what is due: waits whose deadline it was are queued, callbacks are called, each
+ * without the lock. */
 static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
 {
     if (weft__wheel_next(wheel) > w->now) {
@@ -269,8 +272,8 @@ static bool poll_due(const struct weft__worker *w)
 
 /* --- more sources of work ------------------------------------------------------- */
 
-/* The turns between two ticks: 61, or as many as fit into 200 us by the last tick's pace. Reading the
- * clock at every turn would cost more than the turn. */
+/* The turns between two ticks: 61, or as many as fit into 200 us by the last tick's pace. Reading
+ * the clock at every turn would cost more than the turn. */
 static void pace(struct weft__worker *w)
 {
     int64_t now = weft__clock_ns();
@@ -320,8 +323,8 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
     return true;
 }
 
-/* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to run
- * now, if there is one. */
+/* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to
+ * run now, if there is one. */
 static struct weft__task *tick(struct weft__worker *w)
 {
     pace(w);
@@ -441,9 +444,9 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 
 /* --- idling ------------------------------------------------------------------------- */
 
-/* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been paying. The
- * pauses keep the searcher from taking every task out of the submitter's hands one by one: both then
- * wait for the same cache lines, and a stream of submits slows down threefold. */
+/* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been
+ * paying. The pauses keep the searcher from taking every task out of the submitter's hands one by
+ * one: both then wait for the same cache lines, and a stream of submits slows down threefold. */
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     int64_t began = w->now = weft__clock_ns();
@@ -497,8 +500,8 @@ static bool give_back(void)
            0;
 }
 
-/* A server under load finds the next requests there when it has answered the last: it need not fall asleep, nor tell anybody of that, to
- * hear of them. For as long as this pays. */
+/* A server under load finds the next requests there when it has answered the last: it need not fall
+ * asleep, nor tell anybody of that, to hear of them. For as long as this pays. */
 static bool look_at_hand(struct weft__worker *w)
 {
     if (w->io_at_hand) {
@@ -537,7 +540,8 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             }
             return task;
         }
-        /* Whoever has much to do by fits and starts needs its stacks again at once: they are trimmed after a rest. */
+        /* Whoever has much to do by fits and starts needs its stacks again at once: they are
+         * trimmed after a rest. */
         idle_since = idle_since == INT64_MAX ? w->now : idle_since;
         bool warm = keeps_much();
         if (warm && w->now - idle_since >= REST_NS && give_back()) {
@@ -617,7 +621,8 @@ void weft__worker_offer_timers(struct weft__worker *w)
     }
 }
 
-/* Fibers that yield for ever do not keep the host's thread: what is ready then is for the next time. */
+/* Fibers that yield for ever do not keep the host's thread: what is ready then is for the next
+ * time. */
 static void drain_rounds(struct weft__worker *w)
 {
     unsigned left = POLLED_ROUNDS;

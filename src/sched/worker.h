@@ -4,16 +4,17 @@
  *   1. next: a task woken by the running one; at most 3 in a row while anything else is ready;
  *   2. pinned and ring in turn: woken and yielded tasks, first in first out;
  *   3. fresh: tasks that never ran, newest first (or oldest, by option).
- * A yield takes one fresh task before all that, so that `while (!done) yield();` cannot starve what it
- * waits for; if that one yields too, the ring comes next, or a chain of fresh tasks that yield would
- * starve it. Every 61 turns, and about every 200 us of run time, the worker goes through its base context
- * first: timers, inbox, a batch from the global queue, its oldest fresh task. A tick at which none of these has
- * anything is done where the fiber is.
+ * A yield takes one fresh task before all that, so that `while (!done) yield();` cannot starve what
+ * it waits for; if that one yields too, the ring comes next, or a chain of fresh tasks that yield
+ * would starve it. Every 61 turns, and about every 200 us of run time, the worker goes through its
+ * base context first: timers, inbox, a batch from the global queue, its oldest fresh task. A tick
+ * at which none of these has anything is done where the fiber is.
  *
  * A fiber that blocks picks its successor and switches to it directly. What must happen after the
- * switch, when the old stack is no longer in use, is a closed list (enum weft__post), done by whoever is
- * resumed. On a fiber's stack only queues and state words are touched; everything else (timers, stealing,
- * system calls, idling) runs on the worker's base context, which is the thread's own stack.
+ * switch, when the old stack is no longer in use, is a closed list (enum weft__post), done by
+ * whoever is resumed. On a fiber's stack only queues and state words are touched; everything else
+ * (timers, stealing, system calls, idling) runs on the worker's base context, which is the thread's
+ * own stack.
  */
 #ifndef WEFT_SCHED_WORKER_H
 #define WEFT_SCHED_WORKER_H
@@ -116,8 +117,8 @@ struct weft__worker {
     struct weft__task *handoff; /* picked on a fiber's stack, to be started from the base context */
     weft_pool *pool;
     struct weft__show *show; /* NULL: none was needed yet */
-    const void *
-        owner; /* what objects with an owner compare theirs with: its pool, or the group that runs */
+    const void *owner; /* what objects with an owner compare theirs with: its pool, or the group
+                          that runs */
     const void **near; /* by slot of the ring: what the one there looks at first, or NULL. A hint */
     /* And a wait for I/O, in a third. */
     uint64_t
@@ -180,7 +181,8 @@ struct weft__worker {
     bool has_thread;
     pthread_t thread;
 
-    /* Under its own lock. Last: its slots are not cleared, and what of them is not used is not there. */
+    /* Under its own lock. Last: its slots are not cleared, and what of them is not used is not
+     * there. */
     struct weft__wheel wheel;
 };
 
@@ -195,8 +197,8 @@ static inline void weft__turns_set(_Atomic(int) *turns, int n)
     atomic_store_explicit(turns, n, memory_order_relaxed);
 }
 
-/* Puts a task (or nothing) into the next slot and returns what was there. A thief may do the same: release and
- * acquire. The only worker of a pool has none. */
+/* Puts a task (or nothing) into the next slot and returns what was there. A thief may do the same:
+ * release and acquire. The only worker of a pool has none. */
 static inline struct weft__task *weft__worker_swap_next(struct weft__worker *w,
                                                         struct weft__task *task)
 {
@@ -275,8 +277,9 @@ static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
     return (struct weft__rare *)(void *)(task->stack->top - sizeof(struct weft__rare));
 }
 
-/* The calling thread's worker, or NULL. Not kept across a switch. noinline is not enough: gcc and clang
- * infer that the function is pure and fold two calls around a switch into one; the asm stops them. */
+/* The calling thread's worker, or NULL. Not kept across a switch. noinline is not enough: gcc and
+ * clang infer that the function is pure and fold two calls around a switch into one; the asm stops
+ * them. */
 struct weft__worker *weft__worker_self(void);
 void weft__worker_set_self(struct weft__worker *worker);
 /* Its small blocks; NULL: this is no worker's thread. */
@@ -286,8 +289,8 @@ static inline struct weft__small *weft__small_here(void)
     return w ? &w->small : NULL;
 }
 
-/* The same, as a part of its caller: for the entrance of a call, a function that is not inlined, that asks but once, and
- * that suspends only in what it calls. */
+/* The same, as a part of its caller: for the entrance of a call, a function that is not inlined,
+ * that asks but once, and that suspends only in what it calls. */
 #ifdef WEFT_EXPLORE
 #define weft__worker_at_entrance weft__worker_self
 #else
@@ -306,22 +309,24 @@ struct weft__task *weft__worker_pick(struct weft__worker *w);
 /* The oldest that has not run yet; NULL: none. */
 struct weft__task *weft__worker_take_oldest(struct weft__worker *w);
 
-/* Suspends the running fiber, which has armed a wait or published its new home, and goes on with another.
- * Returns when it is resumed, maybe on another thread: nothing of the old worker may be used after. The new one. */
+/* Suspends the running fiber, which has armed a wait or published its new home, and goes on with
+ * another. Returns when it is resumed, maybe on another thread: nothing of the old worker may be
+ * used after. The new one. */
 struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__post post);
 
 /* Ends the running fiber, whose control block is given up already; never returns. */
 void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, unsigned stack_class)
     __attribute__((noreturn));
 
-/* From the base context: runs the task, and whatever it switches to, until somebody comes back here. A body's step, if
- * it is one. */
+/* From the base context: runs the task, and whatever it switches to, until somebody comes back
+ * here. A body's step, if it is one. */
 void weft__worker_run(struct weft__worker *w, struct weft__task *task);
-/* Queues a task that was running here behind the others. `yielded`: of its own will, and not because its wait was over
- * before it began. */
+/* Queues a task that was running here behind the others. `yielded`: of its own will, and not
+ * because its wait was over before it began. */
 void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool yielded);
 
-/* Something was put into the next slot, the fresh queue or the bound FIFO: the next pick goes by the rules. */
+/* Something was put into the next slot, the fresh queue or the bound FIFO: the next pick goes by
+ * the rules. */
 static inline void weft__worker_look_up(struct weft__worker *w)
 {
     int plain = weft__turns(&w->plain);
@@ -331,13 +336,13 @@ static inline void weft__worker_look_up(struct weft__worker *w)
     }
 }
 
-/* Takes from the victim's queues (steal.c): a task to run, others to our own. NULL: nothing. `last`: even what it was about to
- * run next. */
+/* Takes from the victim's queues (steal.c): a task to run, others to our own. NULL: nothing.
+ * `last`: even what it was about to run next. */
 struct weft__task *weft__worker_steal(struct weft__worker *w, struct weft__worker *victim,
                                       bool last);
 
-/* A fiber that did not ask for fp_env has left the floating-point control words as they were; else a
- * caller's bug. Debug builds ask at every switch and at the end. */
+/* A fiber that did not ask for fp_env has left the floating-point control words as they were; else
+ * a caller's bug. Debug builds ask at every switch and at the end. */
 void weft__worker_check_fp(const struct weft__task *task);
 
 /* Brings `executed` up to date: a turn for every pick since. */
@@ -350,13 +355,15 @@ static inline void weft__worker_count_turns(struct weft__worker *w)
 
 /* --- where a ready task goes ------------------------------------------------ */
 
-/* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any thread. In a dispatcher it goes
- * behind what is ready; `front`: before it, and 0, so that a call that ends with it can jump there. */
+/* Queues a task that has become READY at its home, and wakes a worker for it if need be. Any
+ * thread. In a dispatcher it goes behind what is ready; `front`: before it, and 0, so that a call
+ * that ends with it can jump there. */
 void weft__place(struct weft__task *task);
 int weft__place_front(struct weft__task *task);
 void weft__place_many(struct weft__chain *tasks);
 void weft__place_many_front(struct weft__chain *tasks);
-/* What a source has fired, mostly nobody or one; empties the chain. In a dispatcher, to the front. */
+/* What a source has fired, mostly nobody or one; empties the chain. In a dispatcher, to the
+ * front. */
 static inline void weft__place_chain(struct weft__chain *tasks)
 {
     struct weft__link *first = tasks->head;
@@ -377,8 +384,8 @@ void weft__place_local(struct weft__worker *w, struct weft__task *task, memory_o
 int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index);
 void weft__worker_deinit(struct weft__worker *w);
 
-/* The worker's I/O driver, opened by its first use, on the worker's thread. NULL: *err says why; -EOPNOTSUPP: the pool
- * is for computing. */
+/* The worker's I/O driver, opened by its first use, on the worker's thread. NULL: *err says why;
+ * -EOPNOTSUPP: the pool is for computing. */
 struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     __attribute__((noinline)); /* asks for errno, which no function that switches may */
 static inline struct weft__driver *weft__worker_driver(struct weft__worker *w, int *err)
@@ -393,24 +400,26 @@ static inline struct weft__driver *weft__worker_peek_driver(const struct weft__w
 }
 /* When the thread leaves for good: nothing waits in it any more. */
 void weft__worker_close_driver(struct weft__worker *w);
-/* Waits that began on this worker may have ended elsewhere, and others the other way round. Of all that were ever counted the
- * sum counts: what a worker has in it stays when it goes. */
+/* Waits that began on this worker may have ended elsewhere, and others the other way round. Of all
+ * that were ever counted the sum counts: what a worker has in it stays when it goes. */
 void weft__worker_leave_count(struct weft__worker *w);
-/* A caller that leaves: nothing waits in its driver any more, calls go on with the drivers of others. */
+/* A caller that leaves: nothing waits in its driver any more, calls go on with the drivers of
+ * others. */
 void weft__worker_evict_io(struct weft__worker *w);
 /* Looks for I/O that is ready, without waiting, on the base context. */
 void weft__worker_poll(struct weft__worker *w);
 /* What the last wait of the driver, which was entered, has brought; leaves the driver. */
 void weft__worker_dispatch(struct weft__worker *w, struct weft__driver *driver);
-/* In the stead of a worker that is held up. What io_uring has for it stays there: the ring is its own thread's. */
+/* In the stead of a worker that is held up. What io_uring has for it stays there: the ring is its
+ * own thread's. */
 void weft__worker_serve_io(struct weft__worker *w, const struct weft__worker *other);
 
 /* The calling thread becomes this worker until leave_thread. */
 void weft__worker_enter_thread(struct weft__worker *w);
 void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state state);
 
-/* Runs tasks until *until is not 0 (looked at whenever the worker is on its base context) or, if `until` is
- * NULL, until the pool's threads are told to exit. */
+/* Runs tasks until *until is not 0 (looked at whenever the worker is on its base context) or, if
+ * `until` is NULL, until the pool's threads are told to exit. */
 void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until);
 /* After the thread left the pool to others: what it alone could reach is made reachable. */
 void weft__worker_hand_over(struct weft__worker *w);
@@ -424,21 +433,24 @@ bool weft__worker_told_to_leave(const struct weft__worker *w);
 /* Runs what is ready without ever parking; returns the number of turns. */
 uint64_t weft__worker_drain(struct weft__worker *w);
 
-/* For a fiber's stack when a tick is due: if there is nothing to serve, the tick is done, without the way through
- * the base context. */
+/* For a fiber's stack when a tick is due: if there is nothing to serve, the tick is done, without
+ * the way through the base context. */
 bool weft__worker_tick_is_quiet(struct weft__worker *w);
-/* At ticks, and after entering the idle word (a full barrier, so that either this sees the flag or the walk that
- * began with setting it sees all that this worker has made): cancels what a stop has missed. */
+/* At ticks, and after entering the idle word (a full barrier, so that either this sees the flag or
+ * the walk that began with setting it sees all that this worker has made): cancels what a stop has
+ * missed. */
 void weft__worker_look_cancelling(struct weft__worker *w);
 
 /* --- sleep (rest.c) ------------------------------------------------------------- */
 
 /* Sleep step 2 of sched/idle.h: is there anything this worker could take? */
 bool weft__worker_anything_left(const struct weft__worker *w);
-/* When this worker has to look again by itself; INT64_MAX: never. That is the nearest timer it answers for: its own, and those of
- * workers that are not asleep by themselves (busy, absent or in a host's loop), which may come too late to them. */
+/* When this worker has to look again by itself; INT64_MAX: never. That is the nearest timer it
+ * answers for: its own, and those of workers that are not asleep by themselves (busy, absent or in
+ * a host's loop), which may come too late to them. */
 int64_t weft__worker_nearest_timer(const struct weft__worker *w);
-/* Sleeps until there may be work, until *until is not 0, or until `rested`. `searching`: it is the pool's searcher. True: now it is. */
+/* Sleeps until there may be work, until *until is not 0, or until `rested`. `searching`: it is the
+ * pool's searcher. True: now it is. */
 bool weft__worker_rest(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
                        int64_t rested);
 

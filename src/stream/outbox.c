@@ -1,7 +1,8 @@
 /* An outbox: a chain under a small lock, and an event for the fiber that writes it.
  *
- * Whoever posts to an empty chain sets the event after it has let go of the lock; the writer resets it under the lock, when it finds
- * the chain empty. So the event is set whenever something is there that the writer has not seen, and at worst once too often.
+ * Whoever posts to an empty chain sets the event after it has let go of the lock; the writer resets
+ * it under the lock, when it finds the chain empty. So the event is set whenever something is there
+ * that the writer has not seen, and at worst once too often.
  */
 #include <errno.h>
 #include <string.h>
@@ -106,7 +107,8 @@ size_t weft_outbox_pending(weft_outbox *outbox)
 
 /* --- who writes ------------------------------------------------------------------------------- */
 
-/* Everything that is there goes to the batch. 0: that is the end, it is closed and empty; -EAGAIN: there is nothing yet. */
+/* Everything that is there goes to the batch. 0: that is the end, it is closed and empty; -EAGAIN:
+ * there is nothing yet. */
 static int collect(weft_outbox *outbox, weft_bufs *batch)
 {
     weft__lock(lock_of(outbox));

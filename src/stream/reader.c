@@ -1,5 +1,5 @@
-/* A reader: a chain of buffers that reads fill at the end and the caller consumes at the front. Bytes are copied only where
- * they must lie in one row and do not. */
+/* A reader: a chain of buffers that reads fill at the end and the caller consumes at the front.
+ * Bytes are copied only where they must lie in one row and do not. */
 #include <errno.h>
 #include <string.h>
 
@@ -228,7 +228,8 @@ static bool ends_here(const weft_bufs *have, size_t last, const unsigned char *d
            memcmp(bytes, delimiter, len) == 0;
 }
 
-/* The number of the first byte behind the first delimiter that ends at or after `from`; 0: there is none. */
+/* The number of the first byte behind the first delimiter that ends at or after `from`; 0: there is
+ * none. */
 static size_t find(const weft_bufs *have, size_t from, const unsigned char *delimiter, size_t len)
 {
     size_t before = 0; /* bytes of earlier buffers */
@@ -250,7 +251,8 @@ static size_t find(const weft_bufs *have, size_t from, const unsigned char *deli
     return 0;
 }
 
-/* How many bytes there are with the delimiter, which lies within the limit; -ENODATA, -EMSGSIZE or the error of a read. */
+/* How many bytes there are with the delimiter, which lies within the limit; -ENODATA, -EMSGSIZE or
+ * the error of a read. */
 static ssize_t await(weft_reader *reader, const unsigned char *delimiter, size_t len,
                      int64_t deadline)
 {

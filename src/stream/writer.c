@@ -1,4 +1,5 @@
-/* A writer: a chain of buffers. Small pieces are copied into the room behind the last one, buffers are linked as they are. */
+/* A writer: a chain of buffers. Small pieces are copied into the room behind the last one, buffers
+ * are linked as they are. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -23,8 +23,8 @@ static inline struct weft__barrier *weft__barrier_of(weft_barrier *barrier)
 
 /* Arrives: links the node, whose waiter is armed. False: it was the last. */
 bool weft__barrier_arm(struct weft__barrier *barrier, struct weft__node *node);
-/* After the wait has ended, for whatever reason. True: the phase is over, and whatever has ended the wait, the party
- * has been part of it. False: it has left. */
+/* After the wait has ended, for whatever reason. True: the phase is over, and whatever has ended
+ * the wait, the party has been part of it. False: it has left. */
 bool weft__barrier_finish(struct weft__barrier *barrier, struct weft__node *node);
 
 #endif

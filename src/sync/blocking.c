@@ -1,11 +1,13 @@
-/* The pool of blocking threads: who is idle, when one more is made, when one ends. What happens to a job is in job.h.
+/* The pool of blocking threads: who is idle, when one more is made, when one ends. What happens to
+ * a job is in job.h.
  *
- * A submit queues its job and sees that somebody comes for it: an idle thread, the one that was idle last, or a new
- * one. Such a thread counts as *coming* until it has looked; a submit calls one more only if more jobs are queued
- * than threads are coming. Whoever comes takes the oldest job, or finds that a thread which had just become
- * free was faster.
+ * A submit queues its job and sees that somebody comes for it: an idle thread, the one that was
+ * idle last, or a new one. Such a thread counts as *coming* until it has looked; a submit calls one
+ * more only if more jobs are queued than threads are coming. Whoever comes takes the oldest job, or
+ * finds that a thread which had just become free was faster.
  *
- * Threads are detached and each has a reference to the pool, so that nobody has to wait for a function that hangs.
+ * Threads are detached and each has a reference to the pool, so that nobody has to wait for a
+ * function that hangs.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -175,7 +177,8 @@ static void take_place_locked(weft_blocking_pool *pool)
     pool->coming++;
 }
 
-/* No thread could be made. What is queued is for those that are there; if there are none, its callers are refused. */
+/* No thread could be made. What is queued is for those that are there; if there are none, its
+ * callers are refused. */
 static void start_failed(weft_blocking_pool *pool)
 {
     struct weft__chain ready;

@@ -163,8 +163,8 @@ HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bo
     return weft__reason_errno(reason);
 }
 
-/* Without a buffer, with the latch, while nobody waits on the other side. One function for both sides, so that fibers
- * that wait for one another come back to it the same way. */
+/* Without a buffer, with the latch, while nobody waits on the other side. One function for both
+ * sides, so that fibers that wait for one another come back to it the same way. */
 static __attribute__((noinline)) int wait_unbuffered(weft_chan *c, void *item, int64_t deadline,
                                                      bool to_send)
 {
@@ -282,8 +282,9 @@ static __attribute__((noinline)) int recv_any_after_lock(weft_chan *c, void *ite
     return recv_any(c, item, deadline);
 }
 
-/* With the latch: ends the wait of the node's fiber, if that can be done in one step and the item is a word. Nobody runs the
- * fiber until it is placed, so its node and its item are still there. NULL: not so simple, and nothing was done. */
+/* With the latch: ends the wait of the node's fiber, if that can be done in one step and the item
+ * is a word. Nobody runs the fiber until it is placed, so its node and its item are still there.
+ * NULL: not so simple, and nothing was done. */
 HOT struct weft__task *win(const weft_chan *c, const struct weft__node *node)
 {
     const struct weft__waiter *waiter = node->waiter;
@@ -337,8 +338,9 @@ static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, i
 
 /* --- the calls --------------------------------------------------------------------------- */
 
-/* A word through a buffer, with nobody in the way, needs no frame; everything else is a jump to where it has one.
- * Whoever waits comes back through every call it is in, and the processor has forgotten the way: as few as can be. */
+/* A word through a buffer, with nobody in the way, needs no frame; everything else is a jump to
+ * where it has one. Whoever waits comes back through every call it is in, and the processor has
+ * forgotten the way: as few as can be. */
 
 int weft_chan_send(weft_chan *c, const void *item, int64_t deadline)
 {

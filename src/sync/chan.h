@@ -3,32 +3,40 @@
  *          head                 tail
  *          v                    v
  *   | free | item | item | item | free | free |          receivers: the source's own list
- *                                                        senders:   each with its item where node->item says
+ *                                                        senders:   each with its item where
+ *                                                                   node->item says
  *
- * Two latches, so that senders and receivers do not get into each other's way as long as there are both items and room:
- *   senders'                  tail, head_seen; the list of receivers, because it is senders that serve it
+ * Two latches, so that senders and receivers do not get into each other's way as long as there are
+ * both items and room:
+ *   senders'                  tail, head_seen; the list of receivers, because it is senders that
+ *                             serve it
  *   receivers'                head, tail_seen; the list of senders
  *   both, in this order: receivers', senders'    to wait, to close, to grow; then nothing moves
- * An index is stored with release after its slot was written or read, and the other side loads it with acquire when what
- * it saw last is used up. A channel without a buffer has the senders' only, for everything.
+ * An index is stored with release after its slot was written or read, and the other side loads it
+ * with acquire when what it saw last is used up. A channel without a buffer has the senders' only,
+ * for everything.
  *
  * Invariants:
- *  - somebody waits to receive only while nothing is held and no sender but itself (in a select) waits: it was so when
- *    it was linked under both, and since then senders hand over instead of pushing;
- *  - somebody waits to send only while the ring is full and cannot grow: whoever makes room gives it to them;
+ *  - somebody waits to receive only while nothing is held and no sender but itself (in a select)
+ *    waits: it was so when it was linked under both, and since then senders hand over instead of
+ *    pushing;
+ *  - somebody waits to send only while the ring is full and cannot grow: whoever makes room gives
+ *    it to them;
  *  - on a closed channel nobody waits.
  *
- * Each item goes to one receiver: a sender that finds one waiting writes into its place and fires it. If that fire
- * fails, because the wait has ended by itself, the item goes to the next, and else into the ring; the place
- * that was written in vain is of a receive that does not succeed. A waiting sender's item is read before it is
- * fired, because after that its memory is its own again; if the fire fails, the copy is dropped.
+ * Each item goes to one receiver: a sender that finds one waiting writes into its place and fires
+ * it. If that fire fails, because the wait has ended by itself, the item goes to the next, and else
+ * into the ring; the place that was written in vain is of a receive that does not succeed. A
+ * waiting sender's item is read before it is fired, because after that its memory is its own again;
+ * if the fire fails, the copy is dropped.
  *
  * A node with `shared` set (a select) is written only after it was won, see sched/waiter.h.
  *
- * The short way, for a word without a buffer: if the other is a fiber that has settled in its wait, the wait is ended
- * first, in one step (weft__task_fire_waiting). It is ready then, but in no queue, so its frame with node and
- * item holds still until it is placed: the item is copied and the node unlinked in between, under the latch. Whatever else it may be
- * (a thread, a wait that is just beginning or ending, one that is held) goes the long way, and nothing was changed.
+ * The short way, for a word without a buffer: if the other is a fiber that has settled in its wait,
+ * the wait is ended first, in one step (weft__task_fire_waiting). It is ready then, but in no
+ * queue, so its frame with node and item holds still until it is placed: the item is copied and the
+ * node unlinked in between, under the latch. Whatever else it may be (a thread, a wait that is just
+ * beginning or ending, one that is held) goes the long way, and nothing was changed.
  */
 #ifndef WEFT_SYNC_CHAN_H
 #define WEFT_SYNC_CHAN_H
@@ -87,8 +95,8 @@ static inline bool weft__chan_may_send(const weft_chan *chan)
            atomic_load_explicit(&chan->closed, memory_order_relaxed);
 }
 
-/* In its own group, whose worker this is: hands a word straight to a fiber that has settled in its wait for one. False: nothing was
- * done. Without a call, for a step that sends is mostly this. */
+/* In its own group, whose worker this is: hands a word straight to a fiber that has settled in its
+ * wait for one. False: nothing was done. Without a call, for a step that sends is mostly this. */
 static inline bool weft__chan_hand_own(struct weft__worker *w, weft_chan *chan, const void *item)
 {
     const struct weft__node *node = chan->source.waiters.first;
@@ -114,11 +122,12 @@ static inline struct weft__waitlist *weft__chan_senders_own(weft_chan *chan)
     return &chan->senders;
 }
 
-/* Links the node, whose waiter is armed and whose `item` says where the item is or is to go. False: it can be done
- * without waiting, or the channel is closed; nothing was linked. Disarm, and try. */
+/* Links the node, whose waiter is armed and whose `item` says where the item is or is to go. False:
+ * it can be done without waiting, or the channel is closed; nothing was linked. Disarm, and try. */
 bool weft__chan_arm_send(weft_chan *chan, struct weft__node *node);
 bool weft__chan_arm_recv(weft_chan *chan, struct weft__node *node);
-/* After the wait has ended, for whatever reason. The node that ended it has the outcome in its `status`. */
+/* After the wait has ended, for whatever reason. The node that ended it has the outcome in its
+ * `status`. */
 void weft__chan_finish_send(weft_chan *chan, struct weft__node *node);
 void weft__chan_finish_recv(weft_chan *chan, struct weft__node *node);
 

@@ -1,4 +1,5 @@
-/* What is done with a channel's latches in hand: the ring, and those who wait. For sync/chan.c and sync/chan_steps.c. */
+/* What is done with a channel's latches in hand: the ring, and those who wait. For sync/chan.c and
+ * sync/chan_steps.c. */
 #ifndef WEFT_SYNC_CHAN_LOCKED_H
 #define WEFT_SYNC_CHAN_LOCKED_H
 
@@ -113,8 +114,9 @@ static inline bool has_room(weft_chan *c)
     return tail - c->head_seen < c->capacity;
 }
 
-/* Slots wander from the CPU that fills them to the one that empties them and back, and an atomic operation waits for
- * the stores before it: a slot is asked for some lines ahead, unless the other side may be near. */
+/* Slots wander from the CPU that fills them to the one that empties them and back, and an atomic
+ * operation waits for the stores before it: a slot is asked for some lines ahead, unless the other
+ * side may be near. */
 static inline bool is_far(const weft_chan *c, uint64_t items)
 {
     return items > 8 * c->ahead;
@@ -152,7 +154,8 @@ HOT void pop(weft_chan *c, void *item, size_t bytes)
     atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */
 }
 
-/* With both: twice the capacity, or as much as may be. False: it is as large as it may be, or there is no memory. */
+/* With both: twice the capacity, or as much as may be. False: it is as large as it may be, or there
+ * is no memory. */
 bool weft__chan_grow(weft_chan *c);
 /* With both: those who wait to send get what room there is. */
 void weft__chan_refill(weft_chan *c, struct weft__chain *ready);

@@ -1,4 +1,5 @@
-/* Channels otherwise than one item at a time: batches; and in steps, for a select and for bodies without a stack. */
+/* Channels otherwise than one item at a time: batches; and in steps, for a select and for bodies
+ * without a stack. */
 #include "sync/chan_locked.h"
 
 /* --- many at once ------------------------------------------------------------------------ */
@@ -88,8 +89,9 @@ static int try_recv_any(weft_chan *c, void *item)
     return status;
 }
 
-/* In its own group no latch is needed, and who waits is of it, too. If that one has settled in its wait, the item goes
- * straight from one to the other; else, and where more than one is concerned, the way is the long one. */
+/* In its own group no latch is needed, and who waits is of it, too. If that one has settled in its
+ * wait, the item goes straight from one to the other; else, and where more than one is concerned,
+ * the way is the long one. */
 int weft__chan_send_own(struct weft__worker *w, weft_chan *c, const void *item)
 {
     struct weft__node *node = c->source.waiters.first;

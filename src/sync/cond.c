@@ -14,8 +14,8 @@ void weft_cond_deinit(weft_cond *cond)
     weft__source_deinit(&weft__cond_of(cond)->source, "condition");
 }
 
-/* The nodes are linked before the mutex is unlocked: who locks it after that, changes something and signals, finds
- * them. */
+/* The nodes are linked before the mutex is unlocked: who locks it after that, changes something and
+ * signals, finds them. */
 static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *nodes,
                     struct weft__waiter *waiter, weft_mutex *mutex, unsigned *which,
                     int64_t deadline)

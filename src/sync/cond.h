@@ -1,4 +1,5 @@
-/* The condition as its own struct, and its wait in two steps, for bodies without a stack and for select. */
+/* The condition as its own struct, and its wait in two steps, for bodies without a stack and for
+ * select. */
 #ifndef WEFT_SYNC_COND_H
 #define WEFT_SYNC_COND_H
 

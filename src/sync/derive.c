@@ -1,15 +1,19 @@
 /* Futures made of futures, and callbacks.
  *
- * A derived future and those it is derived from are held together by a *group*, with a member for each of the latter.
- * Who refers to whom:
+ * A derived future and those it is derived from are held together by a *group*, with a member for
+ * each of the latter. Who refers to whom:
  *
- *   future --thens--> member --group--> derived future --group--> group     until the future is decided
+ *   future --thens--> member --group--> derived future --group--> group
  *
- * Nothing keeps alive the futures that it is derived from: one that is dropped undecided tells its members that it
- * failed. A member knows its future (`on`) under the derived one's lock, and the future's end, which comes before its
- * memory is freed, clears that; so under that lock the memory is there, though maybe without a reference left.
+ * until the future is decided.
  *
- * The lock of a derived future may be held while those of its origins are taken, never the other way round.
+ * Nothing keeps alive the futures that it is derived from: one that is dropped undecided tells its
+ * members that it failed. A member knows its future (`on`) under the derived one's lock, and the
+ * future's end, which comes before its memory is freed, clears that; so under that lock the memory
+ * is there, though maybe without a reference left.
+ *
+ * The lock of a derived future may be held while those of its origins are taken, never the other
+ * way round.
  */
 #include <errno.h>
 

@@ -1,8 +1,9 @@
 /* The future as a struct; deciding it step by step; its wait for bodies without a stack.
  *
- * To decide a future is to write its result, to end all waits, and to take off the list of those who are to be told
- * (struct weft__then). These go to a list of work and are told one after the other with no lock held; telling one may
- * decide a derived future, whose own list is then appended. So a chain of any length is worked off in a loop.
+ * To decide a future is to write its result, to end all waits, and to take off the list of those
+ * who are to be told (struct weft__then). These go to a list of work and are told one after the
+ * other with no lock held; telling one may decide a derived future, whose own list is then
+ * appended. So a chain of any length is worked off in a loop.
  */
 #ifndef WEFT_SYNC_FUTURE_H
 #define WEFT_SYNC_FUTURE_H
@@ -67,7 +68,8 @@ void weft__future_link(struct weft__future *future, struct weft__then *then,
 bool weft__future_unlink(struct weft__future *future, struct weft__then *then);
 void weft__work_do(struct weft__work *work);
 
-/* A derived future was decided: it lets go of all it was derived from. Takes its reference of the group. */
+/* A derived future was decided: it lets go of all it was derived from. Takes its reference of the
+ * group. */
 void weft__group_leave(struct weft__group *group, struct weft__work *work);
 
 /* Links the node, whose waiter is armed. False: it is decided, nothing was linked; disarm. */

@@ -1,8 +1,8 @@
-/* Who holds a lock, as a number: a fiber by the address of its control block, a plain thread by its tid. The
- * low bits are left to the lock. 0: nobody.
+/* Who holds a lock, as a number: a fiber by the address of its control block, a plain thread by its
+ * tid. The low bits are left to the lock. 0: nobody.
  *
- * Control blocks are never unmapped, so a holder may be looked at by anybody at any time; what is seen is true of
- * its own moment. */
+ * Control blocks are never unmapped, so a holder may be looked at by anybody at any time; what is
+ * seen is true of its own moment. */
 #ifndef WEFT_SYNC_HOLDER_H
 #define WEFT_SYNC_HOLDER_H
 
@@ -49,8 +49,8 @@ static inline uint64_t weft__holder_fiber(uint64_t holder)
     return task ? weft__task_handle(task) : 0;
 }
 
-/* Is it worth while to spin until the holder lets go? Only while it runs, which is on another thread than the
- * caller's. */
+/* Is it worth while to spin until the holder lets go? Only while it runs, which is on another
+ * thread than the caller's. */
 static inline bool weft__holder_runs(uint64_t holder)
 {
     const struct weft__task *task = weft__holder_task(holder);

@@ -20,8 +20,8 @@ void weft__job_init(struct weft__job *job, void (*run)(struct weft_blocking_job 
 
 bool weft__job_unref(struct weft__job *job)
 {
-    /* Release: what this side did to the job comes before the end of it; acquire: what the other side did. pairs:
-     * itself */
+    /* Release: what this side did to the job comes before the end of it; acquire: what the other
+     * side did. pairs: itself */
     return atomic_fetch_sub_explicit(&job->refs, 1, memory_order_acq_rel) == 1;
 }
 
@@ -79,8 +79,8 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     weft__outside_unref();
 }
 
-/* It will not run. The caller of this, or the one who waits, has a reference: it is not the last. Who is told of it is told by
- * the caller, which is awake. */
+/* It will not run. The caller of this, or the one who waits, has a reference: it is not the last.
+ * Who is told of it is told by the caller, which is awake. */
 static void give_up_locked(struct weft__jobs *jobs, struct weft__job *job)
 {
     unlink_locked(jobs, job);
@@ -127,7 +127,8 @@ static void wake_thread(struct weft__waiter *waiter)
     weft__futex_wake(&waiter->word, 1);
 }
 
-/* The thread itself sleeps, worker or not: for a fiber that is aborted, whose waits all end at once. */
+/* The thread itself sleeps, worker or not: for a fiber that is aborted, whose waits all end at
+ * once. */
 static void sleep_through(struct weft__waiter *waiter)
 {
     while (weft__waiter_reason(waiter) == WEFT__REASON_NONE) {

@@ -1,21 +1,25 @@
-/* Jobs: a queue of functions to be run elsewhere, and the hand-over between who waits for one and who runs it.
+/* Jobs: a queue of functions to be run elsewhere, and the hand-over between who waits for one and
+ * who runs it.
  *
  * A job's state is under the queue's lock:
  *
  *   from     to       by       function  and
- *   -------  -------  -------  --------  ------------------------------------------------------------
+ *   -------  -------  -------  --------  ----------------------------------------------------------
  *   IDLE     QUEUED   caller   push      with its node; the queue takes a reference
  *   QUEUED   RUNNING  thread   take      from here on it cannot be taken back
  *   QUEUED   IDLE     caller   leave     it never ran; the queue's reference is given back
  *   QUEUED   IDLE     stopper  drop_all  the same, and the caller is told by its node
  *   RUNNING  RUNNING  caller   leave     detached: the thread finds no node
- *   RUNNING  IDLE     thread   end       it has run; the caller, if it is still there, is told by its node
+ *   RUNNING  IDLE     thread   end       it has run; the caller, if it is still there, is told by
+ *                                        its node
  *
- * The caller may be gone as soon as its node was fired, and its job with it if that is on its stack: the thread gives
- * its reference back *before* it fires, and after the fire touches the job only if that was the last one, in
- * which case there was nobody to fire. The caller gives its own back without the lock: the count is atomic.
+ * The caller may be gone as soon as its node was fired, and its job with it if that is on its
+ * stack: the thread gives its reference back *before* it fires, and after the fire touches the job
+ * only if that was the last one, in which case there was nobody to fire. The caller gives its own
+ * back without the lock: the count is atomic.
  *
- * A caller whose wait has ended by its deadline just when the job was done finds IDLE in leave, and has the result.
+ * A caller whose wait has ended by its deadline just when the job was done finds IDLE in leave, and
+ * has the result.
  */
 #ifndef WEFT_SYNC_JOB_H
 #define WEFT_SYNC_JOB_H
@@ -87,8 +91,8 @@ enum weft__job_left weft__jobs_leave(struct weft__jobs *jobs, struct weft__job *
 /* Parks until the job that was pushed with this armed waiter has run, or the wait is ended. */
 enum weft__reason weft__jobs_park(struct weft__jobs *jobs, struct weft__waiter *waiter,
                                   int64_t deadline);
-/* Waits until the job has run, whatever comes: no deadline, cancel, interrupt or abort. For a caller that left it
- * running and cannot go, because it lies on its stack. */
+/* Waits until the job has run, whatever comes: no deadline, cancel, interrupt or abort. For a
+ * caller that left it running and cannot go, because it lies on its stack. */
 void weft__jobs_await(struct weft__jobs *jobs, struct weft__job *job);
 
 #endif

@@ -122,7 +122,8 @@ static inline void hold(struct weft__task *task, struct weft__mutex *m)
     }
 }
 
-/* Usually the innermost. Not in the list: the caller does not hold it, which its unlock will find out. */
+/* Usually the innermost. Not in the list: the caller does not hold it, which its unlock will find
+ * out. */
 static inline void let_go(struct weft__task *task, const struct weft__mutex *m)
 {
     struct weft__held **at = &task->held;
@@ -283,7 +284,8 @@ static int lock_slow(struct weft__mutex *m, struct weft__task *task, int64_t dea
     return err;
 }
 
-/* The word is read first: a compare-and-swap that must fail, because of the flags, costs as much as one that succeeds. */
+/* The word is read first: a compare-and-swap that must fail, because of the flags, costs as much as
+ * one that succeeds. */
 int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
 {
     struct weft__mutex *m = weft__mutex_of(mutex);
@@ -301,7 +303,8 @@ int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
     return lock_slow(m, task, deadline);
 }
 
-/* An abort goes through a shield, and then again and again: nothing is left but to try between yields. */
+/* An abort goes through a shield, and then again and again: nothing is left but to try between
+ * yields. */
 void weft__mutex_lock_surely(struct weft__mutex *m)
 {
     struct weft__task *task = weft__holder_caller();
@@ -325,8 +328,8 @@ static void set_locked(struct weft__mutex *m, uint64_t holder, uint64_t set, uin
     }
 }
 
-/* Under the lock, by the holder: the first who waits and is there gets the lock, or is woken to try; nobody, if it
- * is young and another will try. True: it has the lock. */
+/* Under the lock, by the holder: the first who waits and is there gets the lock, or is woken to
+ * try; nobody, if it is young and another will try. True: it has the lock. */
 static bool tell_first_locked(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
 {
     /* A dispatcher's order must not depend on the time: who waits is the next. */
@@ -381,8 +384,8 @@ static void unlock_slow(struct weft__mutex *m, uint64_t self)
     do {
         WEFT__REQUIRE(holder_in(word) == self, "%s unlocks mutex %s, which is held by %s",
                       weft__holder_text(self).text, name_of(m), weft__holder_text(word).text);
-        /* Again if the word has changed: one who queues up sets WAITERS, one who was told to try, and could not,
-         * takes WOKEN back. */
+        /* Again if the word has changed: one who queues up sets WAITERS, one who was told to try,
+         * and could not, takes WOKEN back. */
         while ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {
             if (tell_first(m, self, &ready)) {
                 place_handed(&ready);

@@ -1,26 +1,31 @@
-/* The mutex as its own struct, what the condition needs of it, and its wait in two steps for bodies without a stack.
+/* The mutex as its own struct, what the condition needs of it, and its wait in two steps for bodies
+ * without a stack.
  *
  * One word says everything but who waits:
  *
  *   holder | WAITERS | WOKEN       holder as in sync/holder.h, 0: free
  *
- *   WAITERS  the list is not empty. Set and cleared under the source's lock, set only while the lock is held: so the
- *            holder's release, which is a compare-and-swap of the whole word, sees it.
- *   WOKEN    somebody is about to try: a waiter that was woken for it, or one that spins. Whoever set it or was woken
- *            with it takes it back when it takes the lock, or when it queues up (again). Meanwhile an unlock need not
- *            wake anybody.
+ *   WAITERS  the list is not empty. Set and cleared under the source's lock, set only while the
+ *            lock is held: so the holder's release, which is a compare-and-swap of the whole word,
+ *            sees it.
+ *   WOKEN    somebody is about to try: a waiter that was woken for it, or one that spins. Whoever
+ *            set it or was woken with it takes it back when it takes the lock, or when it queues up
+ *            (again). Meanwhile an unlock need not wake anybody.
  *
- * Lock:    free -> take it. Held: spin while the holder runs elsewhere; queue up; woken to try: again, and if that
- *          fails, to the front of the queue.
- * Unlock:  nobody waits, or somebody is WOKEN: let go. Else look at the first who waits: older than 1 ms, it becomes
- *          the holder; younger, it is WOKEN. An unlock that lets go because of WOKEN counts: the 64th looks at the first
- *          all the same, so that it grows old in the sight of somebody.
+ * Lock:    free -> take it. Held: spin while the holder runs elsewhere; queue up; woken to try:
+ *          again, and if that fails, to the front of the queue.
+ * Unlock:  nobody waits, or somebody is WOKEN: let go. Else look at the first who waits: older than
+ *          1 ms, it becomes the holder; younger, it is WOKEN. An unlock that lets go because of
+ *          WOKEN counts: the 64th looks at the first all the same, so that it grows old in the
+ *          sight of somebody.
  *
- * The last thing that an unlock does to the mutex is to let go, for the next holder may free it. Where it has made
- * another the holder it is still under the source's lock; so that one passes through that lock first.
+ * The last thing that an unlock does to the mutex is to let go, for the next holder may free it.
+ * Where it has made another the holder it is still under the source's lock; so that one passes
+ * through that lock first.
  *
- * Rejected: Go's starving flag in the word (the age of the first waiter says the same when it matters, and nothing has to
- * be switched back); hand-off always (every contended lock then costs a switch: 20 times slower with short sections).
+ * Rejected: Go's starving flag in the word (the age of the first waiter says the same when it
+ * matters, and nothing has to be switched back); hand-off always (every contended lock then costs a
+ * switch: 20 times slower with short sections).
  */
 #ifndef WEFT_SYNC_MUTEX_H
 #define WEFT_SYNC_MUTEX_H
@@ -46,8 +51,9 @@ static inline struct weft__mutex *weft__mutex_of(weft_mutex *mutex)
     return (struct weft__mutex *)(void *)mutex;
 }
 
-/* Takes the lock for `self` (sync/holder.h), or links the node, whose waiter is armed: then true, and when the wait has
- * ended by this node `self` holds it. Such a waiter is always handed the lock, never woken to try. */
+/* Takes the lock for `self` (sync/holder.h), or links the node, whose waiter is armed: then true,
+ * and when the wait has ended by this node `self` holds it. Such a waiter is always handed the
+ * lock, never woken to try. */
 bool weft__mutex_arm(struct weft__mutex *mutex, struct weft__node *node, uint64_t self);
 /* After the wait has ended, for whatever reason. */
 void weft__mutex_finish(struct weft__mutex *mutex, struct weft__node *node);

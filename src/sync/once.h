@@ -25,7 +25,8 @@ static inline struct weft__once *weft__once_of(weft_once *once)
 
 enum weft__once_turn {
     WEFT__ONCE_DONE, /* it is done */
-    WEFT__ONCE_CALL, /* the caller, `self`, is the first: it calls the function, then weft__once_done */
+    WEFT__ONCE_CALL, /* the caller, `self`, is the first: it calls the function, then
+                        weft__once_done */
     WEFT__ONCE_WAIT, /* the node, whose waiter is armed, was linked */
 };
 

@@ -1,5 +1,6 @@
-/* The state is changed under the lock only, and whoever takes the value takes the lock after it: the object may be
- * gone as soon as the wait has returned, so the one who notified must have let go of it by then. */
+/* The state is changed under the lock only, and whoever takes the value takes the lock after it:
+ * the object may be gone as soon as the wait has returned, so the one who notified must have let go
+ * of it by then. */
 #include "sync/oneshot.h"
 
 #include <errno.h>

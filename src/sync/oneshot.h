@@ -28,9 +28,11 @@ static inline struct weft__oneshot *weft__oneshot_of(weft_oneshot *oneshot)
     return (struct weft__oneshot *)(void *)oneshot;
 }
 
-/* Links the node, whose waiter is armed. False: nothing was linked, the node has the value and the status; disarm. */
+/* Links the node, whose waiter is armed. False: nothing was linked, the node has the value and the
+ * status; disarm. */
 bool weft__oneshot_arm(struct weft__oneshot *oneshot, struct weft__node *node);
-/* After the wait has ended, for whatever reason. If this node ended it, it has the value and the status. */
+/* After the wait has ended, for whatever reason. If this node ended it, it has the value and the
+ * status. */
 void weft__oneshot_finish(struct weft__oneshot *oneshot, struct weft__node *node);
 
 #endif

@@ -1,7 +1,9 @@
-/* A child process. Three hold it: the handle, the watcher until the child was reaped, and every caller that waits.
+/* A child process. Three hold it: the handle, the watcher until the child was reaped, and every
+ * caller that waits.
  *
- * The watcher sees the pidfd become readable, takes the status, and lets everybody go on. As nobody else waits for this
- * child, it is a zombie until then and its number cannot be used again; after that the pidfd answers ESRCH.
+ * The watcher sees the pidfd become readable, takes the status, and lets everybody go on. As nobody
+ * else waits for this child, it is a zombie until then and its number cannot be used again; after
+ * that the pidfd answers ESRCH.
  */
 #include "sync/process.h"
 
@@ -102,8 +104,8 @@ static bool on_readable(struct weft__fdwatch *watch)
 struct plan {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
-    int theirs
-        [3]; /* the child's ends of pipes, and copies of what its 0..2 would overwrite; -1: none */
+    int theirs[3]; /* the child's ends of pipes, and copies of what its 0..2 would overwrite; -1:
+                      none */
 };
 
 /* A descriptor of ours that is none of 0, 1 and 2, which the child's would overwrite. */
@@ -130,8 +132,8 @@ static int open_pipe(int which, int *theirs, int *ours)
     return *theirs < 0 || fcntl(*ours, F_SETFL, O_NONBLOCK) != 0 ? -errno : 0;
 }
 
-/* What becomes the child's 0, 1 and 2. They are set one after the other: one that is itself 0, 1 or 2 is copied first, or
- * it could be overwritten before its turn. */
+/* What becomes the child's 0, 1 and 2. They are set one after the other: one that is itself 0, 1 or
+ * 2 is copied first, or it could be overwritten before its turn. */
 static int plan_stdio(struct plan *plan, const struct weft_process_opts *opts, int ours[3])
 {
     const int wanted[3] = {opts->in, opts->out, opts->err};
@@ -242,8 +244,8 @@ static void abandon(pid_t pid)
     }
 }
 
-/* A descriptor for the child. Until somebody waits for it the number is its own, be it dead already; -ESRCH: somebody
- * has, and the number may be another's. */
+/* A descriptor for the child. Until somebody waits for it the number is its own, be it dead
+ * already; -ESRCH: somebody has, and the number may be another's. */
 static int open_pidfd(pid_t pid)
 {
     siginfo_t info;

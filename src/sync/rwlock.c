@@ -58,7 +58,8 @@ static inline uint64_t load(const struct weft__rwlock *l)
     return atomic_load_explicit(&l->word, memory_order_relaxed);
 }
 
-/* With what those who have left did, for whoever is let in. pairs: leave_read, weft_rwlock_write_unlock */
+/* With what those who have left did, for whoever is let in. pairs: leave_read,
+ * weft_rwlock_write_unlock */
 static inline uint64_t load_acquire(const struct weft__rwlock *l)
 {
     return atomic_load_explicit(&l->word, memory_order_acquire);
@@ -69,8 +70,8 @@ static inline bool has_readers(uint64_t word)
     return word >= READER;
 }
 
-/* Adds (of flags that are known: sets or clears) and gives what was; of an owned lock, which nobody else looks at, by
- * a store. */
+/* Adds (of flags that are known: sets or clears) and gives what was; of an owned lock, which nobody
+ * else looks at, by a store. */
 static inline __attribute__((always_inline)) uint64_t add(struct weft__rwlock *l, int64_t n,
                                                           memory_order order)
 {
@@ -88,7 +89,8 @@ static inline struct weft__show *slot_of(uint64_t word)
     return weft__show_tagged(word & SLOT);
 }
 
-/* With QUEUED set. Before the readers in the word are looked at: a reader goes from the one to the other. */
+/* With QUEUED set. Before the readers in the word are looked at: a reader goes from the one to the
+ * other. */
 static inline bool is_shown(const struct weft__rwlock *l)
 {
     uint64_t word = load(l);
@@ -137,8 +139,8 @@ static void tidy_locked(struct weft__rwlock *l)
     }
 }
 
-/* For a writer, with QUEUED set: whoever shows readers from another thread sees that from now on, or is seen, and shows no
- * more once it is seen not to. The thread's own have seen QUEUED. */
+/* For a writer, with QUEUED set: whoever shows readers from another thread sees that from now on,
+ * or is seen, and shows no more once it is seen not to. The thread's own have seen QUEUED. */
 static __attribute__((noinline)) void stop_showing_locked(struct weft__rwlock *l)
 {
     uint64_t slot = load(l) & SLOT;
@@ -185,8 +187,8 @@ static bool take_locked(struct weft__rwlock *l, uint64_t writer)
     return true;
 }
 
-/* All who wait to read: let in if `old`, else told to try: one who does not run should not keep writers away. True:
- * somebody was let in. */
+/* All who wait to read: let in if `old`, else told to try: one who does not run should not keep
+ * writers away. True: somebody was let in. */
 static bool tell_readers_locked(struct weft__rwlock *l, bool old, struct weft__chain *ready)
 {
     struct weft__node *node;
@@ -227,7 +229,8 @@ static bool first_reader_is_old_locked(const struct weft__rwlock *l)
     return node && weft__clock_ns() - (int64_t)(intptr_t)node->value > OLD_NS;
 }
 
-/* Lets in who may: after a writer the readers, if the first of them is old, else the next writer. */
+/* Lets in who may: after a writer the readers, if the first of them is old, else the next
+ * writer. */
 static void serve(struct weft__rwlock *l, bool after_writer)
 {
     struct weft__chain ready;
@@ -280,7 +283,8 @@ static void spin(const struct weft__rwlock *l, const struct weft__waiter *waiter
     }
 }
 
-/* 0: taken, or let in. -EAGAIN: a reader is to try again. Else why the wait ended. *since is when it queued up first. */
+/* 0: taken, or let in. -EAGAIN: a reader is to try again. Else why the wait ended. *since is when
+ * it queued up first. */
 static int queue_up(struct weft__rwlock *l, uint64_t writer, int64_t *since, int64_t deadline)
 {
     struct weft__waiter waiter;
@@ -310,8 +314,8 @@ static int queue_up(struct weft__rwlock *l, uint64_t writer, int64_t *since, int
 /* A reader leaves, or a ghost. */
 static inline void leave_read(struct weft__rwlock *l)
 {
-    /* Release: for the writer. Acquire: what the readers before have done, for the writer that is let in here.
-     * pairs: weft_rwlock_write, take_locked, serve */
+    /* Release: for the writer. Acquire: what the readers before have done, for the writer that is
+     * let in here. pairs: weft_rwlock_write, take_locked, serve */
     uint64_t word = add(l, -READER, memory_order_acq_rel);
     WEFT__REQUIRE(has_readers(word), "rwlock %s, which nobody reads, was unlocked by a reader",
                   name_of(l));
@@ -395,7 +399,8 @@ static __attribute__((noinline)) void move_in(struct weft__rwlock *l, uint32_t c
     set(&l->calls, calls);
 }
 
-/* Does its home use it right now, every 100 ns or so? A thread that shows its readers does if one is seen to come and go. */
+/* Does its home use it right now, every 100 ns or so? A thread that shows its readers does if one
+ * is seen to come and go. */
 static bool is_hot(const struct weft__rwlock *l)
 {
     uint32_t before = get(&l->calls), shown = 0;
@@ -406,8 +411,8 @@ static bool is_hot(const struct weft__rwlock *l)
     return get(&l->calls) - before > LOOKS / 2 || (shown > 1 && shown < LOOKS);
 }
 
-/* Holds the calling fiber back until the lease of the thread that uses the lock without a pause is over; the next lease
- * is the caller's. */
+/* Holds the calling fiber back until the lease of the thread that uses the lock without a pause is
+ * over; the next lease is the caller's. */
 static int hold_back(struct weft__rwlock *l, int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct weft__waiter waiter;
@@ -442,8 +447,8 @@ static __attribute__((noinline)) int come_from_afar(struct weft__rwlock *l, int6
 
 /* --- the lock --------------------------------------------------------------------------------- */
 
-/* What looks at the thread's own slot is a function by itself, never part of one that switches: that one would keep where
- * the slot was found. */
+/* What looks at the thread's own slot is a function by itself, never part of one that switches:
+ * that one would keep where the slot was found. */
 
 /* The usual way. */
 static __attribute__((noinline)) int read_counted(struct weft__rwlock *l, int64_t deadline)

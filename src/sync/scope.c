@@ -1,16 +1,18 @@
-/* A child has a record on its own stack, from its start to its end; one without a stack, in memory of its own. Start: it links the record, so that a cancel finds
- * it, and makes itself known as a joiner of its own. End: first, as the last of its cleanups, it says how it went; then,
- * where joiners are told, and under its ident lock like them, it unlinks the record and counts itself out. So the
- * parent goes on when a joiner would.
+/* A child has a record on its own stack, from its start to its end; one without a stack, in memory
+ * of its own. Start: it links the record, so that a cancel finds it, and makes itself known as a
+ * joiner of its own. End: first, as the last of its cleanups, it says how it went; then, where
+ * joiners are told, and under its ident lock like them, it unlinks the record and counts itself
+ * out. So the parent goes on when a joiner would.
  *
- * Lock order: a fiber's ident lock, then the scope's. Hence a cancel of the children takes one record at a time off the
- * list `running` under the scope's lock and cancels that fiber, by its handle, without it.
+ * Lock order: a fiber's ident lock, then the scope's. Hence a cancel of the children takes one
+ * record at a time off the list `running` under the scope's lock and cancels that fiber, by its
+ * handle, without it.
  *
- * Whoever counts itself out last fires the parent and then unlocks; the parent takes the lock once more before it
- * returns, because the scope is gone after that.
+ * Whoever counts itself out last fires the parent and then unlocks; the parent takes the lock once
+ * more before it returns, because the scope is gone after that.
  *
- * Rejected: a deadline that each wait of a child looks at (every wait would need a timer); a fiber that keeps the
- * deadline (one more per scope).
+ * Rejected: a deadline that each wait of a child looks at (every wait would need a timer); a fiber
+ * that keeps the deadline (one more per scope).
  */
 #include "sync/scope.h"
 
@@ -127,8 +129,8 @@ static void expire_locked(struct weft__scope *s)
     }
 }
 
-/* Under the wheel's lock, which close takes as well. Of very many children the parent cancels the rest, if it
- * waits. */
+/* Under the wheel's lock, which close takes as well. Of very many children the parent cancels the
+ * rest, if it waits. */
 static void deadline_passed(struct weft__timer *timer, void *arg)
 {
     struct weft__scope *s =
@@ -340,7 +342,8 @@ static void wait_for_children(struct weft__scope *s, bool firm)
     }
 }
 
-/* Where the timer is, or what the fiber's deadline was read from, may be gone if the fiber has left for good. */
+/* Where the timer is, or what the fiber's deadline was read from, may be gone if the fiber has left
+ * for good. */
 static bool at_home(const struct weft__scope *s, const struct weft__task *task)
 {
     return task->home == s->home || weft__hop_returns_to(weft__task_rare(task), s->home);
@@ -457,7 +460,7 @@ int64_t weft_scope_deadline(void)
     return s ? s->deadline : WEFT_FOREVER;
 }
 
-/* --- without a stack ---------------------------------------------------------------------------- */
+/* --- without a stack -------------------------------------------------------------------------- */
 
 static struct weft__child *child_of(const struct weft__node *node)
 {

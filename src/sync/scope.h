@@ -45,16 +45,19 @@ static inline struct weft__scope *weft__scope_of(weft_scope *scope)
     return (struct weft__scope *)(void *)scope;
 }
 
-/* A body without a stack opens a scope as a plain thread does, and closes it so, once or several times over:
- *   arm     links the node, whose waiter is armed. False: no child is left, nothing was linked; disarm, and finish with
- *           REASON_NONE;
- *   finish  after the wait has ended, for this reason, which the children are told of as close tells them. True: the last
- *           has ended, the scope is closed, *result is what close answers. False: some still run; arm again. */
+/* A body without a stack opens a scope as a plain thread does, and closes it so, once or several
+ * times over:
+ *   arm     links the node, whose waiter is armed. False: no child is left, nothing was linked;
+ *           disarm, and finish with REASON_NONE;
+ *   finish  after the wait has ended, for this reason, which the children are told of as close
+ *           tells them. True: the last has ended, the scope is closed, *result is what close
+ *           answers. False: some still run; arm again. */
 bool weft__scope_arm(struct weft__scope *scope, struct weft__node *node);
 bool weft__scope_finish(struct weft__scope *scope, struct weft__node *node,
                         enum weft__reason reason, int *result);
 
-/* When whoever keeps the deadline of such a body, or the plain thread itself, ends the wait with REASON_TIMEOUT. */
+/* When whoever keeps the deadline of such a body, or the plain thread itself, ends the wait with
+ * REASON_TIMEOUT. */
 static inline int64_t weft__scope_until(const struct weft__scope *scope)
 {
     return scope->opener || scope->wheel || scope->expired ? WEFT_FOREVER : scope->deadline;
@@ -64,7 +67,8 @@ static inline int64_t weft__scope_until(const struct weft__scope *scope)
  *   admit    0, or what weft_scope_spawn answers; then the child counts;
  *   make     its record, and the node that is its only joiner; NULL: no memory;
  *   unadmit  if it could not be spawned after all; the record, unless NULL, goes back.
- * The node stands for the child. It says itself that it starts, when it first runs, and that it leaves, with its status, before it ends. */
+ * The node stands for the child. It says itself that it starts, when it first runs, and that it
+ * leaves, with its status, before it ends. */
 int weft__scope_admit(struct weft__scope *scope);
 struct weft__node *weft__scope_child_make(struct weft__scope *scope);
 void weft__scope_unadmit(struct weft__scope *scope, struct weft__node *node);

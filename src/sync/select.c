@@ -175,8 +175,9 @@ static uint32_t any_number(void)
              : atomic_fetch_add_explicit(&turns, 0x9e3779b9u, memory_order_relaxed);
 }
 
-/* The index of the case that was done, or -1. Each that is ready has a chance: the round begins anywhere, and goes
- * either way, so that neighbours of those that are not ready are not preferred. */
+/* The index of the case that was done, or -1. Each that is ready has a chance: the round begins
+ * anywhere, and goes either way, so that neighbours of those that are not ready are not
+ * preferred. */
 int weft__select_take(struct weft_case *cases, size_t n)
 {
     uint32_t dice = any_number();
@@ -281,8 +282,8 @@ static int finish_all(struct weft_case *cases, struct weft__node *nodes, size_t 
     return reason == WEFT__REASON_NONE ? -EAGAIN : weft__reason_errno(reason);
 }
 
-/* Of a wait that was taken back, because the case after those that were armed need not wait. -EAGAIN: somebody was
- * faster there, and nothing was done. */
+/* Of a wait that was taken back, because the case after those that were armed need not wait.
+ * -EAGAIN: somebody was faster there, and nothing was done. */
 static int finish_early(struct weft_case *cases, struct weft__node *nodes, size_t armed, int timer,
                         enum weft__reason reason)
 {
@@ -347,8 +348,9 @@ static void fired(struct weft__waiter *waiter)
     }
 }
 
-/* Who has fired while the nodes were being linked comes to the gate, and has to have been there before the select may
- * be used again: so all but those whom nobody has fired go by the gate, also if a case need not wait. */
+/* Who has fired while the nodes were being linked comes to the gate, and has to have been there
+ * before the select may be used again: so all but those whom nobody has fired go by the gate, also
+ * if a case need not wait. */
 static int arm_once(struct weft__select *s)
 {
     atomic_init(&s->gate, 0);
@@ -357,7 +359,8 @@ static int arm_once(struct weft__select *s)
     if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {
         return finish_early(s->cases, s->nodes, s->armed, s->timer, WEFT__REASON_NONE);
     }
-    /* pairs: fired, in both directions. From here on it is the body's, unless it was fired already. */
+    /* pairs: fired, in both directions. From here on it is the body's, unless it was fired
+     * already. */
     if (atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acq_rel) & FIRED) {
         return weft__select_finish(s);
     }

@@ -1,17 +1,21 @@
 /* Signals: from the kernel to the sets that have them.
  *
  *   delivered to a thread that does not block it:   handler --record--> pipe  \
- *                                                                              watcher -> each set -> a waiter
+ *                                                                              watcher
  *   pending, because all threads block it:          ------------> signalfd    /
  *
- * The kernel gives each signal to one of the two, so the sum is right whatever the threads block. A record is smaller than
- * PIPE_BUF, hence written whole or not at all; while the pipe is full signals are only counted (`overflow`).
+ *   watcher -> each set that has it -> a waiter
  *
- * The pipe is made once and stays: a handler may be about to write, on any thread, long after its set was closed, and must
- * not find a descriptor of somebody else's there.
+ * The kernel gives each signal to one of the two, so the sum is right whatever the threads block. A
+ * record is smaller than PIPE_BUF, hence written whole or not at all; while the pipe is full
+ * signals are only counted (`overflow`).
  *
- * `changes` is held while sets are opened and closed (it is held over system calls); `lock` guards the list of sets, which
- * the watcher reads. Order: changes, the watcher's lock, lock, a set's lock.
+ * The pipe is made once and stays: a handler may be about to write, on any thread, long after its
+ * set was closed, and must not find a descriptor of somebody else's there.
+ *
+ * `changes` is held while sets are opened and closed (it is held over system calls); `lock` guards
+ * the list of sets, which the watcher reads. Order: changes, the watcher's lock, lock, a set's
+ * lock.
  */
 #include "sync/signal.h"
 
@@ -220,8 +224,8 @@ static void give_back(int signal)
     }
 }
 
-/* Which signals the descriptor stands for, from now on; -1: a new one. Not through the C library, whose checkers take each
- * call for the birth of a descriptor. */
+/* Which signals the descriptor stands for, from now on; -1: a new one. Not through the C library,
+ * whose checkers take each call for the birth of a descriptor. */
 static int sigfd_set(int fd)
 {
     uint64_t mask = 0; /* as the kernel has it */
@@ -310,7 +314,7 @@ static void hub_close(void)
     }
 }
 
-/* --- forks --------------------------------------------------------------------------------------- */
+/* --- forks ------------------------------------------------------------------------------------ */
 
 static void fork_prepare(void)
 {
@@ -348,7 +352,7 @@ static void watch_forks(void)
     weft__fork_hook(&hook);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 /* -EINVAL, -EPERM, or 0 and the mask. */
 static int mask_of(const int *signals, size_t count, bool force, uint64_t *mask)

@@ -6,8 +6,9 @@
 
 #include "sched/waiter.h"
 
-/* Links the node, whose waiter is armed and whose item is a struct weft_signal_info, and keeps the set in memory until
- * finish. False: a signal was there and is in the item, nothing was linked; disarm. */
+/* Links the node, whose waiter is armed and whose item is a struct weft_signal_info, and keeps the
+ * set in memory until finish. False: a signal was there and is in the item, nothing was linked;
+ * disarm. */
 bool weft__signal_arm(weft_signal_set *set, struct weft__node *node);
 /* After the wait has ended, for whatever reason; node->status is -EPIPE if the set was closed. */
 void weft__signal_finish(weft_signal_set *set, struct weft__node *node);

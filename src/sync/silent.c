@@ -35,8 +35,8 @@ weft_idle_member *weft__idle_group_take(struct weft__idle_group *g, size_t *n)
     return (weft_idle_member *)(void *)first;
 }
 
-/* A slice of a tick. The lock is not held while the callback runs, and a slice that is not the last hands out nothing: a
- * batch is whole. */
+/* A slice of a tick. The lock is not held while the callback runs, and a slice that is not the last
+ * hands out nothing: a batch is whole. */
 static void on_tick(weft_timer *timer, void *arg, uint64_t times)
 {
     struct weft__idle_group *g = arg;

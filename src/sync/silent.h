@@ -32,10 +32,11 @@ static inline struct weft__idle_group *weft__idle_group_of(weft_idle_group *grou
     return (struct weft__idle_group *)(void *)group;
 }
 
-/* Links the node, whose waiter is armed. False: there is a batch, nothing was linked; disarm and take. */
+/* Links the node, whose waiter is armed. False: there is a batch, nothing was linked; disarm and
+ * take. */
 bool weft__idle_group_arm(struct weft__idle_group *group, struct weft__node *node);
-/* After the wait has ended, for whatever reason. If a node was fired and leaves without a take the batch is still there:
- * the next waiter is told. */
+/* After the wait has ended, for whatever reason. If a node was fired and leaves without a take the
+ * batch is still there: the next waiter is told. */
 void weft__idle_group_finish(struct weft__idle_group *group, struct weft__node *node);
 /* What there is, or NULL. */
 weft_idle_member *weft__idle_group_take(struct weft__idle_group *group, size_t *n);

@@ -1,11 +1,13 @@
-/* A source: what every object that one can wait on begins with. A lock, the nodes of those who wait, and for whom
- * the object is.
+/* A source: what every object that one can wait on begins with. A lock, the nodes of those who
+ * wait, and for whom the object is.
  *
- * An object that has an owner (a pool with one worker, or a dispatcher's group) is used on one thread only, where fibers do
- * not preempt one another: its lock is no lock, and using it elsewhere stops the program.
+ * An object that has an owner (a pool with one worker, or a dispatcher's group) is used on one
+ * thread only, where fibers do not preempt one another: its lock is no lock, and using it elsewhere
+ * stops the program.
  *
- * The public structs are storage; each module has its own struct over it, which begins with a source and is
- * static-asserted to fit. may_alias, because the storage was declared as something else.
+ * The public structs are storage; each module has its own struct over it, which begins with a
+ * source and is static-asserted to fit. may_alias, because the storage was declared as something
+ * else.
  */
 #ifndef WEFT_SYNC_SOURCE_H
 #define WEFT_SYNC_SOURCE_H
@@ -49,16 +51,17 @@ static inline struct weft__worker *weft__source_check_owner(const struct weft__s
     return w;
 }
 
-/* The same as a question; `w` is the caller's worker or NULL. Of one that has no owner never: every worker has one. */
+/* The same as a question; `w` is the caller's worker or NULL. Of one that has no owner never: every
+ * worker has one. */
 static inline bool weft__source_is_own(const struct weft__source *source,
                                        const struct weft__worker *w)
 {
     return __builtin_expect(w && w->owner == source->owner, 1);
 }
 
-/* Of one that has an owner: ends the wait of the first node of the list, if it is that of a fiber that has settled in it, plainly.
- * Then the fiber is the caller's, in no list any more and in no queue yet: what it is to find may still be written. NULL:
- * nothing was done. */
+/* Of one that has an owner: ends the wait of the first node of the list, if it is that of a fiber
+ * that has settled in it, plainly. Then the fiber is the caller's, in no list any more and in no
+ * queue yet: what it is to find may still be written. NULL: nothing was done. */
 static inline struct weft__task *weft__source_win_first(struct weft__waitlist *list)
 {
     struct weft__node *node = list->first;
@@ -97,7 +100,8 @@ static inline void weft__source_unlock(struct weft__source *source)
     }
 }
 
-/* Finish: the node is unlinked unless the source has done so. Any thread's node, after its wait has ended. */
+/* Finish: the node is unlinked unless the source has done so. Any thread's node, after its wait has
+ * ended. */
 static inline void weft__source_leave(struct weft__source *source, struct weft__waitlist *list,
                                       struct weft__node *node)
 {
@@ -108,17 +112,17 @@ static inline void weft__source_leave(struct weft__source *source, struct weft__
     weft__source_unlock(source);
 }
 
-/* For one whose wait was ended by the source and who may free it next: whoever ended it is then no longer at the
- * lock. */
+/* For one whose wait was ended by the source and who may free it next: whoever ended it is then no
+ * longer at the lock. */
 static inline void weft__source_pass(struct weft__source *source)
 {
     weft__source_lock(source);
     weft__source_unlock(source);
 }
 
-/* The whole wait of the calling fiber or thread, for sources with one list: locked on entry, unlocked on
- * return. 0 or what the source gave as status; -ETIMEDOUT, -ECANCELED, -EINTR. The node's value is the
- * caller's to read. */
+/* The whole wait of the calling fiber or thread, for sources with one list: locked on entry,
+ * unlocked on return. 0 or what the source gave as status; -ETIMEDOUT, -ECANCELED, -EINTR. The
+ * node's value is the caller's to read. */
 int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist *list,
                              struct weft__node *node, int64_t deadline,
                              const struct weft__wait_kind *kind);
@@ -126,8 +130,8 @@ int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist 
 /* Under the lock: fires everybody on the list. Their values stay as they are. */
 void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft__chain *ready);
 
-/* For `holder` of a kind: what `word` says. While the lock is taken it may name one who is still to be fired, and then would seem
- * to wait for itself: 0. Never blocks. */
+/* For `holder` of a kind: what `word` says. While the lock is taken it may name one who is still to
+ * be fired, and then would seem to wait for itself: 0. Never blocks. */
 uint64_t weft__source_look(struct weft__source *source, const _Atomic(uint64_t) *word);
 
 /* For a kind whose `on` is the address of a source. */

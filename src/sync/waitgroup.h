@@ -1,7 +1,8 @@
 /* The wait group as its own struct, and its wait in two steps for bodies without a stack.
  *
- * Word: count << 1 | WAITED. WAITED is set under the source's lock, by one who queues up; with it the count goes to zero
- * under the lock, so that the one who waits, and takes the lock before it returns, may free the group.
+ * Word: count << 1 | WAITED. WAITED is set under the source's lock, by one who queues up; with it
+ * the count goes to zero under the lock, so that the one who waits, and takes the lock before it
+ * returns, may free the group.
  */
 #ifndef WEFT_SYNC_WAITGROUP_H
 #define WEFT_SYNC_WAITGROUP_H

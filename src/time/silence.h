@@ -1,22 +1,24 @@
-/* Who has been silent for a period: the core of idle groups, with no clock, lock or timer of its own.
+/* Who has been silent for a period: the core of idle groups, with no clock, lock or timer of its
+ * own.
  *
- * Time is cut into steps. `step` is the number of the present one; a touch copies it into the member, one
- * store. tick() closes the present step and notes when, *after* the next number was visible: whoever was touched in step k
- * was touched before closed(k), and is silent at closed(k) + period if its number is still k. Never early.
+ * Time is cut into steps. `step` is the number of the present one; a touch copies it into the
+ * member, one store. tick() closes the present step and notes when, *after* the next number was
+ * visible: whoever was touched in step k was touched before closed(k), and is silent at closed(k) +
+ * period if its number is still k. Never early.
  *
  *   lists       oldest          ...           step
  *             +--------+--------+--------+--------+     a ring: list k % slots
  *             |  a  b  |        |   c    |  d  e  |
  *             +--------+--------+--------+--------+
  *
- * A member lies in the list of the step of its last known touch, and is not moved by a touch. When the time of the oldest
- * list has come, each of its members is looked at once: its number is still the list's (silent), or newer, then it moves
- * there. So a member costs one look per period however often it is touched, and a tick looks at nothing
- * that is not due.
+ * A member lies in the list of the step of its last known touch, and is not moved by a touch. When
+ * the time of the oldest list has come, each of its members is looked at once: its number is still
+ * the list's (silent), or newer, then it moves there. So a member costs one look per period however
+ * often it is touched, and a tick looks at nothing that is not due.
  *
- * A step is a quarter of the precision. Touched right after closed(k - 1), a member is known to be silent a step late at most,
- * and the look comes at the first tick after that, another step: half a precision step late, the other half is
- * for ticks that are late themselves.
+ * A step is a quarter of the precision. Touched right after closed(k - 1), a member is known to be
+ * silent a step late at most, and the look comes at the first tick after that, another step: half a
+ * precision step late, the other half is for ticks that are late themselves.
  */
 #ifndef WEFT_TIME_SILENCE_H
 #define WEFT_TIME_SILENCE_H
@@ -70,8 +72,9 @@ static inline void weft__silence_touch(const struct weft__silence *s, struct wef
     atomic_store_explicit(&quiet->seen, step, memory_order_relaxed);
 }
 
-/* Closes the step if it has lasted long enough by `clock`, and looks at what is due, up to max members. True: there is
- * more to look at now. clock() must not be early: it is read after the step was closed. */
+/* Closes the step if it has lasted long enough by `clock`, and looks at what is due, up to max
+ * members. True: there is more to look at now. clock() must not be early: it is read after the step
+ * was closed. */
 bool weft__silence_tick(struct weft__silence *s, int64_t (*clock)(void), size_t max);
 
 /* When tick has something to do next, if there are members. */

@@ -87,7 +87,7 @@ static uint32_t first_low(const struct weft__wheel *wheel)
     return word * 64 + (unsigned)__builtin_ctzll(wheel->low[word]);
 }
 
-/* --- ticks -------------------------------------------------------------------------------------- */
+/* --- ticks ------------------------------------------------------------------------------------ */
 
 /* The first tick that begins at or after the deadline. */
 static uint64_t tick_of(const struct weft__wheel *wheel, int64_t deadline)
@@ -157,8 +157,8 @@ static uint32_t slot_of(const struct weft__wheel *wheel, uint64_t tick)
     return LOW + above * WEFT__WHEEL_SLOTS + digit;
 }
 
-/* Puts a timer that is in no slot to the end of the one that is its place now. What was last there is written to and not
- * read: nobody waits for its line. */
+/* Puts a timer that is in no slot to the end of the one that is its place now. What was last there
+ * is written to and not read: nobody waits for its line. */
 static void place(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     uint64_t tick = tick_of(wheel, timer->deadline);
@@ -275,7 +275,8 @@ static size_t move_down(struct weft__wheel *wheel, size_t max)
     return moved;
 }
 
-/* Expires up to max timers of a level-0 slot that is due; returns how many. The list is put in order when it is over. */
+/* Expires up to max timers of a level-0 slot that is due; returns how many. The list is put in
+ * order when it is over. */
 static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, void *arg)
 {
     size_t expired = 0;
@@ -298,8 +299,9 @@ static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, 
 #define CHAINS 16u
 #define DEPTH 16u
 
-/* Of very many timers those that are due are in no cache, and a list is walked one miss after another. So the lists of the slots that are
- * due are walked side by side first: their misses overlap. */
+/* Of very many timers those that are due are in no cache, and a list is walked one miss after
+ * another. So the lists of the slots that are due are walked side by side first: their misses
+ * overlap. */
 static void warm(const struct weft__wheel *wheel, uint64_t until)
 {
     const struct weft__timer *at[CHAINS];

@@ -1,8 +1,8 @@
 /* The timer wheel: pending timers of one worker, as a hierarchy of wheels.
  *
  * Time is counted in ticks of 2^tick_shift ns; a deadline belongs to the first tick that begins at
- * or after it, so nothing ever fires early. A tick is a number of digits, one per level: the lowest has 14 bits, the others 6.
- * `current` is the tick up to which the wheel has been advanced:
+ * or after it, so nothing ever fires early. A tick is a number of digits, one per level: the lowest
+ * has 14 bits, the others 6. `current` is the tick up to which the wheel has been advanced:
  *
  *   level 2 | level 1 | level 0
  *   --------+---------+--------
@@ -12,12 +12,13 @@
  *       9   |    0    |    1       level 2, slot 9
  *
  * A timer lies in the level of the highest digit in which its tick differs from current, in the
- * slot of that digit. 10 levels cover 68 bits, so there is no horizon and no overflow list. Level 0 has a second's worth of slots: of
- * very many timers each one is a cache line that is in no cache when the wheel comes to it, so what matters is how often
- * it has to, and most timers of less than a second need never move. (Slots are in a state that nobody reads until their
- * bit is set: pages of them that are not used are never touched.) When
- * current enters a slot of an upper level its timers move down (they *cascade*), each at most once
- * per level; a level-0 slot is one tick, and expires. Invariants:
+ * slot of that digit. 10 levels cover 68 bits, so there is no horizon and no overflow list. Level 0
+ * has a second's worth of slots: of very many timers each one is a cache line that is in no cache
+ * when the wheel comes to it, so what matters is how often it has to, and most timers of less than
+ * a second need never move. (Slots are in a state that nobody reads until their bit is set: pages
+ * of them that are not used are never touched.) When current enters a slot of an upper level its
+ * timers move down (they *cascade*), each at most once per level; a level-0 slot is one tick, and
+ * expires. Invariants:
  *
  *  - Above level 0 the digit of an occupied slot is greater than current's digit there; in level 0
  *    greater or equal (equal: it is due). The one exception is the slot `cascade`, which current
@@ -29,13 +30,14 @@
  *    pending. So next is too early only by the cascading that is still ahead. It is E itself from
  *    the add that made E the earliest, and when a slot with one timer becomes the earliest: a lone
  *    sleeper is woken once.
- *  - advance(now) that was not sliced or halted leaves next > now. So polling at next() always makes
- *    progress, and reaches E in at most one step per level.
+ *  - advance(now) that was not sliced or halted leaves next > now. So polling at next() always
+ *    makes progress, and reaches E in at most one step per level.
  *
- * The front: most timers of waits are set and cancelled before any other, so the timer that was added last is not
- * put into its slot at once. It is the front, and next() is right for it; `behind` is what next() was
- * without it. If it is cancelled first, that is two stores. Any other operation settles it, that is, puts it into its
- * slot; the wheel is then as if there had never been a front.
+ * The front: most timers of waits are set and cancelled before any other, so the timer that was
+ * added last is not put into its slot at once. It is the front, and next() is right for it;
+ * `behind` is what next() was without it. If it is cancelled first, that is two stores. Any other
+ * operation settles it, that is, puts it into its slot; the wheel is then as if there had never
+ * been a front.
  *
  * Order: by tick. Timers of one tick expire in the order in which they were added, unless a mass
  * cascade was sliced in between.
@@ -146,12 +148,13 @@ static inline int64_t weft__wheel_next(const struct weft__wheel *wheel)
     return atomic_load_explicit(&wheel->next, memory_order_relaxed);
 }
 
-/* --- for a caller that holds the lock, because it guards what is kept beside the node as well ------------- */
+/* --- for a caller that holds the lock, because it guards what is kept beside the node as well - */
 
 void weft__wheel_settle(struct weft__wheel *wheel);
 void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer);
 
-/* The start of the first tick that begins at or after the deadline; of the current one, if that is past. */
+/* The start of the first tick that begins at or after the deadline; of the current one, if that is
+ * past. */
 static inline int64_t weft__wheel_due(const struct weft__wheel *wheel, int64_t deadline)
 {
     uint64_t last = ((uint64_t)1 << wheel->tick_shift) - 1;
@@ -201,8 +204,9 @@ static inline void weft__wheel_cancel_locked(struct weft__wheel *wheel, struct w
 /* Any thread. Not by next(): a timer for the end of time is pending too. */
 bool weft__wheel_empty(struct weft__wheel *wheel);
 
-/* next() in the total order of seq_cst, for those who do without a common word: one side stores next() (add) and
- * orders it (publish) before it reads what the other wrote; the other writes that before it reads this. */
+/* next() in the total order of seq_cst, for those who do without a common word: one side stores
+ * next() (add) and orders it (publish) before it reads what the other wrote; the other writes that
+ * before it reads this. */
 static inline int64_t weft__wheel_next_ordered(const struct weft__wheel *wheel)
 {
     return atomic_load_explicit(&wheel->next, memory_order_seq_cst); /* pairs: publish */
@@ -214,8 +218,8 @@ static inline void weft__wheel_publish(struct weft__wheel *wheel)
     atomic_fetch_add_explicit(&wheel->next, 0, memory_order_seq_cst);
 }
 
-/* From an expire callback: the advance returns after this timer, so that the caller can do without the lock what
- * may not be done under it. */
+/* From an expire callback: the advance returns after this timer, so that the caller can do without
+ * the lock what may not be done under it. */
 static inline void weft__wheel_halt(struct weft__wheel *wheel)
 {
     wheel->halt = true;
@@ -224,11 +228,10 @@ static inline void weft__wheel_halt(struct weft__wheel *wheel)
 /* Any thread, several at once too; a `now` behind that of another does nothing. Expires up to max
  * timers that are due at `now` and returns how many. expire(timer, arg) is called UNDER the lock:
  * it is short, does not block, and does not call into this wheel. The node was unlinked before its
- * callback and is not touched after it.
- * A slice also moves at most max or WEFT__WHEEL_MOVES timers, whichever is more, down the levels.
- * There is more to do at `now` if and only if next() <= now (for now < INT64_MAX); if fewer than
- * max expired, that is only so after a mass cascade or a halt. O(levels + expired + moved), whatever time
- * has passed. */
+ * callback and is not touched after it. A slice also moves at most max or WEFT__WHEEL_MOVES timers,
+ * whichever is more, down the levels. There is more to do at `now` if and only if next() <= now
+ * (for now < INT64_MAX); if fewer than max expired, that is only so after a mass cascade or a halt.
+ * O(levels + expired + moved), whatever time has passed. */
 size_t weft__wheel_advance(struct weft__wheel *wheel, int64_t now, size_t max, void *arg);
 
 #endif

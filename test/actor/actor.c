@@ -194,7 +194,7 @@ TEST(the_stubborn_are_ended_at_the_deadline)
     weft_host_destroy(host);
 }
 
-/* --- commands ---------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 enum { SQUARE = 300, LATER = 7, UNKNOWN = 999, FAILS = 8 };
 

@@ -150,7 +150,7 @@ TEST(a_send_completes_by_its_answer)
     end();
 }
 
-/* --- spawn -------------------------------------------------------------------------------------- */
+/* --- spawn ------------------------------------------------------------------------------------ */
 
 static int child_init(weft_actor *self, const char *method, const weft_buf *input)
 {
@@ -202,7 +202,7 @@ TEST(a_spawn_completes_with_the_pid)
     end();
 }
 
-/* --- monitor ------------------------------------------------------------------------------------- */
+/* --- monitor ---------------------------------------------------------------------------------- */
 
 static weft_pid watched, failing;
 static bool stay; /* they are not told to end */
@@ -264,7 +264,7 @@ TEST(a_monitor_completes_with_the_end)
     end();
 }
 
-/* --- blocking functions ------------------------------------------------------------------------------ */
+/* --- blocking functions ----------------------------------------------------------------------- */
 
 static int double_it(const weft_buf *input, weft_buf **output, void *arg)
 {
@@ -368,7 +368,7 @@ TEST(an_actor_that_ends_leaves_its_function)
     weft_event_deinit(&may_end);
 }
 
-/* --- during a stop ------------------------------------------------------------------------------------- */
+/* --- during a stop ---------------------------------------------------------------------------- */
 
 static int flush_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
                       weft_out *out)
@@ -406,7 +406,7 @@ TEST(an_actor_cleans_up_by_commands_while_its_host_stops)
     CHECK_EQ(atomic_load(&got), 10);
 }
 
-/* --- no memory --------------------------------------------------------------------------------------------- */
+/* --- no memory -------------------------------------------------------------------------------- */
 
 static atomic_int failures;
 
@@ -439,7 +439,8 @@ TEST(what_cannot_be_asked_for_is_not_leaked)
     end();
 }
 
-/* What it asks for, with memory for so many requests more: letters that the worker keeps are out of reach. */
+/* What it asks for, with memory for so many requests more: letters that the worker keeps are out of
+ * reach. */
 static struct {
     bool spawn;
     long requests;

@@ -10,7 +10,8 @@
 
 #define MS ((int64_t)1000000)
 
-/* Squares at once; "later": keeps the reference until it is sent anything; "never": forgets it; "fail"; "twice"; "exit". */
+/* Squares at once; "later": keeps the reference until it is sent anything; "never": forgets it;
+ * "fail"; "twice"; "exit". */
 struct server {
     uint64_t kept[64];
     int count;
@@ -325,7 +326,7 @@ TEST(answers_race_deadlines)
     end();
 }
 
-/* --- actors ------------------------------------------------------------------------------------ */
+/* --- actors ----------------------------------------------------------------------------------- */
 
 static weft_pid nobody;
 static char seen[128];

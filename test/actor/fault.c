@@ -1,4 +1,5 @@
-/* A fault in an actor is reported with who it was and what it was at; the process ends as it would have. */
+/* A fault in an actor is reported with who it was and what it was at; the process ends as it would
+ * have. */
 /* not under: asan tsan qemu */
 #include <errno.h>
 #include <signal.h>

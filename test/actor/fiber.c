@@ -639,7 +639,7 @@ TEST(an_exit_that_comes_with_the_trap_is_an_event_or_the_reason)
     end_host(host);
 }
 
-/* --- the host's end -------------------------------------------------------------------------------- */
+/* --- the host's end --------------------------------------------------------------------------- */
 
 static int ignore(weft_actor *self, weft_buf **result)
 {
@@ -728,7 +728,7 @@ TEST(one_that_always_has_a_message_lets_others_run)
     end_host(host);
 }
 
-/* --- many ------------------------------------------------------------------------------------------ */
+/* --- many ------------------------------------------------------------------------------------- */
 
 enum { SENDERS = 8, EACH = 200 };
 

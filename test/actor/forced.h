@@ -6,8 +6,8 @@
 
 #include <weft/weft.h>
 
-/* Those who are left at the deadline have a second from then on, which a machine may take for other things: -EBUSY, and the next
- * stop goes on. How many were forced is told of all. */
+/* Those who are left at the deadline have a second from then on, which a machine may take for other
+ * things: -EBUSY, and the next stop goes on. How many were forced is told of all. */
 static inline int forced_stop(weft_host *host, const char *reason, int64_t deadline)
 {
     int forced;

@@ -117,7 +117,7 @@ TEST(bad_options_are_refused)
         -EINVAL);
 }
 
-/* --- callers ----------------------------------------------------------------------------------- */
+/* --- callers ---------------------------------------------------------------------------------- */
 
 struct caller {
     weft_funcpool *functions;
@@ -364,7 +364,7 @@ TEST(a_stop_ends_waiting_at_the_gate_and_finishes_what_was_admitted)
     end(functions);
 }
 
-/* --- adaptive ------------------------------------------------------------------------------------ */
+/* --- adaptive --------------------------------------------------------------------------------- */
 
 TEST(the_probe_finds_how_many_bring_something)
 {
@@ -439,7 +439,7 @@ TEST(an_adaptive_pool_grows_while_that_helps_and_shrinks_when_idle)
     end(functions);
 }
 
-/* --- actors ------------------------------------------------------------------------------------------ */
+/* --- actors ----------------------------------------------------------------------------------- */
 
 static weft_funcpool *shared;
 

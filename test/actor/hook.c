@@ -111,7 +111,7 @@ TEST(an_init_that_fails_is_not_told)
     puppet_host_end(host);
 }
 
-/* --- dead letters ----------------------------------------------------------------------------------- */
+/* --- dead letters ----------------------------------------------------------------------------- */
 
 static struct weft_dead_letter last;
 static char last_text[16];

@@ -114,7 +114,8 @@ TEST(an_unlink_takes_back_what_is_on_its_way)
     puppet_host_end(host);
 }
 
-/* One that has got the place of another, which has ended: its link is its own, and news of the other's end are the other's. */
+/* One that has got the place of another, which has ended: its link is its own, and news of the
+ * other's end are the other's. */
 static weft_event never;
 
 static int wait_for_never(weft_actor *self, weft_buf **result)
@@ -256,7 +257,7 @@ TEST(links_go_from_host_to_host)
     puppet_host_end(one);
 }
 
-/* --- exits from outside ---------------------------------------------------------------------------- */
+/* --- exits from outside ----------------------------------------------------------------------- */
 
 TEST(an_exit_from_outside_ends_by_its_reason_or_is_trapped)
 {

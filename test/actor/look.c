@@ -220,7 +220,7 @@ TEST(states_have_their_five_names)
     CHECK_STR(weft_actor_state_name((enum weft_actor_state)77), "unknown");
 }
 
-/* --- while everything moves ------------------------------------------------------------------------ */
+/* --- while everything moves ------------------------------------------------------------------- */
 
 static atomic_int left;
 

@@ -7,7 +7,8 @@
 
 #include "check.h"
 
-/* One that blocks until it is let go, by the completion of its one command, then notes every message. */
+/* One that blocks until it is let go, by the completion of its one command, then notes every
+ * message. */
 enum { HOLD = 256 };
 
 static weft_event held;

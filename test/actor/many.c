@@ -102,7 +102,7 @@ TEST(who_is_behind_a_long_step_runs_on_another_worker)
     puppet_host_end(host);
 }
 
-/* --- commands ---------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 enum { AT_ONCE = 300, BUSY = 301 };
 
@@ -200,7 +200,7 @@ TEST(a_thousand_sleep_at_the_same_time)
     puppet_host_end(host);
 }
 
-/* --- limits ------------------------------------------------------------------------------------ */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 enum { LIMIT = 1000, TRIES = 5000 };
 static atomic_int accepted, refused;
@@ -235,7 +235,7 @@ TEST(of_ten_thousand_exactly_as_many_as_allowed_are_started)
     puppet_host_end(limited);
 }
 
-/* --- messages to one that falls idle ------------------------------------------------------------- */
+/* --- messages to one that falls idle ---------------------------------------------------------- */
 
 static atomic_long counted;
 
@@ -284,7 +284,7 @@ TEST(a_message_to_one_that_falls_idle_is_not_lost)
     puppet_host_end(host);
 }
 
-/* --- ends ---------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 enum how { NEVER_INIT, VETO, DONE, FAIL, EXIT, KILLED, TOLD, UPGRADED, FELL_BACK, LEFT, HOWS };
 enum { EACH = 100 };
@@ -421,7 +421,7 @@ TEST(on_every_path_each_state_is_closed_once)
     weft_host_destroy(host);
 }
 
-/* --- kills ------------------------------------------------------------------------------------- */
+/* --- kills ------------------------------------------------------------------------------------ */
 
 static atomic_int in_step, may_go, steps;
 

@@ -1,4 +1,5 @@
-/* Two programs that are two nodes: this one, and itself once more, with a Unix socket between them. */
+/* Two programs that are two nodes: this one, and itself once more, with a Unix socket between
+ * them. */
 /* not under: qemu */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,8 @@
 
 /* --- a transport ---------------------------------------------------------------------------- */
 
-/* A frame: its length, this, the topic with its zero (or nothing), the bytes. Both ends are the same program. */
+/* A frame: its length, this, the topic with its zero (or nothing), the bytes. Both ends are the
+ * same program. */
 struct head {
     uint32_t kind, trace, topic_bytes, has_buf;
     int32_t error;
@@ -229,7 +231,7 @@ TEST(the_other_node)
     close_wire(&wire);
 }
 
-/* --- this node ----------------------------------------------------------------------------------- */
+/* --- this node -------------------------------------------------------------------------------- */
 
 enum { PINGS = 1000 };
 

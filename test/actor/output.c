@@ -1,5 +1,5 @@
-/* Every status of a step, with and without commands; completions in every order and at every moment.
- * labels: valgrind */
+/* Every status of a step, with and without commands; completions in every order and at every
+ * moment. labels: valgrind */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -57,7 +57,8 @@ struct script {
 };
 static struct script script;
 
-/* What its steps have seen: 's' and then 'm' for a message, 'c' for a completion, 'x' for a cancel. */
+/* What its steps have seen: 's' and then 'm' for a message, 'c' for a completion, 'x' for a
+ * cancel. */
 static char seen[MOST * 4];
 static atomic_int seen_count;
 static uint64_t seen_tags[MOST];
@@ -187,7 +188,7 @@ static void send_one(void)
     CHECK_EQ(weft_actor_send(pid, "m", 0, NULL), 0);
 }
 
-/* --- the table, without commands ------------------------------------------------------------------ */
+/* --- the table, without commands -------------------------------------------------------------- */
 
 TEST(nothing_said_without_commands_idles)
 {
@@ -253,7 +254,7 @@ TEST(an_error_ends)
     CHECK_STR(seen, "s");
 }
 
-/* --- the table, with commands ----------------------------------------------------------------------- */
+/* --- the table, with commands ----------------------------------------------------------------- */
 
 static void await_asked(int n)
 {
@@ -356,7 +357,7 @@ TEST(an_error_with_commands_drops_them)
     end();
 }
 
-/* --- completions ---------------------------------------------------------------------------------------- */
+/* --- completions ------------------------------------------------------------------------------ */
 
 TEST(completions_before_the_step_has_returned_its_wait)
 {
@@ -445,7 +446,7 @@ TEST(completions_while_it_runs_waits_or_idles_are_not_lost)
     }
 }
 
-/* --- the same tag twice ------------------------------------------------------------------------------------ */
+/* --- the same tag twice ----------------------------------------------------------------------- */
 
 static atomic_int twins;
 
@@ -472,7 +473,7 @@ static int ask_twins(weft_actor *self, const struct weft_actor_event *events, si
     return 0;
 }
 
-/* --- steps for nothing --------------------------------------------------------------------------- */
+/* --- steps for nothing ------------------------------------------------------------------------ */
 
 static atomic_int empty_steps, messages;
 
@@ -534,7 +535,7 @@ TEST(commands_with_the_same_tag_have_a_completion_each)
     end();
 }
 
-/* --- earlier incarnations -------------------------------------------------------------------------------------- */
+/* --- earlier incarnations --------------------------------------------------------------------- */
 
 TEST(a_completion_for_an_earlier_actor_of_the_slot_is_dropped)
 {
@@ -640,7 +641,7 @@ TEST(nobody_has_what_was_for_another)
     weft_host_destroy(host);
 }
 
-/* --- no memory ---------------------------------------------------------------------------------------------------- */
+/* --- no memory -------------------------------------------------------------------------------- */
 
 static int starve(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {

@@ -326,7 +326,8 @@ TEST(bad_options_are_refused)
 
 /* --- against a model ------------------------------------------------------------------------ */
 
-/* Random ends, failing starts and times. What must hold of every action, said without looking at how it is decided. */
+/* Random ends, failing starts and times. What must hold of every action, said without looking at
+ * how it is decided. */
 enum { MOST = 6 };
 
 struct model {

@@ -185,7 +185,7 @@ static inline void puppet_spin_until_ended(weft_host *host, uint64_t count)
     } while (stats.ended < count);
 }
 
-/* --- things to do ------------------------------------------------------------------------------ */
+/* --- things to do ----------------------------------------------------------------------------- */
 
 static inline int nothing(weft_actor *self, weft_out *out, void *arg)
 {
@@ -265,7 +265,7 @@ static inline int demonitors(weft_actor *self, weft_out *out, void *arg)
     return weft_actor_demonitor(self, ((struct watch *)arg)->ref);
 }
 
-/* --- a host for a test ---------------------------------------------------------------------------- */
+/* --- a host for a test ------------------------------------------------------------------------ */
 
 static inline weft_host *puppet_host(void)
 {

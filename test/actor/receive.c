@@ -120,7 +120,8 @@ static bool is_even(const struct weft_actor_event *event, void *arg)
     return event->kind != WEFT_EVENT_MESSAGE || event->tag % 2 == 0;
 }
 
-/* First the even ones that are there, then whatever there is. From each sender both are in order. */
+/* First the even ones that are there, then whatever there is. From each sender both are in
+ * order. */
 static int choose(weft_actor *self, weft_buf **result)
 {
     const struct weft_actor_event *event;
@@ -189,7 +190,7 @@ TEST(threads_wait_for_room_at_one_that_chooses)
     flood_one(&kind, false);
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static int serve(weft_actor *self, weft_buf **result)
 {

@@ -7,7 +7,7 @@
 
 #define MS ((int64_t)1000000)
 
-/* --- who is sent to: blocked until it is let go, by the completion of its one command ----------------- */
+/* --- who is sent to: blocked until it is let go, by the completion of its one command --------- */
 
 enum { HOLD = 256, SENDERS = 60, EACH = 150, MOST = SENDERS * EACH };
 
@@ -165,7 +165,7 @@ static void end(void)
     weft_event_deinit(&held);
 }
 
-/* --- who sends ------------------------------------------------------------------------------------ */
+/* --- who sends -------------------------------------------------------------------------------- */
 
 static int puppet_send(weft_actor *self, weft_out *out, void *arg)
 {
@@ -508,7 +508,7 @@ TEST(a_host_stops_while_its_actors_wait_elsewhere)
     end();
 }
 
-/* --- passes ------------------------------------------------------------------------------------------- */
+/* --- passes ----------------------------------------------------------------------------------- */
 
 /* Waits for its first message, then sends two more, whoever waits. */
 static int answers[8][2];
@@ -563,7 +563,7 @@ TEST(who_has_waited_sends_on_though_others_wait)
     end();
 }
 
-/* --- many ---------------------------------------------------------------------------------------------- */
+/* --- many ------------------------------------------------------------------------------------- */
 
 /* Sends what it can, and what it cannot by a command; sometimes several at once. */
 static int pour(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)

@@ -163,7 +163,7 @@ TEST(unroute_waits_for_calls_under_way)
     CHECK_EQ(weft_unroute(7), 0);
 }
 
-/* --- from outside ------------------------------------------------------------------------------ */
+/* --- from outside ----------------------------------------------------------------------------- */
 
 static atomic_int heard;
 static weft_pid expected;
@@ -251,7 +251,7 @@ TEST(topics_from_outside_are_kept_once_and_are_bounded)
     CHECK_EQ(weft_parcel_deliver(&parcel), -ENOMEM);
 }
 
-/* --- standing in ---------------------------------------------------------------------------------- */
+/* --- standing in ------------------------------------------------------------------------------ */
 
 TEST(a_receiver_stands_in_for_an_actor)
 {
@@ -364,7 +364,7 @@ TEST(what_comes_with_a_cancel_is_handed_over_and_who_calls_is_answered)
     CHECK_STR(dead, "first ask last");
 }
 
-/* --- several hosts ------------------------------------------------------------------------------------ */
+/* --- several hosts ---------------------------------------------------------------------------- */
 
 struct place {
     char name[16];

@@ -184,7 +184,7 @@ TEST(of_many_who_want_a_name_one_gets_it_and_all_messages)
     puppet_host_end(the_host);
 }
 
-/* --- exec -------------------------------------------------------------------------------------- */
+/* --- exec ------------------------------------------------------------------------------------- */
 
 static int answers(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
@@ -265,7 +265,7 @@ TEST(exec_ends_it_also_without_memory)
     weft_host_destroy(host);
 }
 
-/* --- failing ---------------------------------------------------------------------------------------- */
+/* --- failing ---------------------------------------------------------------------------------- */
 
 static int links_and_fails(weft_actor *self, const char *method, const weft_buf *input)
 {

@@ -97,7 +97,7 @@ TEST(workers_stay_until_what_was_asked_for_is_complete)
     weft_host_destroy(host);
 }
 
-/* --- those who do not listen ---------------------------------------------------------------------- */
+/* --- those who do not listen ------------------------------------------------------------------ */
 
 static int deaf_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
                      weft_out *out)
@@ -154,7 +154,7 @@ TEST(at_the_deadline_all_that_are_left_are_ended)
     }
 }
 
-/* --- spawns and sends while it stops ------------------------------------------------------------------ */
+/* --- spawns and sends while it stops ---------------------------------------------------------- */
 
 static weft_host *the_host;
 static atomic_bool over;
@@ -216,7 +216,7 @@ TEST(one_that_is_born_into_a_stop_is_told_of_it)
     }
 }
 
-/* --- from inside, twice, reused ----------------------------------------------------------------------- */
+/* --- from inside, twice, reused --------------------------------------------------------------- */
 
 static int stops(weft_actor *self, weft_out *out, void *arg)
 {
@@ -259,7 +259,7 @@ TEST(a_host_that_is_made_again_knows_nothing_of_the_one_before)
     }
 }
 
-/* --- of an earlier incarnation ---------------------------------------------------------------------------- */
+/* --- of an earlier incarnation ---------------------------------------------------------------- */
 
 TEST(a_completion_for_one_that_had_the_slot_before_is_dropped)
 {

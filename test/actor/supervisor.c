@@ -2,7 +2,7 @@
 #include "actor/children.h"
 #include "base/alloc.h"
 
-/* --- strategies -------------------------------------------------------------------------------- */
+/* --- strategies ------------------------------------------------------------------------------- */
 
 TEST(children_start_in_order_and_stop_in_reverse)
 {
@@ -74,7 +74,7 @@ TEST(transient_and_temporary_children_may_end)
     end_host(host);
 }
 
-/* --- giving up --------------------------------------------------------------------------------- */
+/* --- giving up -------------------------------------------------------------------------------- */
 
 TEST(too_many_restarts_end_the_supervisor_and_its_own_starts_it_again)
 {
@@ -249,7 +249,7 @@ TEST(a_supervisor_that_is_refused_takes_its_children_with_it)
     end_host(host);
 }
 
-/* --- stopping -------------------------------------------------------------------------------------- */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 static atomic_int aborted;
 
@@ -415,7 +415,7 @@ TEST(what_a_child_said_before_it_ended_is_not_its_end)
     end_host(host);
 }
 
-/* --- services --------------------------------------------------------------------------------------- */
+/* --- services --------------------------------------------------------------------------------- */
 
 #define REQUIRES(...)                                                                              \
     .requires = (const char *const[])                                                              \
@@ -483,7 +483,7 @@ TEST(a_child_is_found_by_its_name_after_a_restart)
     end_host(host);
 }
 
-/* --- under load --------------------------------------------------------------------------------------- */
+/* --- under load ------------------------------------------------------------------------------- */
 
 static int crash_soon(weft_actor *self, const struct weft_actor_event *events, size_t n,
                       weft_out *out)

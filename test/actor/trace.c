@@ -31,7 +31,7 @@ static weft_host *make_host(void)
     return host;
 }
 
-/* --- three actors ------------------------------------------------------------------------------ */
+/* --- three actors ----------------------------------------------------------------------------- */
 
 static weft_pid pids[3];
 static _Atomic(uint64_t) ended;
@@ -162,7 +162,7 @@ TEST(the_first_message_of_a_spawn_is_sent_and_handled)
     weft_host_destroy(host);
 }
 
-/* --- off ---------------------------------------------------------------------------------------------- */
+/* --- off -------------------------------------------------------------------------------------- */
 
 static atomic_int plain;
 
@@ -198,7 +198,7 @@ TEST(without_a_trace_messages_have_no_number)
     CHECK_EQ(told, 0);
 }
 
-/* --- switched while everything moves -------------------------------------------------------------------- */
+/* --- switched while everything moves ---------------------------------------------------------- */
 
 static atomic_int on;
 

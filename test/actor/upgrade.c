@@ -204,7 +204,8 @@ TEST(the_mailbox_is_that_of_the_new_kind)
     puppet_host_end(host);
 }
 
-/* Sends itself the upgrade, and a message behind it. Between them comes one for another of its slot. */
+/* Sends itself the upgrade, and a message behind it. Between them comes one for another of its
+ * slot. */
 static int finds_a_stray(weft_actor *self, weft_out *out, void *arg)
 {
     weft_pid me = weft_actor_pid(self), other = me;
@@ -241,7 +242,7 @@ TEST(who_drops_from_now_on_reads_no_letter_of_another)
     puppet_host_end(host);
 }
 
-/* --- while others send --------------------------------------------------------------------------- */
+/* --- while others send ------------------------------------------------------------------------ */
 
 static const struct weft_actor_kind sieve, tub;
 static atomic_int taken_in, seen_by_it;
@@ -300,7 +301,7 @@ TEST(what_senders_drop_is_theirs_to_drop)
     weft_host_destroy(host);
 }
 
-/* --- without memory ------------------------------------------------------------------------------- */
+/* --- without memory --------------------------------------------------------------------------- */
 
 static int upgrades_in_want(weft_actor *self, weft_out *out, void *arg)
 {
@@ -325,7 +326,7 @@ TEST(nor_does_it_need_memory_to_fall_back)
     CHECK_EQ(old_closed, 1);
 }
 
-/* --- the state as it is --------------------------------------------------------------------------- */
+/* --- the state as it is ----------------------------------------------------------------------- */
 
 static const struct weft_actor_kind same_state = {.name = "same",
                                                   .state_bytes = sizeof(struct puppet *),
@@ -355,7 +356,7 @@ TEST(a_state_may_be_kept_as_it_is)
     CHECK_EQ(a.closed, 1);
 }
 
-/* --- with commands, with other statuses ---------------------------------------------------------------- */
+/* --- with commands, with other statuses ------------------------------------------------------- */
 
 enum { LATER = 7 };
 static weft_pid later_pid;
@@ -416,7 +417,7 @@ TEST(the_last_word_counts)
     CHECK_EQ(new_closed, 0);
 }
 
-/* --- many times on one worker, with messages coming ------------------------------------------------------- */
+/* --- many times on one worker, with messages coming ------------------------------------------- */
 
 struct counter {
     uint64_t total, expected;

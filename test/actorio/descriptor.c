@@ -39,7 +39,7 @@ static void join(weft_pid pid)
     }
 }
 
-/* --- an echo server: accepts one, reads, writes, until the end ------------------------------------ */
+/* --- an echo server: accepts one, reads, writes, until the end -------------------------------- */
 
 enum { ACCEPT = 1, READ, WRITE, CONNECT, READY };
 
@@ -96,7 +96,7 @@ static const struct weft_actor_kind server = {.name = "server",
                                               .step = echo,
                                               .close = close_server};
 
-/* --- its client: connects, writes, waits until there is an answer, reads it -------------------------- */
+/* --- its client: connects, writes, waits until there is an answer, reads it ------------------- */
 
 struct client {
     char address[WEFT_ADDR_TEXT];
@@ -181,7 +181,7 @@ EACH_DRIVER(two_actors_talk_over_a_socket)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* --- errors and ends -------------------------------------------------------------------------------------- */
+/* --- errors and ends -------------------------------------------------------------------------- */
 
 static atomic_int errors[8];
 
@@ -229,7 +229,8 @@ EACH_DRIVER(errors_are_told)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* An actor that ends cancels what it waits for; a host with one that waits for ever can be stopped. */
+/* An actor that ends cancels what it waits for; a host with one that waits for ever can be
+ * stopped. */
 EACH_DRIVER(an_actor_that_ends_gives_its_commands_up)
 {
     char address[WEFT_ADDR_TEXT];
@@ -286,7 +287,7 @@ EACH_DRIVER(a_connection_that_nobody_takes_is_closed)
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* --- files ---------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static int use_file(weft_actor *self, const struct weft_actor_event *events, size_t n,
                     weft_out *out)

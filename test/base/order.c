@@ -1,5 +1,6 @@
-/* What every proof of this tree takes for granted: of two threads that each store to one word and then load the other's, all
- * sequentially consistent, at least one sees what the other stored. Compilers, processors and emulators have to keep that. */
+/* What every proof of this tree takes for granted: of two threads that each store to one word and
+ * then load the other's, all sequentially consistent, at least one sees what the other stored.
+ * Compilers, processors and emulators have to keep that. */
 #include <pthread.h>
 
 #include "base/atomic.h"
@@ -10,7 +11,8 @@ static _Atomic(long) stored[2]; /* the last round of each */
 static _Atomic(long) done[2];
 static long seen[2], rounds;
 
-/* Both begin a round when both have ended the one before: the two stores are then as near to one another as can be. */
+/* Both begin a round when both have ended the one before: the two stores are then as near to one
+ * another as can be. */
 static void await(int whom, long round)
 {
     for (unsigned i = 1; atomic_load_explicit(&done[whom], memory_order_acquire) < round; i++) {

@@ -1,5 +1,5 @@
-/* Every request for memory fails once, and from some request on all of them: NULL or -ENOMEM each time, nothing
- * half-made, nothing lost. */
+/* Every request for memory fails once, and from some request on all of them: NULL or -ENOMEM each
+ * time, nothing half-made, nothing lost. */
 #include <errno.h>
 
 #include <weft/buf.h>
@@ -41,7 +41,8 @@ static bool made(int err)
     return err == 0;
 }
 
-/* A chain of three, with one call of each kind that asks for memory; a refused one leaves the chain as it was. */
+/* A chain of three, with one call of each kind that asks for memory; a refused one leaves the chain
+ * as it was. */
 static void use_chain(void)
 {
     weft_bufs chain = {0}, tail = {0}, all = {0};

@@ -202,7 +202,8 @@ TEST(a_home_that_takes_nothing_in_is_not_buried)
 {
     fresh();
     weft_buf_set_limits(&(struct weft_buf_limits){.worker_class = 3840});
-    /* Its worker is this thread, and only in run: a thread of its own might wake up and take some in. */
+    /* Its worker is this thread, and only in run: a thread of its own might wake up and take some
+     * in. */
     weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a", .caller = true});
     CHECK_EQ(weft_pool_run(a, take_many, NULL, NULL), 0);
     free_many(NULL);

@@ -1,5 +1,6 @@
 /* labels: valgrind */
-/* The same inputs give the same order, which the hash of the order shows; other inputs give another. */
+/* The same inputs give the same order, which the hash of the order shows; other inputs give
+ * another. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -12,8 +13,8 @@
 #define FIBERS 40
 #define GROUPS 3
 
-/* Everything that happens is drawn from one seed, in the order in which it happens: if the order changes, so does all that
- * follows. */
+/* Everything that happens is drawn from one seed, in the order in which it happens: if the order
+ * changes, so does all that follows. */
 struct play {
     uint64_t rand;
     weft_group *groups[GROUPS];

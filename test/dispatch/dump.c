@@ -10,8 +10,8 @@
 static weft_event ready_event;
 static _Atomic(bool) over;
 
-/* Two groups: one with a fiber that waits, a frame that waits and a daemon that sleeps; one with a fiber that runs on and one that
- * is ready behind it. */
+/* Two groups: one with a fiber that waits, a frame that waits and a daemon that sleeps; one with a
+ * fiber that runs on and one that is ready behind it. */
 static void *waits(void *arg)
 {
     CHECK_EQ(weft_event_wait(&ready_event, WEFT_FOREVER), 0);
@@ -183,7 +183,7 @@ TEST(a_walk_over_all_fibers_names_their_groups)
     close_scene(&s);
 }
 
-/* --- snapshots ----------------------------------------------------------------------------------- */
+/* --- snapshots -------------------------------------------------------------------------------- */
 
 static void *breeds(void *arg)
 {
@@ -225,7 +225,7 @@ TEST(a_snapshot_is_whole_from_any_thread)
     stop_dispatcher(d);
 }
 
-/* --- perf events ----------------------------------------------------------------------------------- */
+/* --- perf events ------------------------------------------------------------------------------ */
 
 static void *yields(void *arg)
 {

@@ -1,5 +1,5 @@
-/* Functions that run in a group at once, at some time, again and again. Times have lower bounds only: a machine may be
- * slow, but nothing may be early. */
+/* Functions that run in a group at once, at some time, again and again. Times have lower bounds
+ * only: a machine may be slow, but nothing may be early. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -128,7 +128,7 @@ TEST(a_cancel_before_its_time_is_for_good_and_lets_the_group_go)
     stop_dispatcher(d);
 }
 
-/* --- again and again ----------------------------------------------------------------------------- */
+/* --- again and again -------------------------------------------------------------------------- */
 
 #define RUNS 6
 
@@ -190,7 +190,8 @@ TEST(a_fixed_delay_is_measured_from_the_end)
     }
 }
 
-/* The k-th is not before first + k * period, whenever those before it ran; and one that is late does not delay the next. */
+/* The k-th is not before first + k * period, whenever those before it ran; and one that is late
+ * does not delay the next. */
 TEST(a_fixed_rate_is_measured_from_the_first)
 {
     int64_t first = weft_after(2 * MS);
@@ -202,8 +203,8 @@ TEST(a_fixed_rate_is_measured_from_the_first)
     }
 }
 
-/* The body takes four periods: each run but the first is late, begins at once, and none is left out. A delay in between would
- * be seen as a sleep of the fiber, and an overrun fewer. */
+/* The body takes four periods: each run but the first is late, begins at once, and none is left
+ * out. A delay in between would be seen as a sleep of the fiber, and an overrun fewer. */
 TEST(overruns_of_a_fixed_rate_run_at_once)
 {
     struct weft_schedule_opts opts = {.kind = WEFT_FIXED_RATE, .period_ns = MS / 2};
@@ -261,7 +262,8 @@ static int runs_until_told(void *arg, void **value)
     return 0;
 }
 
-/* While it runs: it is the last time of a periodic one, and the value of one that runs once stands. */
+/* While it runs: it is the last time of a periodic one, and the value of one that runs once
+ * stands. */
 TEST(a_cancel_while_it_runs_says_so)
 {
     weft_dispatcher *d = start_dispatcher(NULL);

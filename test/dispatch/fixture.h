@@ -1,4 +1,5 @@
-/* One dispatcher, one group, on the calling thread; and fibers of both kinds that wait to be woken. */
+/* One dispatcher, one group, on the calling thread; and fibers of both kinds that wait to be
+ * woken. */
 #ifndef WEFT_TEST_DISPATCH_FIXTURE_H
 #define WEFT_TEST_DISPATCH_FIXTURE_H
 
@@ -11,7 +12,8 @@
 #define MS INT64_C(1000000)
 #define MANY_SIGNALS 65535
 
-/* Runs fn(arg) as the first fiber of a group, which may be woken as often as you like, until that has finished. */
+/* Runs fn(arg) as the first fiber of a group, which may be woken as often as you like, until that
+ * has finished. */
 __attribute__((unused)) static void run_in_group(weft_fn fn, void *arg)
 {
     weft_dispatcher *d;

@@ -1,4 +1,5 @@
-/* What other threads send: order, wakes, refusals, and what a dispatcher does not do while nothing is sent. */
+/* What other threads send: order, wakes, refusals, and what a dispatcher does not do while nothing
+ * is sent. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -196,7 +197,8 @@ static void check_goes_no_rounds(const struct weft_dispatcher_opts *opts)
     CHECK_EQ(weft_group_post(group, does_nothing, NULL), 0);
     struct weft_dispatcher_stats before, after;
     wait_for_sleep(d, 1);
-    /* Whether it sleeps for good cannot be seen: its thread may be late. One that looks by itself never passes. */
+    /* Whether it sleeps for good cannot be seen: its thread may be late. One that looks by itself
+     * never passes. */
     int64_t began = weft_now();
     do {
         CHECK(weft_now() - began < TOO_LONG);
@@ -290,7 +292,7 @@ TEST(inside_the_group_a_post_is_a_call_and_to_another_group_it_is_for_the_next_r
     stop_dispatcher(d);
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void *returns_its_argument(void *arg)
 {

@@ -227,7 +227,7 @@ TEST(many_dispatchers_with_groups_of_their_own)
     }
 }
 
-/* --- one group sees another finish ---------------------------------------------------------------- */
+/* --- one group sees another finish ------------------------------------------------------------ */
 
 static void *waits_for_the_other(void *arg)
 {
@@ -251,7 +251,7 @@ TEST(a_fiber_of_one_group_sees_another_finish_and_may_destroy_it)
     stop_dispatcher(d);
 }
 
-/* --- daemons ------------------------------------------------------------------------------------------ */
+/* --- daemons ---------------------------------------------------------------------------------- */
 
 static int cleaned;
 
@@ -351,7 +351,8 @@ TEST(daemons_do_not_hold_a_group_open_and_are_cancelled_with_their_cleanups)
     stop_dispatcher(d);
 }
 
-/* In its cleanup a daemon starts others: daemons, which are cancelled as well, and one that is not and is waited for. */
+/* In its cleanup a daemon starts others: daemons, which are cancelled as well, and one that is not
+ * and is waited for. */
 static int spawned_late;
 
 static void *late_daemon(void *arg)
@@ -430,7 +431,7 @@ TEST(what_a_fiber_spawns_is_of_its_group)
     stop_dispatcher(d);
 }
 
-/* --- callbacks that belong to nobody ---------------------------------------------------------------- */
+/* --- callbacks that belong to nobody ---------------------------------------------------------- */
 
 struct caller {
     weft_group *group;
@@ -479,7 +480,7 @@ TEST(a_callback_on_the_dispatchers_thread_may_spawn_and_post)
     stop_dispatcher(d);
 }
 
-/* --- errors ------------------------------------------------------------------------------------------ */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static void *fails(void *arg)
 {

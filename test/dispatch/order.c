@@ -1,5 +1,6 @@
 /* labels: valgrind */
-/* In which order fibers run: <weft/dispatcher.h>, sched/rounds.h. Each with fibers with and without a stack, and mixed. */
+/* In which order fibers run: <weft/dispatcher.h>, sched/rounds.h. Each with fibers with and without
+ * a stack, and mixed. */
 #include <weft/cond.h>
 #include <weft/event.h>
 
@@ -83,8 +84,8 @@ TEST(front_wakes_run_the_last_first)
     run_with_all_kinds(wakes_front, "0CBA1");
 }
 
-/* The same after the budget is used up: they go to the next turn, in the order in which front insertion would have put
- * them. */
+/* The same after the budget is used up: they go to the next turn, in the order in which front
+ * insertion would have put them. */
 static void *wakes_front_without_budget(void *arg)
 {
     struct party p[3];
@@ -201,8 +202,8 @@ static void *wakes_all_in_their_round(void *arg)
     struct party last;
     spawn_party(weft_group_self(), &last, kind, "-", 1, 2);
     last.tells = &go;
-    weft_event_set(
-        &last.event); /* it does not wait: it goes on, and wakes this one, in the round of its start */
+    weft_event_set(&last.event); /* it does not wait: it goes on, and wakes this one, in the round
+                                    of its start */
     CHECK_EQ(weft_event_wait(&go, WEFT_FOREVER), 0);
     weft_event_set(&event);
     note("0");
@@ -216,7 +217,7 @@ TEST(of_all_who_are_woken_those_without_budget_come_in_the_next_turn)
     run_with_all_kinds(wakes_all_in_their_round, "-0BAC1");
 }
 
-/* --- the three queues -------------------------------------------------------------------------- */
+/* --- the three queues ------------------------------------------------------------------------- */
 
 static void *sleeps_until(void *arg)
 {
@@ -230,7 +231,8 @@ static void notes_post(void *arg)
     note(arg);
 }
 
-/* In one round: A is woken once more than it may be, this fiber yields, a timer comes due, and something is posted. */
+/* In one round: A is woken once more than it may be, this fiber yields, a timer comes due, and
+ * something is posted. */
 static void *fills_all_queues(void *arg)
 {
     struct party a;
@@ -274,7 +276,7 @@ TEST(a_post_from_within_the_group_is_called_at_once)
     CHECK_STR(ran, "!0");
 }
 
-/* --- budgets ------------------------------------------------------------------------------------ */
+/* --- budgets ---------------------------------------------------------------------------------- */
 
 struct budget {
     unsigned signals;
@@ -292,7 +294,8 @@ static void *counts_rounds(void *arg)
     return NULL;
 }
 
-/* The party and this fiber wake one another; how often does the party run between two turns of one that yields? */
+/* The party and this fiber wake one another; how often does the party run between two turns of one
+ * that yields? */
 static void *plays(void *arg)
 {
     struct budget *b = arg;
@@ -317,8 +320,8 @@ static void *plays(void *arg)
     return NULL;
 }
 
-/* A turn that begins with it, promoted from the last round, gives it one run more than it may be woken. The one that plays with it
- * may be woken 65535 times, and is itself promoted then. */
+/* A turn that begins with it, promoted from the last round, gives it one run more than it may be
+ * woken. The one that plays with it may be woken 65535 times, and is itself promoted then. */
 TEST(a_budget_is_how_often_one_is_woken_in_a_round)
 {
     static const unsigned signals[] = {1, 2, 10, 65535};
@@ -356,7 +359,8 @@ static void *sets(void *arg)
     return NULL;
 }
 
-/* In the round in which A starts it is woken, too: is that before c, which is ready behind the one that wakes it? */
+/* In the round in which A starts it is woken, too: is that before c, which is ready behind the one
+ * that wakes it? */
 static void *wakes_in_the_round_of_the_start(void *arg)
 {
     const struct started *started = arg;
@@ -381,7 +385,7 @@ TEST(a_start_costs_one_of_the_budget)
     }
 }
 
-/* --- groups ------------------------------------------------------------------------------------- */
+/* --- groups ----------------------------------------------------------------------------------- */
 
 struct world {
     weft_dispatcher *d;
@@ -413,7 +417,8 @@ static void close_world(struct world *w)
     weft_dispatcher_destroy(w->d);
 }
 
-/* In group x: wakes the parties of the others in the order z, y; they run in it, in the next round. */
+/* In group x: wakes the parties of the others in the order z, y; they run in it, in the next
+ * round. */
 static void *wakes_other_groups(void *arg)
 {
     struct world *w = arg;
@@ -483,7 +488,7 @@ TEST(a_slice_ends_a_turn_and_the_rest_waits_for_the_next_round)
     }
 }
 
-/* --- ends ------------------------------------------------------------------------------------------ */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void *joins(void *arg)
 {

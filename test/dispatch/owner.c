@@ -1,8 +1,9 @@
 /* labels: valgrind */
-/* Objects that belong to a group: two fibers use each, and use from elsewhere stops the program with both names.
+/* Objects that belong to a group: two fibers use each, and use from elsewhere stops the program
+ * with both names.
  *
- * That they make no atomic read-modify-write of their own is to be read in their sources: weft__source_lock, and the `step` of each
- * word, look at the owner and store. */
+ * That they make no atomic read-modify-write of their own is to be read in their sources:
+ * weft__source_lock, and the `step` of each word, look at the owner and store. */
 #include <pthread.h>
 
 #include <weft/barrier.h>
@@ -175,7 +176,7 @@ TEST(one_who_waits_on_them_is_cancelled_from_elsewhere)
     stop_dispatcher(d);
 }
 
-/* --- from elsewhere ----------------------------------------------------------------------------- */
+/* --- from elsewhere --------------------------------------------------------------------------- */
 
 static void touch(int which)
 {

@@ -1,4 +1,5 @@
-/* A dispatcher that is sent something again and again spins for the next before it sleeps. An idle one does not. */
+/* A dispatcher that is sent something again and again spins for the next before it sleeps. An idle
+ * one does not. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -114,7 +115,8 @@ static void asks_promise(struct request *request)
     request->value = spin_of_self()->promise;
 }
 
-/* How long its sleeps are depends on the machine. But a long one ends what the short ones before it had promised. */
+/* How long its sleeps are depends on the machine. But a long one ends what the short ones before it
+ * had promised. */
 TEST(the_lengths_of_its_sleeps_count)
 {
     weft_dispatcher *d = start_dispatcher(NULL);
@@ -179,7 +181,7 @@ TEST(io_does_not_make_it_spin)
     close(ends[1]);
 }
 
-/* --- what it costs ----------------------------------------------------------------------------- */
+/* --- what it costs ---------------------------------------------------------------------------- */
 
 static int64_t cpu_of(clockid_t clock)
 {
@@ -208,7 +210,7 @@ TEST(one_that_is_sent_nothing_any_more_uses_no_cpu)
     stop_dispatcher(d);
 }
 
-/* --- what a spin must not keep waiting ----------------------------------------------------------- */
+/* --- what a spin must not keep waiting -------------------------------------------------------- */
 
 static void spin_for_long(weft_group *group)
 {

@@ -1,5 +1,5 @@
-/* Two fibers that wake one another keep nobody from running: not in the first 2^17 rounds, nor after; nor where the count of rounds
- * comes to the end of its 48 bits. */
+/* Two fibers that wake one another keep nobody from running: not in the first 2^17 rounds, nor
+ * after; nor where the count of rounds comes to the end of its 48 bits. */
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -66,7 +66,8 @@ static void *reads(void *arg)
     return NULL;
 }
 
-/* Both play until the group is asked to stop, which is for it to be told by a command from another thread. */
+/* Both play until the group is asked to stop, which is for it to be told by a command from another
+ * thread. */
 static void *keeps_playing(void *arg)
 {
     struct game *g = arg;

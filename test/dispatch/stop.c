@@ -1,4 +1,5 @@
-/* Stopping a dispatcher: with a deadline, twice, from inside, before it was started, while others use it. */
+/* Stopping a dispatcher: with a deadline, twice, from inside, before it was started, while others
+ * use it. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -69,7 +70,8 @@ static void show_stderr(int before, FILE *file, char *text, size_t size)
     fclose(file);
 }
 
-/* What the stop said. -EBUSY: what was cancelled has a second to end, which a machine may take for other things. */
+/* What the stop said. -EBUSY: what was cancelled has a second to end, which a machine may take for
+ * other things. */
 static int stop_two_late_ones(void)
 {
     weft_dispatcher *d =
@@ -266,7 +268,8 @@ static void counts_post(void *arg)
     counts_run(arg);
 }
 
-/* Makes groups and uses them until the dispatcher refuses; not many more than it can end in a test's time. */
+/* Makes groups and uses them until the dispatcher refuses; not many more than it can end in a
+ * test's time. */
 static void *keeps_it_busy(void *arg)
 {
     struct busy *b = arg;

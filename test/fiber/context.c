@@ -272,7 +272,8 @@ TEST(frames_of_run_time_size_survive)
     wander_all(keep_dynamic_for_ever, keep_dynamic_all, 50000);
 }
 
-/* A leaf function may keep values below its stack pointer; a signal handler must not find them free. */
+/* A leaf function may keep values below its stack pointer; a signal handler must not find them
+ * free. */
 static atomic_long signals_seen;
 
 static void on_signal(int signal)

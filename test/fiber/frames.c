@@ -1,5 +1,6 @@
-/* The frames of a fiber, followed by frame pointers from its innermost call to its entry, as profilers do
- * it. test/fiber/gdb stops this program in `innermost` and follows the same frames with a debugger. */
+/* The frames of a fiber, followed by frame pointers from its innermost call to its entry, as
+ * profilers do it. test/fiber/gdb stops this program in `innermost` and follows the same frames
+ * with a debugger. */
 /* labels: valgrind */
 #include <weft/weft.h>
 
@@ -40,7 +41,8 @@ static void *call_deep(void *arg)
     return (void *)frames;
 }
 
-/* innermost, deeper, call_deep and weft__fiber_main; weft__context_entry has no frame of its own. */
+/* innermost, deeper, call_deep and weft__fiber_main; weft__context_entry has no frame of its
+ * own. */
 static void check_frames(void *frames)
 {
     CHECK_EQ((long)frames, 1 + DEPTH + 1 + 1);

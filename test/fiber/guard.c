@@ -1,5 +1,6 @@
-/* The guards: each of the three kinds, and each where it is hard to keep: locked memory, after fork, after a
- * trim. A fiber of a child process runs over its stack, and the child must not live to tell. */
+/* The guards: each of the three kinds, and each where it is hard to keep: locked memory, after
+ * fork, after a trim. A fiber of a child process runs over its stack, and the child must not live
+ * to tell. */
 /* not under: valgrind */
 #include "fiber/guard.h"
 
@@ -151,7 +152,8 @@ TEST(every_kind_of_guard_stops_an_overflow)
     }
 }
 
-/* The worker's own stacks are not trimmed: they get users for good, so that the victim's is one that was. */
+/* The worker's own stacks are not trimmed: they get users for good, so that the victim's is one
+ * that was. */
 static void trim(void)
 {
     struct weft_fiber_opts opts = {.stack_bytes = STACK_BYTES};

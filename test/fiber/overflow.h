@@ -14,7 +14,8 @@
 /* ASan may keep frames of up to 64 KiB on a heap of its own. */
 #define ONE_FRAME (WEFT__ASAN ? 256 * 1024 : 64 * 1024)
 
-/* Recurses until it is `bytes` below `from`, which is in the first frame, and fills what it passes. */
+/* Recurses until it is `bytes` below `from`, which is in the first frame, and fills what it
+ * passes. */
 __attribute__((noinline, unused)) static unsigned recurse_below(const char *from, size_t bytes)
 {
     unsigned char *frame = __builtin_alloca(200); /* never on ASan's heap */

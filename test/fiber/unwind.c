@@ -1,5 +1,6 @@
-/* libunwind follows a fiber's frames by its unwind tables: from inside, to the entry and no further; and from
- * outside, for a suspended one, beginning with the three words that the switch saved. */
+/* libunwind follows a fiber's frames by its unwind tables: from inside, to the entry and no
+ * further; and from outside, for a suspended one, beginning with the three words that the switch
+ * saved. */
 /* needs: libunwind */
 /* not under: valgrind */
 #define UNW_LOCAL_ONLY

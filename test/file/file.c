@@ -1,4 +1,5 @@
-/* Files and paths: what each call does, and that none of them stops the worker or loses what it has done. */
+/* Files and paths: what each call does, and that none of them stops the worker or loses what it has
+ * done. */
 #include <weft/file.h>
 
 #include <linux/openat2.h>

@@ -1,4 +1,5 @@
-/* Descriptors that block and that other processes have too: they are waited for without a change that those would see. */
+/* Descriptors that block and that other processes have too: they are waited for without a change
+ * that those would see. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,7 +13,8 @@
 
 static int ends[2]; /* in, out */
 
-/* So many polls are interrupted by a signal. It stands for the library's, whose only caller here is Weft. */
+/* So many polls are interrupted by a signal. It stands for the library's, whose only caller here is
+ * Weft. */
 static int interrupts;
 
 int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
@@ -135,7 +137,8 @@ EACH_DRIVER(a_terminal_that_blocks_is_waited_for_as_it_is)
     CHECK_EQ(count_fds(), before);
 }
 
-/* Without a descriptor to spare it cannot be opened once more: then it is asked first, and read a little at a time. */
+/* Without a descriptor to spare it cannot be opened once more: then it is asked first, and read a
+ * little at a time. */
 static void *few(void *arg)
 {
     struct rlimit limit, none;
@@ -193,7 +196,7 @@ TEST(a_plain_thread_keeps_its_deadline_on_what_blocks)
     CHECK_EQ(weft_close(ends[0]) | weft_close(ends[1]), 0);
 }
 
-/* --- files to and from them --------------------------------------------------------------------- */
+/* --- files to and from them ------------------------------------------------------------------- */
 
 #define FILE_BYTES 200000
 

@@ -1,9 +1,10 @@
 /* labels: valgrind */
 /* Channels and frames. Of the original's tests:
  *   ChannelTest    items_arrive_in_order; a timed take and a foreign offer: test/frame/wait.c
- * Of its faults: with two consumers waiting two offers woke one, and an item was stuck (two_consumers_get_two_items); there was no
- * bound and no close (a_sender_waits_for_room, close_ends_...); an item of no value could not be taken, and a timeout was not told from
- * it (statuses are distinct).
+ * Of its faults: with two consumers waiting two offers woke one, and an item was stuck
+ * (two_consumers_get_two_items); there was no bound and no close (a_sender_waits_for_room,
+ * close_ends_...); an item of no value could not be taken, and a timeout was not told from it
+ * (statuses are distinct).
  */
 #include "frame/fixture.h"
 

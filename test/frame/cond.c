@@ -1,9 +1,10 @@
 /* labels: valgrind */
 /* Conditions and frames. Of the original's tests:
- *   ConditionTest  broadcast_wakes_all_in_their_order, of_several_the_one_that_was_signalled_is_told (with and without a
- *                  deadline; afterwards nobody is linked: deinit says so)
- * Timeout, signal of a timed wait, interrupt: test/frame/wait.c. Of its faults: which of two had fired was not told, nor signal from
- * timeout; only two could be awaited.
+ *   ConditionTest  broadcast_wakes_all_in_their_order,
+ *                  of_several_the_one_that_was_signalled_is_told (with and without a deadline;
+ *                  afterwards nobody is linked: deinit says so)
+ * Timeout, signal of a timed wait, interrupt: test/frame/wait.c. Of its faults: which of two had
+ * fired was not told, nor signal from timeout; only two could be awaited.
  */
 #include "dispatch/fixture.h"
 #include "frame/fixture.h"
@@ -46,7 +47,7 @@ static void sleeper_init(struct sleeper *s, const char *name, weft_cond *cond)
     weft_frame_init(&s->frame, &sleeping);
 }
 
-/* --- in the step that waits --------------------------------------------------------------------- */
+/* --- in the step that waits ------------------------------------------------------------------- */
 
 /* What ends its wait before it has returned ends it once; it goes on where it waits. */
 static enum weft_step ends_itself(weft_frame *f, struct weft_got got)

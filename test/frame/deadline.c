@@ -1,4 +1,5 @@
-/* Waits with deadlines, one after another: a body of a group keeps its timer from one to the next (sched/deadline.h). */
+/* Waits with deadlines, one after another: a body of a group keeps its timer from one to the next
+ * (sched/deadline.h). */
 #include "frame/fixture.h"
 
 #define HOUR (3600000 * MS)

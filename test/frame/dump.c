@@ -196,7 +196,7 @@ EACH_HOME(what_it_waits_on_is_told)
     take_reports();
 }
 
-/* --- a frame that nobody can wake is found like other fibers --------------------------------------- */
+/* --- a frame that nobody can wake is found like other fibers ---------------------------------- */
 
 static void waits_for_ever(void *arg)
 {

@@ -1,9 +1,11 @@
 /* labels: valgrind */
 /* Errors: what they say, whose frames they have, who is told. Of the original's tests:
- *   VirtualExceptionTest   each_error_has_one_trace_whoever_throws, an_interrupt_has_the_victims_frames
- * Of its faults: interrupts had the frames of the one who interrupted; timeouts had none (a_timeout_has_the_victims_frames); a
- * failed future that was awaited again got a trace more each time (a_failed_future_gives_each_waiter_one_trace); a join did not
- * give the fiber's error (joiners_of_all_kinds_get_the_code).
+ *   VirtualExceptionTest   each_error_has_one_trace_whoever_throws,
+ *                          an_interrupt_has_the_victims_frames
+ * Of its faults: interrupts had the frames of the one who interrupted; timeouts had none
+ * (a_timeout_has_the_victims_frames); a failed future that was awaited again got a trace more each
+ * time (a_failed_future_gives_each_waiter_one_trace); a join did not give the fiber's error
+ * (joiners_of_all_kinds_get_the_code).
  */
 #include "frame/script.h"
 
@@ -362,7 +364,7 @@ EACH_HOME(ten_thousand_frames_are_no_stack)
     CHECK_EQ(take_reports(), 1);
 }
 
-/* --- who is told --------------------------------------------------------------------------------- */
+/* --- who is told ------------------------------------------------------------------------------ */
 
 struct joiner {
     weft_frame frame;
@@ -413,7 +415,8 @@ static enum weft_step waits_then_throws(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind throwing = {.name = "throws", .start = waits_then_throws};
 
-/* Some come before it has ended, and some after. -ETIMEDOUT is an error as others are: not the joiner's own. */
+/* Some come before it has ended, and some after. -ETIMEDOUT is an error as others are: not the
+ * joiner's own. */
 static void joined_with(const struct home *home, int code)
 {
     weft_event event;

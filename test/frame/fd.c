@@ -228,7 +228,7 @@ EACH_PLACE(several_may_wait_for_one_descriptor)
     weft_close(ends[0]);
 }
 
-/* --- two that answer one another --------------------------------------------------------------- */
+/* --- two that answer one another -------------------------------------------------------------- */
 
 struct player {
     weft_frame frame;

@@ -1,9 +1,11 @@
 /* labels: valgrind */
 /* What runs on every way out, once. Of the original's tests:
- *   FinallyTest    one_that_waits_keeps_the_result, ..._keeps_the_error, it_may_give_another_result,
- *                  its_error_keeps_the_earlier_one, also_after_it_has_waited
- * Of its faults: callers' handle and finally did not run after a fatal error (test/frame/misuse.c); fibers that did not hold their
- * group open were dropped, and with them their finallys and their joiners (a_daemon_is_cancelled_and_cleans_up).
+ *   FinallyTest    one_that_waits_keeps_the_result, ..._keeps_the_error,
+ *                  it_may_give_another_result, its_error_keeps_the_earlier_one,
+ *                  also_after_it_has_waited
+ * Of its faults: callers' handle and finally did not run after a fatal error (test/frame/misuse.c);
+ * fibers that did not hold their group open were dropped, and with them their finallys and their
+ * joiners (a_daemon_is_cancelled_and_cleans_up).
  */
 #include "frame/script.h"
 
@@ -120,7 +122,7 @@ EACH_HOME(an_error_of_what_it_calls_is_its_own)
     CHECK_EQ(take_reports(), 1);
 }
 
-/* --- cancel ------------------------------------------------------------------------------------ */
+/* --- cancel ----------------------------------------------------------------------------------- */
 
 EACH_HOME(a_cancelled_fibers_finally_may_wait)
 {

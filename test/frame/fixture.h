@@ -1,5 +1,5 @@
-/* What tests of frames have in common: a place to run in, once a group and once a pool with two workers, and frames that say
- * what they do as text.
+/* What tests of frames have in common: a place to run in, once a group and once a pool with two
+ * workers, and frames that say what they do as text.
  *
  *     EACH_HOME(name)     // a test that runs in both; `home` is where
  *     {

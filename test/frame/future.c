@@ -1,7 +1,8 @@
 /* labels: valgrind */
 /* Futures and frames. Of the original's tests:
- *   FutureTest     completed, failed or cancelled by another thread, before and after the wait began; the rest of it is in
- *                  test/frame/wait.c (timeout, interrupt, interrupt before the start) and test/sync/future.c (callbacks, conversions)
+ *   FutureTest     completed, failed or cancelled by another thread, before and after the wait
+ *                  began; the rest of it is in test/frame/wait.c (timeout, interrupt, interrupt
+ *                  before the start) and test/sync/future.c (callbacks, conversions)
  * In which order waiters and others go on: who_waits_goes_on_before_who_was_ready.
  */
 #include "dispatch/fixture.h"

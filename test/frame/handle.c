@@ -1,10 +1,12 @@
 /* labels: valgrind */
 /* Catching errors. Of the original's tests:
- *   CatchTest      own_handle_gives_the_result, the_callers_handle_sees_it, nobody_handles_and_all_finallys_run,
- *                  an_error_of_handle_goes_to_the_caller, ...also_after_it_has_waited, handle_may_wait_and_then_return
+ *   CatchTest      own_handle_gives_the_result, the_callers_handle_sees_it,
+ *                  nobody_handles_and_all_finallys_run, an_error_of_handle_goes_to_the_caller,
+ *                  ...also_after_it_has_waited, handle_may_wait_and_then_return
  *   CallTest       a_called_frame_waits_and_its_result_arrives
- * Of its faults: a_future_that_has_failed_already_is_handled_like_others (its pending error stayed set: the continuation of
- * a handle that waits was lost, and a finally that waits ended the dispatcher).
+ * Of its faults: a_future_that_has_failed_already_is_handled_like_others (its pending error stayed
+ * set: the continuation of a handle that waits was lost, and a finally that waits ended the
+ * dispatcher).
  */
 #include "frame/script.h"
 

@@ -1,5 +1,6 @@
 /* labels: valgrind */
-/* Frames from the pool and from the caller's memory. Of the original: a frame may be used again once its finally has run. */
+/* Frames from the pool and from the caller's memory. Of the original: a frame may be used again
+ * once its finally has run. */
 #include "frame/fixture.h"
 #include "sched/worker.h"
 
@@ -109,7 +110,7 @@ EACH_HOME(a_bottom_frame_goes_back_too)
     }
 }
 
-/* --- taken on one worker, given back on another ------------------------------------------------- */
+/* --- taken on one worker, given back on another ----------------------------------------------- */
 
 static _Atomic(int) moved;
 
@@ -171,7 +172,7 @@ TEST(one_may_be_given_back_on_another_worker_than_it_was_taken_on)
     home_close(&home);
 }
 
-/* --- the caller's ----------------------------------------------------------------------------------- */
+/* --- the caller's ----------------------------------------------------------------------------- */
 
 static enum weft_step ends(weft_frame *f)
 {

@@ -1,9 +1,10 @@
-/* What a step must not do. In a group it is an error that ends the group, after every handle and finally up the stack has
- * run; in a pool a message.
+/* What a step must not do. In a group it is an error that ends the group, after every handle and
+ * finally up the stack has run; in a pool a message.
  *
- * Of the original's faults: after a fatal error the callers' handle and finally did not run; the stop was asked for, and
- * those who wait for it were not woken (its check threw again); to throw after a suspending call ran handle and finally at once, and
- * left the fiber parked until the timer, to end by a null pointer (throws_after_sleep).
+ * Of the original's faults: after a fatal error the callers' handle and finally did not run; the
+ * stop was asked for, and those who wait for it were not woken (its check threw again); to throw
+ * after a suspending call ran handle and finally at once, and left the fiber parked until the
+ * timer, to end by a null pointer (throws_after_sleep).
  */
 #include <pthread.h>
 
@@ -399,7 +400,7 @@ TEST(in_a_pool_it_stops_the_program_with_the_frames_name)
     }
 }
 
-/* --- in handle and in finally ------------------------------------------------------------------- */
+/* --- in handle and in finally ----------------------------------------------------------------- */
 
 static enum weft_step throws(weft_frame *f, struct weft_got got)
 {
@@ -450,7 +451,7 @@ TEST(in_handle_and_in_finally_too)
     wrong_in(&wrong_in_finally, 0);
 }
 
-/* --- calls that wait, in a step ------------------------------------------------------------------- */
+/* --- calls that wait, in a step --------------------------------------------------------------- */
 
 static weft_mutex held = WEFT_MUTEX_INIT;
 static void (*blocks)(void);

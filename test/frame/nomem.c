@@ -1,5 +1,6 @@
-/* Memory that runs out at the k-th request, for every k of a run that uses all of frames: each time an error comes out, or all went
- * well, nothing hangs, and nothing is lost (the lanes with a leak checker look). */
+/* Memory that runs out at the k-th request, for every k of a run that uses all of frames: each time
+ * an error comes out, or all went well, nothing hangs, and nothing is lost (the lanes with a leak
+ * checker look). */
 #include <sys/socket.h>
 
 #include "base/alloc.h"

@@ -241,7 +241,7 @@ EACH_HOME(children_of_both_kinds_are_alike)
     notes_are(NULL);
 }
 
-/* --- a parent with a stack ------------------------------------------------------------------------ */
+/* --- a parent with a stack -------------------------------------------------------------------- */
 
 struct asks {
     weft_frame frame;
@@ -272,7 +272,8 @@ static enum weft_step asks(weft_frame *f, struct weft_got got)
     int err = weft_scope_spawn_frame(&self->inner, NULL, &self->grandchild.frame, NULL);
     CHECK(err == 0 || err == -ETIMEDOUT);
     self->began = err == 0;
-    weft_shield_enter(); /* not ended by the outer scope's cancel: by the deadline that was passed down */
+    weft_shield_enter(); /* not ended by the outer scope's cancel: by the deadline that was passed
+                            down */
     return weft_frame_await_scope(f, &self->wait, &self->inner, WEFT_THEN(inner_closed));
 }
 

@@ -1,8 +1,10 @@
 /* Frames that do what a text says, a letter for each step:
- *   s  sleeps          y  yields            g  goes on         n  awaits a future that has failed with -ENOLINK
+ *   s  sleeps          y  yields            g  goes on         n  awaits a future that has failed
+ *                                                                 with -ENOLINK
  *   c  calls `sub`     T  tries it          v  returns what it was given
  *   r  returns a value t  throws            x  rethrows        d  is done
- * Body, handle and finally each have a text of their own, and errors and values of their own: B, H, F. What happens is noted.
+ * Body, handle and finally each have a text of their own, and errors and values of their own: B, H,
+ * F. What happens is noted.
  */
 #ifndef WEFT_TEST_FRAME_SCRIPT_H
 #define WEFT_TEST_FRAME_SCRIPT_H

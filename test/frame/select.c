@@ -169,7 +169,7 @@ EACH_HOME(a_cancel_leaves_all_as_it_was)
     things_close(&t);
 }
 
-/* --- two that choose from one another's channels ------------------------------------------------- */
+/* --- two that choose from one another's channels ---------------------------------------------- */
 
 struct trader {
     weft_frame frame;

@@ -1,9 +1,11 @@
 /* labels: valgrind */
 /* Sleeping and yielding. Of the original's tests:
  *   YieldTest      one_that_yields_lets_others_run
- *   SleepTest      an_interrupt_ends_a_long_sleep, a_groups_stop_ends_the_wait_for_it, and_when_it_is_stopping_that_is_a_yield
- * Of its faults: sleeps could end early, by its cached clock (no_sleep_ends_early); equal deadlines had no order
- * (equal_deadlines_end_in_the_order_in_which_they_began); an interrupt could not be asked for or taken back (an_interrupt_can_be_taken_back).
+ *   SleepTest      an_interrupt_ends_a_long_sleep, a_groups_stop_ends_the_wait_for_it,
+ *                  and_when_it_is_stopping_that_is_a_yield
+ * Of its faults: sleeps could end early, by its cached clock (no_sleep_ends_early); equal deadlines
+ * had no order (equal_deadlines_end_in_the_order_in_which_they_began); an interrupt could not be
+ * asked for or taken back (an_interrupt_can_be_taken_back).
  */
 #include "dispatch/fixture.h"
 #include "frame/script.h"

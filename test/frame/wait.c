@@ -1,13 +1,16 @@
 /* Every kind of wait against everything that can end it, in a group and in a pool with two workers.
  *
  * Of the original's tests:
- *   ConditionTest  timeout resumes normally, a signal wakes a timed wait, interrupt: a_timeout_, it_ends_when_, an_interrupt_
- *   FutureTest     timeout and interrupt throw, interrupt before the start hits the first wait, from another thread
+ *   ConditionTest  timeout resumes normally, a signal wakes a timed wait, interrupt: a_timeout_,
+ *                  it_ends_when_, an_interrupt_
+ *   FutureTest     timeout and interrupt throw, interrupt before the start hits the first wait,
+ *                  from another thread
  *   ChannelTest    a timed take of an empty channel, a foreign offer wakes the consumer
  *   JoinTest       with and without a deadline
  *   SleepTest      an interrupt ends a long sleep, and the continuation does not run
- * Of its faults: timeouts of 0 and less meant "for ever" (a_deadline_that_has_passed_ends_it_at_once); which waits looked at an
- * interrupt was not one rule (an_interrupt_before_the_wait_is_delivered_by_it).
+ * Of its faults: timeouts of 0 and less meant "for ever"
+ * (a_deadline_that_has_passed_ends_it_at_once); which waits looked at an interrupt was not one rule
+ * (an_interrupt_before_the_wait_is_delivered_by_it).
  */
 #include <sys/socket.h>
 
@@ -376,7 +379,7 @@ EACH_HOME(or_one_of_another_group)
     }
 }
 
-/* --- time -------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static void timed_out(const struct waiter *w)
 {
@@ -416,7 +419,7 @@ EACH_HOME(a_deadline_that_has_passed_ends_it_at_once)
     }
 }
 
-/* --- cancel, interrupt ---------------------------------------------------------------------------- */
+/* --- cancel, interrupt ------------------------------------------------------------------------ */
 
 static void what_ended(const struct waiter *w)
 {

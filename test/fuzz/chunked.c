@@ -1,4 +1,5 @@
-/* A chunked body: in one piece and byte by byte the same bytes come out, and the same end or refusal. */
+/* A chunked body: in one piece and byte by byte the same bytes come out, and the same end or
+ * refusal. */
 #include <weft/http_parse.h>
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Lines, length-prefixed frames and RESP: whole and byte by byte the same messages come out. The first byte chooses the machine
- * and its options. */
+/* Lines, length-prefixed frames and RESP: whole and byte by byte the same messages come out. The
+ * first byte chooses the machine and its options. */
 #include <weft/framing.h>
 
 #include <errno.h>

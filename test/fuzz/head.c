@@ -1,6 +1,6 @@
-/* Heads of requests and of responses: whole, and in two pieces, must give the same; all spans lie within the head; and a
- * head that was accepted has one way to find the end of its body. The first byte of the input chooses: bit 0 a response, the
- * rest where the cut is. */
+/* Heads of requests and of responses: whole, and in two pieces, must give the same; all spans lie
+ * within the head; and a head that was accepted has one way to find the end of its body. The first
+ * byte of the input chooses: bit 0 a response, the rest where the cut is. */
 #include <weft/http_value.h>
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* What a fuzz target is: one file with LLVMFuzzerTestOneInput, which must return whatever the bytes are, and calls
- * fuzz_require for what must hold. tools/fuzz links it with libFuzzer, CMake with replay.c. */
+/* What a fuzz target is: one file with LLVMFuzzerTestOneInput, which must return whatever the bytes
+ * are, and calls fuzz_require for what must hold. tools/fuzz links it with libFuzzer, CMake with
+ * replay.c. */
 #ifndef WEFT_FUZZ_TARGET_H
 #define WEFT_FUZZ_TARGET_H
 

@@ -1,5 +1,5 @@
-/* Ranges lie within the size and are not more than the whole together; dates that are read are written back as the same
- * moment; lists of tags end. The first 8 bytes are the size. */
+/* Ranges lie within the size and are not more than the whole together; dates that are read are
+ * written back as the same moment; lists of tags end. The first 8 bytes are the size. */
 #include <weft/http_value.h>
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* Thread-locals and errno under forced migration: fibers that go from worker to worker with
  * weft_switch_to, each time between a failed call and the look at its errno.
  *
- * The rule for code like this is in docs/thread-locals.md: a thread-local, errno and pthread_self() are
- * read in a function of their own that is never inlined and that the compiler cannot see through. With
- * GATE_NAIVE the same program breaks the rule and must fail: tools/tls-gate builds it both ways, with
- * every compiler and level, so a run that passes is known to be able to fail.
+ * The rule for code like this is in docs/thread-locals.md: a thread-local, errno and pthread_self()
+ * are read in a function of their own that is never inlined and that the compiler cannot see
+ * through. With GATE_NAIVE the same program breaks the rule and must fail: tools/tls-gate builds it
+ * both ways, with every compiler and level, so a run that passes is known to be able to fail.
  *
  *   WEFT_MIGRATIONS  how many; default 30,000, scaled as all tests
  */
@@ -110,7 +110,7 @@ static int fail(long n)
     }
 }
 
-/* --- the probes: everything in one function, where a compiler would like to fold --------------- */
+/* --- the probes: everything in one function, where a compiler would like to fold -------------- */
 
 __attribute__((noinline)) static void probe_errno(long n, int to)
 {
@@ -173,7 +173,7 @@ TEST(errno_and_thread_locals_are_right_after_every_forced_migration)
     printf("     %ld migrations\n", atomic_load(&play.moved));
 }
 
-/* --- without force: wherever a thief or a waker takes it ------------------------------------------ */
+/* --- without force: wherever a thief or a waker takes it -------------------------------------- */
 
 static atomic_long drifted;
 

@@ -31,7 +31,8 @@ static void *yields(void *arg)
     return NULL;
 }
 
-/* Whether others run while this one sleeps: not each time, if the CPU is taken away for as long as the sleep. */
+/* Whether others run while this one sleeps: not each time, if the CPU is taken away for as long as
+ * the sleep. */
 static bool lets_others_run(_Atomic(int) *turns)
 {
     int before = *turns;
@@ -71,7 +72,7 @@ TEST(a_plain_thread_has_plain_calls)
     CHECK_EQ(nanosleep(&time, NULL), 0);
 }
 
-/* --- where they run -------------------------------------------------------------------------------------- */
+/* --- where they run --------------------------------------------------------------------------- */
 
 static unsigned bound_on(unsigned worker)
 {
@@ -271,7 +272,7 @@ TEST(fibers_of_a_dispatcher_wait_too)
     weft_dispatcher_destroy(dispatcher);
 }
 
-/* --- what they cost ----------------------------------------------------------------------------------------- */
+/* --- what they cost --------------------------------------------------------------------------- */
 
 IN_FIBER(what_is_ready_allocates_nothing)
 {
@@ -300,7 +301,7 @@ IN_FIBER(what_is_ready_allocates_nothing)
     close(pipes[1]);
 }
 
-/* --- a cancelled fiber ------------------------------------------------------------------------------------------ */
+/* --- a cancelled fiber ------------------------------------------------------------------------ */
 
 static void *waits_for_ever(void *arg)
 {
@@ -335,7 +336,7 @@ IN_FIBER(a_cancel_ends_calls)
     CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
 }
 
-/* --- a signal handler ----------------------------------------------------------------------------------------------- */
+/* --- a signal handler ------------------------------------------------------------------------- */
 
 static int told[2];
 

@@ -1,8 +1,9 @@
-/* For tests of hooked calls: IN_FIBER(name) is a test whose body runs in a fiber of a pool with one worker, on every driver.
- * The same program is linked without the hooks too, and must do the same: who answers a call that waits is a thread. There the driver has
- * no part in it, and a ring must not: the end of one interrupts, some time later, what its thread waits for in the kernel. A write
- * to a pipe then is short, and a wait with a timeout comes to EINTR.
- * Plain calls of a program with hooks may meet the same: HOOKED_AGAIN. */
+/* For tests of hooked calls: IN_FIBER(name) is a test whose body runs in a fiber of a pool with one
+ * worker, on every driver. The same program is linked without the hooks too, and must do the same:
+ * who answers a call that waits is a thread. There the driver has no part in it, and a ring must
+ * not: the end of one interrupts, some time later, what its thread waits for in the kernel. A write
+ * to a pipe then is short, and a wait with a timeout comes to EINTR. Plain calls of a program with
+ * hooks may meet the same: HOOKED_AGAIN. */
 #ifndef WEFT_TEST_HOOK_HOOKED_H
 #define WEFT_TEST_HOOK_HOOKED_H
 
@@ -16,8 +17,8 @@
 #include "fiber/sanitizer.h"
 #include "io/drivers.h"
 
-/* ThreadSanitizer has these calls before us, and takes no notice of what happens inside them: not of the locks of a
- * fiber that switches there either. So they are called past it. */
+/* ThreadSanitizer has these calls before us, and takes no notice of what happens inside them: not
+ * of the locks of a fiber that switches there either. So they are called past it. */
 #if WEFT__TSAN
 #include <dlfcn.h>
 #include <poll.h>
@@ -98,7 +99,8 @@ __attribute__((unused)) static void hooked_run_on_drivers(weft_fn fn)
         CHECK_EQ(errno, err);                                                                      \
     } while (0)
 
-/* A plain thread that runs fn(arg) a while from now, when the caller is likely to wait already; and its end. */
+/* A plain thread that runs fn(arg) a while from now, when the caller is likely to wait already; and
+ * its end. */
 struct hooked_peer {
     pthread_t thread;
     void (*fn)(void *arg);

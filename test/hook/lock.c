@@ -1,7 +1,9 @@
-/* Mutexes and conditions of the C library, between fibers of one worker and of several, and threads. */
+/* Mutexes and conditions of the C library, between fibers of one worker and of several, and
+ * threads. */
 /* alike without hooks */
 /* not under: tsan */
-/* (ThreadSanitizer follows threads, not fibers, into a mutex, and minds the unlocks that must fail.) */
+/* (ThreadSanitizer follows threads, not fibers, into a mutex, and minds the unlocks that must
+ * fail.) */
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -135,7 +137,7 @@ TEST(one_at_a_time)
     }
 }
 
-/* --- conditions ------------------------------------------------------------------------------------------- */
+/* --- conditions ------------------------------------------------------------------------------- */
 
 static void add_item(void *arg)
 {

@@ -189,7 +189,8 @@ IN_FIBER(select_tells_which_and_what_is_left)
     close_pair(ends);
 }
 
-/* Some pass the limit of descriptors, and have sets that are smaller: what is behind them is not theirs. */
+/* Some pass the limit of descriptors, and have sets that are smaller: what is behind them is not
+ * theirs. */
 IN_FIBER(select_looks_at_no_more_than_there_is)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,5 +1,5 @@
-/* For tests with a real server: started in a folder of its own, on a Unix socket or a port of the kernel's choice, and ended with
- * the test whatever becomes of it. */
+/* For tests with a real server: started in a folder of its own, on a Unix socket or a port of the
+ * kernel's choice, and ended with the test whatever becomes of it. */
 #ifndef WEFT_TEST_HOOK_SERVER_H
 #define WEFT_TEST_HOOK_SERVER_H
 

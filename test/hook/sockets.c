@@ -164,7 +164,8 @@ static void tcp_pair(int ends[2])
     CHECK_EQ(close(fd), 0);
 }
 
-/* What is there stays, and the call ends where a plain one would: at once, or when the socket's time is over. */
+/* What is there stays, and the call ends where a plain one would: at once, or when the socket's
+ * time is over. */
 IN_FIBER(a_look_at_all_ends_too)
 {
     int ends[2], on = 1;
@@ -372,7 +373,7 @@ IN_FIBER(descriptors_are_passed)
     close_pair(ends);
 }
 
-/* --- who wants it not to block ------------------------------------------------------------------------------- */
+/* --- who wants it not to block ---------------------------------------------------------------- */
 
 static void does_not_block(int fd, bool is)
 {
@@ -412,7 +413,7 @@ IN_FIBER(the_users_wish_counts)
     close_pair(ends);
 }
 
-/* --- timeouts --------------------------------------------------------------------------------------------------- */
+/* --- timeouts --------------------------------------------------------------------------------- */
 
 static void limit(int fd, int option, long us)
 {
@@ -460,7 +461,7 @@ IN_FIBER(a_send_timeout_tells_how_much_went)
     free(all);
 }
 
-/* --- a signal ------------------------------------------------------------------------------------------------------ */
+/* --- a signal --------------------------------------------------------------------------------- */
 
 static void on_signal(int number)
 {

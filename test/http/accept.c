@@ -103,8 +103,9 @@ static void count_wakes(struct served *s, double *wakes, double *acceptors)
     *acceptors = (double)(served_stats(s).accept_wakes - accept_wakes) / CONNECTIONS;
 }
 
-/* One after the other, so that everybody sleeps before each: nobody but the one who has the work is woken for it. On a busy
- * machine a worker may be so late that others are woken to help it; the best of some counts. */
+/* One after the other, so that everybody sleeps before each: nobody but the one who has the work is
+ * woken for it. On a busy machine a worker may be so late that others are woken to help it; the
+ * best of some counts. */
 EACH_DRIVER(an_accept_wakes_one_thread)
 {
     enum { ATTEMPTS = 20 };
@@ -204,7 +205,7 @@ EACH_DRIVER(a_file_of_anybody_else_stays)
     stop_with(driver, A_SOCKET);
 }
 
-/* --- no descriptors ------------------------------------------------------------------------------------ */
+/* --- no descriptors --------------------------------------------------------------------------- */
 
 /* All numbers below it are in use. */
 static int lowest_free(void)
@@ -215,7 +216,8 @@ static int lowest_free(void)
     return fd;
 }
 
-/* Descriptors run out, the acceptor pauses without spinning, and goes on when there are some again. */
+/* Descriptors run out, the acceptor pauses without spinning, and goes on when there are some
+ * again. */
 EACH_DRIVER(descriptors_run_out_and_come_back)
 {
     static struct client c[4];
@@ -275,7 +277,7 @@ EACH_DRIVER(descriptors_run_out_and_come_back)
     served_end(&s);
 }
 
-/* --- a storm ----------------------------------------------------------------------------------- */
+/* --- a storm ---------------------------------------------------------------------------------- */
 
 static atomic_bool held;
 

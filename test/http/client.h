@@ -1,4 +1,5 @@
-/* For tests of the server: one that runs on a driver, and a client on a plain thread that says exactly what it is told. */
+/* For tests of the server: one that runs on a driver, and a client on a plain thread that says
+ * exactly what it is told. */
 #ifndef WEFT_TEST_HTTP_CLIENT_H
 #define WEFT_TEST_HTTP_CLIENT_H
 
@@ -16,7 +17,7 @@
 #define S(n) ((n)*INT64_C(1000000000))
 #define MS(n) ((n)*INT64_C(1000000))
 
-/* --- a server ----------------------------------------------------------------------------------- */
+/* --- a server --------------------------------------------------------------------------------- */
 
 struct served {
     weft_pool *pool;
@@ -85,7 +86,7 @@ __attribute__((unused)) static void served_end(struct served *s)
     weft_pool_destroy(s->pool);
 }
 
-/* --- a client ------------------------------------------------------------------------------------- */
+/* --- a client --------------------------------------------------------------------------------- */
 
 struct client {
     int fd;
@@ -298,7 +299,8 @@ __attribute__((unused)) static bool client_is_closed(struct client *c)
     return c->start == c->end && !client_fill(c);
 }
 
-/* The same, by the end of what the server sends: a reset could have swallowed an answer that was not read yet. */
+/* The same, by the end of what the server sends: a reset could have swallowed an answer that was
+ * not read yet. */
 __attribute__((unused)) static bool client_is_closed_gently(struct client *c)
 {
     char byte;

@@ -278,7 +278,8 @@ static void put_large(const char *name, off_t size)
     CHECK_EQ(truncate(path, size), 0);
 }
 
-/* How many of the tree's files this process has open; `removed`: of those that are no longer in it. */
+/* How many of the tree's files this process has open; `removed`: of those that are no longer in
+ * it. */
 static int count_open(bool removed)
 {
     int count = 0;
@@ -338,7 +339,8 @@ EACH_DRIVER(few_files_are_kept_open)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
-/* A file that was removed is not kept open, and its space not in use, behind the next look at any other. */
+/* A file that was removed is not kept open, and its space not in use, behind the next look at any
+ * other. */
 EACH_DRIVER(a_removed_file_is_let_go)
 {
     struct served s;

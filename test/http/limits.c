@@ -170,7 +170,8 @@ static int dawdle(weft_http *x, void *arg)
     return err ? err : weft_http_answer(x, 200, NULL, "done", 4);
 }
 
-/* A client that was about to ask on: what it has sent is read, so that the last answer is not lost in a reset. */
+/* A client that was about to ask on: what it has sent is read, so that the last answer is not lost
+ * in a reset. */
 EACH_DRIVER(a_request_behind_the_last_one)
 {
     struct served s;

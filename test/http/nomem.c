@@ -1,5 +1,6 @@
-/* Memory that runs out at any request for it, while a server is made, while it listens and while it serves: an error, or an answer
- * (a good one, 503, or the end of the connection), nothing half-made, nothing lost, and good answers again afterwards. */
+/* Memory that runs out at any request for it, while a server is made, while it listens and while it
+ * serves: an error, or an answer (a good one, 503, or the end of the connection), nothing
+ * half-made, nothing lost, and good answers again afterwards. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -118,7 +119,8 @@ struct failure {
 
 enum { UNTOUCHED = 10, SURVIVED = 11, REFUSED = 12 };
 
-/* The site is made, asked and ended while memory runs out; a process of its own, in which nothing was made before. */
+/* The site is made, asked and ended while memory runs out; a process of its own, in which nothing
+ * was made before. */
 static void fail_in_child(void *arg)
 {
     const struct failure *f = arg;

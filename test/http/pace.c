@@ -1,5 +1,5 @@
-/* Clients that read, but slowly: below the least rate they are cut, whatever the answer is made of; above it they get all of it, and
- * a handler's own time is not theirs. */
+/* Clients that read, but slowly: below the least rate they are cut, whatever the answer is made of;
+ * above it they get all of it, and a handler's own time is not theirs. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -104,8 +104,8 @@ static int other_end(const struct client *c)
     return -1;
 }
 
-/* Little fits between the two, in segments as small as on a real line, so that the server has to wait for the client soon and
- * often. */
+/* Little fits between the two, in segments as small as on a real line, so that the server has to
+ * wait for the client soon and often. */
 static void open_narrow(struct client *c, const struct served *s)
 {
     static const int segment = 1400, room = 16384;
@@ -136,7 +136,8 @@ static void ask(struct client *c, const struct kind *kind)
     }
 }
 
-/* Takes what is there, then pauses. Answers how much came until the end, or until `enough`; *longest: its longest pause. */
+/* Takes what is there, then pauses. Answers how much came until the end, or until `enough`;
+ * *longest: its longest pause. */
 static size_t read_slowly(struct client *c, size_t enough, double *longest)
 {
     static char scrap[1 << 16];
@@ -184,8 +185,8 @@ EACH_DRIVER(below_the_rate_it_is_cut)
     }
 }
 
-/* The waits of all of it are longer than the limit together. A machine that keeps this thread from reading makes it a client that does
- * not read: then the test says nothing. */
+/* The waits of all of it are longer than the limit together. A machine that keeps this thread from
+ * reading makes it a client that does not read: then the test says nothing. */
 EACH_DRIVER(above_the_rate_it_gets_all)
 {
     answer_bytes = 800000;
@@ -219,7 +220,8 @@ EACH_DRIVER(above_the_rate_it_gets_all)
     }
 }
 
-/* Another answer on the same connection, after much that was taken at once: it has earned nothing by that. */
+/* Another answer on the same connection, after much that was taken at once: it has earned nothing
+ * by that. */
 EACH_DRIVER(what_was_fast_does_not_help_what_is_slow)
 {
     struct served s;
@@ -258,7 +260,7 @@ EACH_DRIVER(a_handlers_time_is_not_the_clients)
     served_end(&s);
 }
 
-/* --- to the byte and to the nanosecond --------------------------------------------------------------- */
+/* --- to the byte and to the nanosecond -------------------------------------------------------- */
 
 static struct weft_http_server server;
 static struct weft__http_conn conn;

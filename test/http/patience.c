@@ -1,4 +1,5 @@
-/* Slow clients: each is ended by its own time limit, not before and not much later, while others are served. */
+/* Slow clients: each is ended by its own time limit, not before and not much later, while others
+ * are served. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
@@ -42,8 +43,8 @@ static void await_close(struct client *c)
     }
 }
 
-/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. `from`: before the server could begin to
- * count. */
+/* Not early; late by the precision (a sixteenth), and by what a busy machine adds. `from`: before
+ * the server could begin to count. */
 static void check_time(double from)
 {
     double took = check_seconds() - from;
@@ -52,8 +53,8 @@ static void check_time(double from)
     CHECK(took < PATIENCE);
 }
 
-/* A client that is not silent for long, unless this thread is kept from it: then its connection is gone, with reason, and it
- * makes another. */
+/* A client that is not silent for long, unless this thread is kept from it: then its connection is
+ * gone, with reason, and it makes another. */
 struct talker {
     struct client c;
     double last, longest; /* when it spoke, and its longest silence */

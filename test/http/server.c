@@ -1,4 +1,5 @@
-/* Requests and answers: routes, methods, bodies both ways, keep-alive, pipelining, what handlers do wrong. */
+/* Requests and answers: routes, methods, bodies both ways, keep-alive, pipelining, what handlers do
+ * wrong. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -225,7 +226,8 @@ EACH_DRIVER(bodies_are_streamed_both_ways)
     CHECK_STR(reply_field(r, "X-Kind"), "echo");
     CHECK_STR(reply_field(r, "Transfer-Encoding"), "chunked");
     CHECK(r->whole && strcmp(r->body, body) == 0);
-    /* In chunks of 1, 2, 3 ... bytes; a piece goes back before the next is sent: neither side waits for the whole. */
+    /* In chunks of 1, 2, 3 ... bytes; a piece goes back before the next is sent: neither side waits
+     * for the whole. */
     client_send(&c, "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 1, at = 0; at + i < 60000; at += i, i += 37) {
         char size[16];
@@ -294,7 +296,8 @@ EACH_DRIVER(expect_100_continue)
                             "Expect: 100-continue\r\n\r\nabc")
                  ->status,
              200);
-    /* A handler that wants none of it: the final answer at once, and the connection is not used again. */
+    /* A handler that wants none of it: the final answer at once, and the connection is not used
+     * again. */
     struct reply *r = client_ask(&c, "POST /any/x HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n"
                                      "Expect: 100-continue\r\n\r\n");
     CHECK_EQ(r->status, 200);
@@ -562,7 +565,8 @@ static void *take_turns(void *arg)
     return arg;
 }
 
-/* To a client that reads faster than anybody could write: its place is taken by datagrams to somebody who drops them. */
+/* To a client that reads faster than anybody could write: its place is taken by datagrams to
+ * somebody who drops them. */
 static int flood(weft_http *x, void *arg)
 {
     static char block[32768];

@@ -1,5 +1,6 @@
-/* A worker that finds the next message there when it has served the last does not fall asleep in between; and one to which nothing
- * comes does, at once. A wait that was no sleep is told by the time it took. */
+/* A worker that finds the next message there when it has served the last does not fall asleep in
+ * between; and one to which nothing comes does, at once. A wait that was no sleep is told by the
+ * time it took. */
 /* not under: asan tsan valgrind qemu */
 #include <poll.h>
 #include <sys/socket.h>

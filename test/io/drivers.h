@@ -1,4 +1,5 @@
-/* For tests of I/O: each EACH_DRIVER(name) is a test that runs once on every driver that can be had here.
+/* For tests of I/O: each EACH_DRIVER(name) is a test that runs once on every driver that can be had
+ * here.
  *
  *     EACH_DRIVER(echo)      // `driver` is the driver's number
  *     {

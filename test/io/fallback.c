@@ -1,4 +1,5 @@
-/* Where io_uring cannot be had, `auto` comes to epoll, and the dump says why. A filter on system calls plays the machine. */
+/* Where io_uring cannot be had, `auto` comes to epoll, and the dump says why. A filter on system
+ * calls plays the machine. */
 /* not under: qemu valgrind */
 #include <errno.h>
 #include <linux/filter.h>
@@ -99,9 +100,10 @@ TEST(auto_comes_to_epoll)
     check_reason(falls_back, EMFILE, "io_uring could not be set up");
 }
 
-/* --- later --------------------------------------------------------------------------------------- */
+/* --- later ------------------------------------------------------------------------------------ */
 
-/* A server that locks itself in once it is up: what it has goes on, what it opens from then on is epoll. */
+/* A server that locks itself in once it is up: what it has goes on, what it opens from then on is
+ * epoll. */
 static int across[2];
 
 static void *reads_across(void *arg)

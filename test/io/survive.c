@@ -1,5 +1,5 @@
-/* Echoes over TCP until enough were right, whatever fails in between; no descriptor is left. test/io/inject runs it with system
- * calls that fail.
+/* Echoes over TCP until enough were right, whatever fails in between; no descriptor is left.
+ * test/io/inject runs it with system calls that fail.
  */
 /* not under: valgrind qemu */
 #include <errno.h>

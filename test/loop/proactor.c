@@ -127,7 +127,8 @@ EACH_DRIVER(reads_are_served_in_their_order)
     teardown();
 }
 
-/* The first, one in the middle and the last leave; those between keep their order, and one that comes later is behind them. */
+/* The first, one in the middle and the last leave; those between keep their order, and one that
+ * comes later is behind them. */
 EACH_DRIVER(a_cancel_leaves_the_order_of_the_others)
 {
     char in[6][2];

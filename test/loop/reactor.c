@@ -250,7 +250,8 @@ EACH_DRIVER(a_callback_closes_its_descriptor)
     teardown();
 }
 
-/* Both are ready in one turn; the first that is called closes the other's descriptor and gets its number for another. */
+/* Both are ready in one turn; the first that is called closes the other's descriptor and gets its
+ * number for another. */
 static int reused[2] = {-1, -1};
 static bool completes;
 
@@ -379,7 +380,8 @@ EACH_DRIVER(a_close_ends_watches_that_rest)
     teardown();
 }
 
-/* The memory of a watch that was to be told of a close, and was not. Whoever looks for leaks sees it. */
+/* The memory of a watch that was to be told of a close, and was not. Whoever looks for leaks sees
+ * it. */
 EACH_DRIVER(a_loop_is_destroyed_before_it_tells_of_a_close)
 {
     setup(driver);

@@ -45,7 +45,8 @@ static void begin(int64_t answer)
     started += answer == 0;
 }
 
-/* Everything that is told by what has happened so far: no time passes in this script but by these. */
+/* Everything that is told by what has happened so far: no time passes in this script but by
+ * these. */
 static void settle(int left)
 {
     while (started > left) {

@@ -1,5 +1,6 @@
-/* What is around the actors of a client: no fibers among them, no states, hooks, traces or ledger, and no other node. What is
- * buried is counted. A client includes this, once, and says with weft__actor_find which actors there are. */
+/* What is around the actors of a client: no fibers among them, no states, hooks, traces or ledger,
+ * and no other node. What is buried is counted. A client includes this, once, and says with
+ * weft__actor_find which actors there are. */
 #ifndef WEFT_TEST_MODEL_ACTORS_H
 #define WEFT_TEST_MODEL_ACTORS_H
 

@@ -1,5 +1,6 @@
-/* Clients of src/actor: an actor that sleeps, ends, and is followed by another in its slot, against those who send, complete and
- * kill. Thread 0 is the worker that runs it, the others are plain threads. */
+/* Clients of src/actor: an actor that sleeps, ends, and is followed by another in its slot, against
+ * those who send, complete and kill. Thread 0 is the worker that runs it, the others are plain
+ * threads. */
 #include "model/one_actor.h"
 
 void weft__parcel_settle(struct weft__parcel *parcel, int error)
@@ -8,7 +9,7 @@ void weft__parcel_settle(struct weft__parcel *parcel, int error)
     x_fail("nobody waits for room");
 }
 
-/* --- a message against sleep -------------------------------------------------------------------- */
+/* --- a message against sleep ------------------------------------------------------------------ */
 
 static void setup_for(int count)
 {
@@ -58,7 +59,7 @@ static void four_came(void)
     X_ASSERT(messages == 4 && x_counted(BURIED) == 0);
 }
 
-/* --- a completion against a wait for it ----------------------------------------------------------- */
+/* --- a completion against a wait for it ------------------------------------------------------- */
 
 static void setup_asking(void)
 {
@@ -86,7 +87,7 @@ static void both_came(void)
     X_ASSERT(messages == 1 && completions == 1 && x_counted(BURIED) == 0);
 }
 
-/* --- messages against the end ------------------------------------------------------------------------ */
+/* --- messages against the end ----------------------------------------------------------------- */
 
 static void setup_none(void)
 {
@@ -125,7 +126,7 @@ static void killed(void)
     rest(1);
 }
 
-/* --- and against the next one --------------------------------------------------------------------------- */
+/* --- and against the next one ----------------------------------------------------------------- */
 
 static void send_against_reuse(int i)
 {

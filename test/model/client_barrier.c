@@ -1,4 +1,5 @@
-/* Clients of sync/barrier.c: a phase is for all of its parties or for none, whatever ends the waits. */
+/* Clients of sync/barrier.c: a phase is for all of its parties or for none, whatever ends the
+ * waits. */
 #define FIBERS 3
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* Clients of buf/returns.h, buf/home.c and buf/buf.c: what is freed elsewhere, homes that close, views that end on
- * different threads. T0 owns the home; the others are plain threads. */
+/* Clients of buf/returns.h, buf/home.c and buf/buf.c: what is freed elsewhere, homes that close,
+ * views that end on different threads. T0 owns the home; the others are plain threads. */
 #include <string.h>
 
 #include <weft/buf.h>

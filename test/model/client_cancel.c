@@ -1,5 +1,5 @@
-/* Clients of sched/cancel.c: interrupts that are delivered once and never lost, shields, aborts, and waits that not even
- * an abort ends. */
+/* Clients of sched/cancel.c: interrupts that are delivered once and never lost, shields, aborts,
+ * and waits that not even an abort ends. */
 #include <errno.h>
 
 #include "model/fibers.h"

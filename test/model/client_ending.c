@@ -1,5 +1,6 @@
-/* Clients of net/ending.h: a fiber whose wait may end before its operation, and the driver's thread that ends that. The state word of
- * the fiber is one of ours: the ticket of its wait until somebody fires it. */
+/* Clients of net/ending.h: a fiber whose wait may end before its operation, and the driver's thread
+ * that ends that. The state word of the fiber is one of ours: the ticket of its wait until somebody
+ * fires it. */
 #include "base/futex.h"
 #include "model/explore.h"
 #include "net/ending.h"

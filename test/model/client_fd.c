@@ -1,5 +1,6 @@
-/* Clients of io/fd.c and of the requests in io/driver.c: readiness against links, ends and numbers that come again; an end that is
- * asked for against the end that comes by itself. The kernel is one word: what can be read, and whether the peer has ended. */
+/* Clients of io/fd.c and of the requests in io/driver.c: readiness against links, ends and numbers
+ * that come again; an end that is asked for against the end that comes by itself. The kernel is one
+ * word: what can be read, and whether the peer has ended. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -245,7 +246,7 @@ static void peer(uint32_t what, bool hung)
     weft__fd_report(record, generation, 1u << WEFT__SIDE_IN, hung, &here[x_thread()], NULL);
 }
 
-/* --- clients ------------------------------------------------------------------------------------ */
+/* --- clients ---------------------------------------------------------------------------------- */
 
 static void wait_against_edge(int i)
 {
@@ -493,7 +494,8 @@ static void it_is_the_new_one(void)
     X_ASSERT(!weft__fd_is(record, WEFT__FD_SHUTTING));
 }
 
-/* The new one is closed too before the old one's close is through, and somebody uses it as long as he can. */
+/* The new one is closed too before the old one's close is through, and somebody uses it as long as
+ * he can. */
 static void linger_against_another_close(int i)
 {
     int err = 0;
@@ -531,7 +533,7 @@ static void old_event_for_a_new_descriptor(int i)
     }
 }
 
-/* --- requests -------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 static struct wait *asked;
 
@@ -542,7 +544,8 @@ static void setup_request(void)
     wait_init(asked);
 }
 
-/* The fiber: a deadline, then the end, then its frame is gone. The driver: the end, and a look at what was asked for. */
+/* The fiber: a deadline, then the end, then its frame is gone. The driver: the end, and a look at
+ * what was asked for. */
 static void ask_against_the_end(int i)
 {
     if (i == 0) {
@@ -571,7 +574,7 @@ static void nothing_is_asked(void)
     X_ASSERT(ended && !driver.asked);
 }
 
-/* --- operations in flight ---------------------------------------------------------------------------- */
+/* --- operations in flight --------------------------------------------------------------------- */
 
 static const struct weft__driver_kind completing = {
     .completes = true, .watch = watch, .forget = forget};
@@ -602,7 +605,8 @@ static void setup_flights(void)
     X_ASSERT(weft__fd_who(&record->place[WEFT__SIDE_IN]) == flights[0] && record->listed);
 }
 
-/* The driver ends them, in any order, and then they are gone; a close asks for their end, and waits for the last. */
+/* The driver ends them, in any order, and then they are gone; a close asks for their end, and waits
+ * for the last. */
 static void flights_against_close(int i)
 {
     if (i == 0) {

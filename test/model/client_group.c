@@ -1,6 +1,7 @@
-/* Clients of sched/gate.h and of the rounds that serve it, sched/rounds.c: what is sent to a group against its end. T0 is the
- * dispatcher's thread, which sleeps as a worker does; the others send functions, fibers and the request to stop. T0 leaves when the
- * group has finished: one that never does is a deadlock. The group is freed then, by T0. */
+/* Clients of sched/gate.h and of the rounds that serve it, sched/rounds.c: what is sent to a group
+ * against its end. T0 is the dispatcher's thread, which sleeps as a worker does; the others send
+ * functions, fibers and the request to stop. T0 leaves when the group has finished: one that never
+ * does is a deadlock. The group is freed then, by T0. */
 #include <limits.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static struct weft__task task;
 static bool stopping, finished;
 static int accepted[SENDERS + 1], served[SENDERS + 1], written[SENDERS + 1];
 
-/* --- what the rounds need of a worker ---------------------------------------------------------- */
+/* --- what the rounds need of a worker --------------------------------------------------------- */
 
 struct weft__worker *weft__worker_self(void)
 {
@@ -102,7 +103,7 @@ static void settle(struct weft__ranks *ranks)
     finished = true;
 }
 
-/* --- the threads --------------------------------------------------------------------------------- */
+/* --- the threads ------------------------------------------------------------------------------ */
 
 static void setup(void)
 {
@@ -248,7 +249,8 @@ static void stop_then_post(int i)
     }
 }
 
-/* Whoever was the last to be accepted does not touch the group again: T0 frees it as soon as it has finished. */
+/* Whoever was the last to be accepted does not touch the group again: T0 frees it as soon as it has
+ * finished. */
 static void freed_when_finished(int i)
 {
     if (i == 0) {

@@ -1,8 +1,9 @@
-/* Clients of sched/idle.h: submit against sleep, over each kind of queue that a submit publishes in.
+/* Clients of sched/idle.h: submit against sleep, over each kind of queue that a submit publishes
+ * in.
  *
- * A worker here does what a pool's worker does around its queues: looks, searches if nobody does, enters
- * the word, looks once more, parks, leaves. Sleeps have no deadline, so a lost wake-up is a deadlock. The
- * worker that receives the last item tells all to leave.
+ * A worker here does what a pool's worker does around its queues: looks, searches if nobody does,
+ * enters the word, looks once more, parks, leaves. Sleeps have no deadline, so a lost wake-up is a
+ * deadlock. The worker that receives the last item tells all to leave.
  */
 #include "model/explore.h"
 #include "model/items.h"

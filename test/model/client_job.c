@@ -1,5 +1,5 @@
-/* Clients of sync/job.c: a caller that leaves against the thread that takes, runs and ends its job. Thread 1, a plain
- * one, is the pool's thread. */
+/* Clients of sync/job.c: a caller that leaves against the thread that takes, runs and ends its job.
+ * Thread 1, a plain one, is the pool's thread. */
 #include <errno.h>
 
 #define FIBERS 1

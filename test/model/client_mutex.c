@@ -1,4 +1,5 @@
-/* Clients of sync/mutex.c: lock and unlock against each other, a deadline, a cancel, and the hand-off. */
+/* Clients of sync/mutex.c: lock and unlock against each other, a deadline, a cancel, and the
+ * hand-off. */
 #define FIBERS 3
 #include <errno.h>
 

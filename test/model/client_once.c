@@ -1,4 +1,5 @@
-/* Clients of sync/once.c: the function runs once, and whoever is told that it has sees all that it did. */
+/* Clients of sync/once.c: the function runs once, and whoever is told that it has sees all that it
+ * did. */
 #define FIBERS 3
 #include <errno.h>
 

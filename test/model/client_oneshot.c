@@ -1,5 +1,5 @@
-/* Clients of sync/oneshot.c: notify against wait, deadline, close and another notify. The object is freed as soon as
- * the wait has its value. */
+/* Clients of sync/oneshot.c: notify against wait, deadline, close and another notify. The object is
+ * freed as soon as the wait has its value. */
 #include <errno.h>
 
 #define FIBERS 1

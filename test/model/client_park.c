@@ -1,8 +1,8 @@
-/* Clients of sched/park.c, sched/waiter.c and sched/ident.h, with sched/task.h and the timer wheel under them:
- * park against unpark, cancel and deadlines, by name.
+/* Clients of sched/park.c, sched/waiter.c and sched/ident.h, with sched/task.h and the timer wheel
+ * under them: park against unpark, cancel and deadlines, by name.
  *
- * T0 is a worker that runs one fiber and nothing else: a suspended fiber sleeps until it is placed. The
- * others are plain threads that know the fiber's handle.
+ * T0 is a worker that runs one fiber and nothing else: a suspended fiber sleeps until it is placed.
+ * The others are plain threads that know the fiber's handle.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Clients of sched/perf.c: events against install and removal of the callback. T0 is a worker, the others are plain
- * threads. */
+/* Clients of sched/perf.c: events against install and removal of the callback. T0 is a worker, the
+ * others are plain threads. */
 #include <string.h>
 
 #include "model/explore.h"

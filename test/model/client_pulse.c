@@ -28,7 +28,8 @@ static void setup(void)
 
 /* ---- the look ---- */
 
-/* From outside the worker that does this for good is asleep for ever, without keeping the client from its end. */
+/* From outside the worker that does this for good is asleep for ever, without keeping the client
+ * from its end. */
 static void park_for_ever(int i)
 {
     weft__pulse_asleep(&pulse);
@@ -68,7 +69,8 @@ static void found_once(void)
     x_outcome(still);
 }
 
-/* T1 wakes T2, which was asleep, and sleeps; T2 wakes T1 and sleeps; T1 has something to do still. */
+/* T1 wakes T2, which was asleep, and sleeps; T2 wakes T1 and sleeps; T1 has something to do
+ * still. */
 static void to_and_fro(int i)
 {
     if (i == 0) {

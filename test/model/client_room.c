@@ -1,8 +1,9 @@
-/* Clients of src/actor: a mailbox that is full, against those who wait for room, who have a pass to it, who leave, and against
- * the end. Thread 0 is the worker that runs the actor, the others are plain threads. */
+/* Clients of src/actor: a mailbox that is full, against those who wait for room, who have a pass to
+ * it, who leave, and against the end. Thread 0 is the worker that runs the actor, the others are
+ * plain threads. */
 #include "model/one_actor.h"
 
-/* --- a mailbox that is full --------------------------------------------------------------------------------- */
+/* --- a mailbox that is full ------------------------------------------------------------------- */
 
 static void setup_full(int count, enum weft_mailbox_policy policy)
 {
@@ -57,7 +58,7 @@ static void each_seen_or_buried(void)
     X_ASSERT(messages >= 1 && x_counted(SEEN) + x_counted(BURIED) == 3);
 }
 
-/* --- steps that wait for room: threads that do what their actors would ---------------------------------------- */
+/* --- steps that wait for room: threads that do what their actors would ------------------------ */
 
 enum { WAITS = 1, LET_IN = 2, HAS_PASS = 4, TOLD = 8 };
 
@@ -201,7 +202,8 @@ static void setup_blocking(void)
     }
 }
 
-/* It takes what is there, and nothing more until both have a place: each has the room that the other leaves. */
+/* It takes what is there, and nothing more until both have a place: each has the room that the
+ * other leaves. */
 static void pass_against_block(int i)
 {
     struct weft__letter *taken_out[2];

@@ -1,5 +1,5 @@
-/* Clients of sync/rwlock.c: readers and writers against each other, a deadline and a cancel; readers that are shown, by
- * thread 0, against all of these. */
+/* Clients of sync/rwlock.c: readers and writers against each other, a deadline and a cancel;
+ * readers that are shown, by thread 0, against all of these. */
 #define FIBERS 3
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* Clients of sync/scope.c: the end of children against close, cancels, deadlines and failures. The scope is freed as soon
- * as close has returned: whoever still touches it then is found out.
+/* Clients of sync/scope.c: the end of children against close, cancels, deadlines and failures. The
+ * scope is freed as soon as close has returned: whoever still touches it then is found out.
  *
  * T0 is the parent; T1 and T2 are children once they were spawned, or somebody who cancels.
  */

@@ -1,4 +1,5 @@
-/* Clients of sync/select.c: of all that comes, exactly one case is done, and nothing of the others is lost. */
+/* Clients of sync/select.c: of all that comes, exactly one case is done, and nothing of the others
+ * is lost. */
 #include <errno.h>
 
 #define FIBERS 3
@@ -193,7 +194,8 @@ static void beside_event(int i)
     }
 }
 
-/* Who changes something under the mutex and signals finds the select linked, or it finds the change. */
+/* Who changes something under the mutex and signals finds the select linked, or it finds the
+ * change. */
 static void change_under_mutex(int i)
 {
     X_ASSERT(weft_mutex_lock(&mutex.storage, WEFT_FOREVER) == 0);

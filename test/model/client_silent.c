@@ -1,8 +1,8 @@
 /* Clients of time/silence.c and sync/silent.c: touches against ticks, and who gets a batch.
  *
- * A period is four nanoseconds here, and a step of it one. In the client of the core every look at the clock is a nanosecond
- * later than the one before, whoever looks, but for that at the end of a touch; who looks later sees what the others did
- * before they looked.
+ * A period is four nanoseconds here, and a step of it one. In the client of the core every look at
+ * the clock is a nanosecond later than the one before, whoever looks, but for that at the end of a
+ * touch; who looks later sees what the others did before they looked.
  */
 #define FIBERS 3
 #include <errno.h>
@@ -204,8 +204,8 @@ static void leaves_without_taking(int i)
     }
 }
 
-/* T2 is cancelled before there is a batch, and may stand before T0. If it comes late it finds the batch, and then nobody needs
- * T0 any more. */
+/* T2 is cancelled before there is a batch, and may stand before T0. If it comes late it finds the
+ * batch, and then nobody needs T0 any more. */
 static void tick_against_cancel(int i)
 {
     weft_idle_member *first;

@@ -1,8 +1,9 @@
 /* Clients of sched/task.h: the state word.
  *
- * The task is one plain variable, its frame, that only the one who runs it may touch; so a task that
- * runs twice, or on a stack that is still in use, or without seeing what it waited for, is a race.
- * T0 is the worker on which the task arms; whoever makes it READY runs it at once, as if from a queue.
+ * The task is one plain variable, its frame, that only the one who runs it may touch; so a task
+ * that runs twice, or on a stack that is still in use, or without seeing what it waited for, is a
+ * race. T0 is the worker on which the task arms; whoever makes it READY runs it at once, as if from
+ * a queue.
  */
 #include "model/explore.h"
 #include "sched/ident.h"

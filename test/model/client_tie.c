@@ -1,6 +1,6 @@
-/* Clients of actor/tie.c and actor/relation.c: ends against ends, and against those who link, unlink, monitor, take it back and
- * join.
- * Actors are records here, and nobody runs them: a thread ends one, or calls what a step would call. */
+/* Clients of actor/tie.c and actor/relation.c: ends against ends, and against those who link,
+ * unlink, monitor, take it back and join. Actors are records here, and nobody runs them: a thread
+ * ends one, or calls what a step would call. */
 #define FIBERS 1
 #define TASKS 3
 #include "model/actors.h"
@@ -164,7 +164,7 @@ static void ring_ended(void)
     X_ASSERT(x_counted(BURIED) == 3); /* each link told one of its two */
 }
 
-/* --- an end against its other side ---------------------------------------------------------------- */
+/* --- an end against its other side ------------------------------------------------------------ */
 
 static void end_against_link(int i)
 {
@@ -223,7 +223,8 @@ static void end_against_demonitor(int i)
     }
 }
 
-/* A thread waits for the end of one that is linked: whatever it is told, the other has been told before. */
+/* A thread waits for the end of one that is linked: whatever it is told, the other has been told
+ * before. */
 static void end_against_join(int i)
 {
     if (i == 0) {
@@ -270,7 +271,7 @@ static void relinked(void)
     }
 }
 
-/* --- a kill by a link ------------------------------------------------------------------------------- */
+/* --- a kill by a link ------------------------------------------------------------------------- */
 
 static int drained(unsigned slot, unsigned what)
 {
@@ -295,7 +296,8 @@ static void kill_against_end(int i)
     }
 }
 
-/* Whoever has the link first has its letter: the other end is told, or this one is killed, too late. */
+/* Whoever has the link first has its letter: the other end is told, or this one is killed, too
+ * late. */
 static void killed_or_ended(void)
 {
     rest(4);

@@ -1,7 +1,8 @@
-/* Clients of sched/timer.c, with the wheel, its lock and the idle protocol under it: set, cancel, expiry and the end
- * of a callback against one another, and who is woken for a timer.
+/* Clients of sched/timer.c, with the wheel, its lock and the idle protocol under it: set, cancel,
+ * expiry and the end of a callback against one another, and who is woken for a timer.
  *
- * Fiber 0 lives on the timer's home; T1 is the worker that fires the home's wheel in its stead, or a plain thread.
+ * Fiber 0 lives on the timer's home; T1 is the worker that fires the home's wheel in its stead, or
+ * a plain thread.
  */
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* Clients of sync/waitgroup.c: the last of those who are counted tells all who wait, who then see what they all did, and may
- * free the group. */
+/* Clients of sync/waitgroup.c: the last of those who are counted tells all who wait, who then see
+ * what they all did, and may free the group. */
 #define FIBERS 3
 #include <errno.h>
 

@@ -3,28 +3,29 @@
  *
  * A client is a few callbacks. The explorer runs them again and again on one OS thread: setup, then
  * the threads as coroutines, then check. Every atomic operation is a point where another thread may
- * go on, and every load a point where an older value may be read; the explorer tries the choices one
- * after another until none is left (or samples them by a seed), and fails at the first
- *   assertion (X_ASSERT, or the product's own), deadlock (all threads sleep: so a lost wake-up shows),
- *   livelock (all threads spin), data race on plain memory, use after free, leak, crash.
+ * go on, and every load a point where an older value may be read; the explorer tries the choices
+ * one after another until none is left (or samples them by a seed), and fails at the first
+ *   assertion (X_ASSERT, or the product's own), deadlock (all threads sleep: so a lost wake-up
+ *   shows), livelock (all threads spin), data race on plain memory, use after free, leak, crash.
  * A failure prints the trace and a string that replays it: `PROGRAM -c CLIENT -r STRING`.
  *
- * The memory model is C11 (as repaired by C++20) seen operationally: each location has its stores in
- * modification order, each thread a view of how far it has seen each location.
- *  - A load reads any store that is not older than the view. An acquire load takes over the view that the
- *    store carries; a release store carries its thread's view.
+ * The memory model is C11 (as repaired by C++20) seen operationally: each location has its stores
+ * in modification order, each thread a view of how far it has seen each location.
+ *  - A load reads any store that is not older than the view. An acquire load takes over the view
+ *    that the store carries; a release store carries its thread's view.
  *  - A read-modify-write reads the newest store and passes the view of what it read on (release
  *    sequence; later plain stores of the same thread do not, as in C++20).
- *  - A compare-exchange that fails is a load: it may read an old value. A strong one never fails with
- *    the value that it expected; a weak one may, within the client's budget.
- *  - seq_cst stores have one total order. A seq_cst load reads nothing older than the last seq_cst store
- *    to its location among those, in that order, up to the last that happens before the load. Nothing else
- *    comes with seq_cst: a seq_cst store then an acquire load of another location may be reordered.
+ *  - A compare-exchange that fails is a load: it may read an old value. A strong one never fails
+ *    with the value that it expected; a weak one may, within the client's budget.
+ *  - seq_cst stores have one total order. A seq_cst load reads nothing older than the last seq_cst
+ *    store to its location among those, in that order, up to the last that happens before the load.
+ *    Nothing else comes with seq_cst: a seq_cst store then an acquire load of another location may
+ *    be reordered.
  *  - membarrier brings every thread's view of the stores up to now. It orders no plain accesses.
  *  - futex_wait compares with the newest store, without synchronising, as the kernel does.
- * Plain accesses of the product and of the clients are seen because both are compiled with the compiler's
- * thread instrumentation, whose calls land in the explorer: any two conflicting ones not ordered by
- * happens-before are a race, in whatever order they ran.
+ * Plain accesses of the product and of the clients are seen because both are compiled with the
+ * compiler's thread instrumentation, whose calls land in the explorer: any two conflicting ones not
+ * ordered by happens-before are a race, in whatever order they ran.
  *
  * What it cannot show, so a pass says nothing about it:
  *  - load buffering: a load never reads a store that comes later, except where a client asks for it
@@ -36,8 +37,9 @@
  *  - more threads or longer runs than the client has; hash collisions of visited states (64 bits).
  *
  * Same state, same future: what a thread does next depends only on what it read, so two prefixes
- * with the same reads-from and modification orders are one state, explored once. Clients must keep to
- * that: no clock, no address as a value that decides, no memory shared behind the explorer's back.
+ * with the same reads-from and modification orders are one state, explored once. Clients must keep
+ * to that: no clock, no address as a value that decides, no memory shared behind the explorer's
+ * back.
  */
 #ifndef WEFT_TEST_MODEL_EXPLORE_H
 #define WEFT_TEST_MODEL_EXPLORE_H
@@ -81,8 +83,8 @@ struct x_client {
         __VA_ARGS__                                                                                \
     }
 
-/* Runs the clients, or as the command line says (-h). Returns main's exit code: 0 all good, 1 a failure,
- * 2 bad usage, 3 a client took too long to explore. */
+/* Runs the clients, or as the command line says (-h). Returns main's exit code: 0 all good, 1 a
+ * failure, 2 bad usage, 3 a client took too long to explore. */
 int x_main(int argc, char **argv, const struct x_client *clients, size_t count);
 
 #define X_MAIN(clients)                                                                            \
@@ -117,7 +119,8 @@ void x_ahead(const void *memory, size_t bytes);
 void x_count(int counter);
 int x_counted(int counter);
 
-/* Memory, zeroed, or poisoned if `poison`, of one execution: all of it must be freed before the execution ends. */
+/* Memory, zeroed, or poisoned if `poison`, of one execution: all of it must be freed before the
+ * execution ends. */
 void *x_alloc(size_t bytes, bool poison);
 void x_free(void *memory);
 

@@ -1,15 +1,18 @@
-/* Reading ahead: a relaxed load that takes effect late, after operations that follow it in the program.
+/* Reading ahead: a relaxed load that takes effect late, after operations that follow it in the
+ * program.
  *
- * The model runs each thread in program order, so a load cannot wait and see; but it can guess. Where a
- * client asks for it (`.ahead`), a first exploration collects which values each thread stores where; in
- * a second one, once per execution, a relaxed load may return such a value of another thread that is not
- * there yet. The guess comes true when that thread stores the value, unless the load happens before that
- * store: then it would have been ordered by an acquire and a release, and this execution could not be. An
- * execution whose guess never came true could not be either, and is dropped. A failure before that
- * moment is kept back until it is known whether this could be.
+ * The model runs each thread in program order, so a load cannot wait and see; but it can guess.
+ * Where a client asks for it (`.ahead`), a first exploration collects which values each thread
+ * stores where; in a second one, once per execution, a relaxed load may return such a value of
+ * another thread that is not there yet. The guess comes true when that thread stores the value,
+ * unless the load happens before that store: then it would have been ordered by an acquire and a
+ * release, and this execution could not be. An execution whose guess never came true could not be
+ * either, and is dropped. A failure before that moment is kept back until it is known whether this
+ * could be.
  *
- * So a release that keeps "I have read the slot" before "you may overwrite it" is seen to be missing. The
- * guess ignores dependencies, as C11 does: what follows may depend on it, up to values out of thin air.
+ * So a release that keeps "I have read the slot" before "you may overwrite it" is seen to be
+ * missing. The guess ignores dependencies, as C11 does: what follows may depend on it, up to values
+ * out of thin air.
  */
 #include <string.h>
 

@@ -1,6 +1,7 @@
-/* What the explorer's files share. Reading order: explore.h, explore_thread.c (coroutines, scheduling,
- * futex), explore_memory.c (the memory model), explore_ahead.c (late loads), explore_race.c (plain memory), explore_search.c (which
- * choice next), explore_main.c (command line, reports, traces).
+/* What the explorer's files share. Reading order: explore.h, explore_thread.c (coroutines,
+ * scheduling, futex), explore_memory.c (the memory model), explore_ahead.c (late loads),
+ * explore_race.c (plain memory), explore_search.c (which choice next), explore_main.c (command
+ * line, reports, traces).
  *
  * Everything here is reset for each execution, except the search.
  */
@@ -17,8 +18,8 @@
 #define STEPS 4000    /* most operations in one execution; more is reported as a livelock */
 #define SPIN_READS 16 /* locations that one turn of a busy loop may read */
 
-/* How far somebody has seen: events of each thread (happens-before), stores of each location. The last
- * clock counts the seq_cst stores of all: their place in the one total order. */
+/* How far somebody has seen: events of each thread (happens-before), stores of each location. The
+ * last clock counts the seq_cst stores of all: their place in the one total order. */
 struct view {
     int16_t clock[CLOCKS];
     int16_t seen[LOCATIONS];

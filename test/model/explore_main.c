@@ -161,7 +161,8 @@ static enum result explore(const struct x_client *client, long most, bool *over)
     return COMPLETE;
 }
 
-/* PRUNED: too many to look at all of them. Counted, so that a slow machine comes to the same answer. */
+/* PRUNED: too many to look at all of them. Counted, so that a slow machine comes to the same
+ * answer. */
 static enum result exhaust(const struct x_client *client, long most, bool *over)
 {
     enum result result = explore(client, most, over);
@@ -233,7 +234,8 @@ static void replay_start(const struct x_client *client)
 
 enum answer { YES, NO, NONE };
 
-/* YES if it ended as it should: everything was explored, or all samples taken. NONE: there were more executions than `most`. */
+/* YES if it ended as it should: everything was explored, or all samples taken. NONE: there were
+ * more executions than `most`. */
 static enum answer run_client(const struct x_client *client, long most)
 {
     current = client;
@@ -320,8 +322,8 @@ static enum answer run_round(const struct x_client *clients, size_t count, bool 
     return all;
 }
 
-/* A little of each client first, then more of those that have not come to an end: a failure that one shows early is not found
- * behind everything that another has to explore. */
+/* A little of each client first, then more of those that have not come to an end: a failure that
+ * one shows early is not found behind everything that another has to explore. */
 static enum answer run_quick(const struct x_client *clients, size_t count)
 {
     bool *ended = calloc(count, sizeof *ended);

@@ -151,9 +151,9 @@ static const struct message *coast(const void *at)
 
 /* The oldest store that this thread may read.
  *
- * A seq_cst load has a place in the total order of seq_cst operations too: after every seq_cst store that
- * happens before it, and no more than that. A later store that merely ran earlier does not bind it,
- * which is how a relaxed load before it comes to be reordered with it. */
+ * A seq_cst load has a place in the total order of seq_cst operations too: after every seq_cst
+ * store that happens before it, and no more than that. A later store that merely ran earlier does
+ * not bind it, which is how a relaxed load before it comes to be reordered with it. */
 static int oldest_visible(const struct location *location, memory_order order)
 {
     if (!may_read_stale()) {

@@ -1,10 +1,11 @@
-/* Plain memory: data races by vector clocks, and memory of one execution with use after free and leaks.
+/* Plain memory: data races by vector clocks, and memory of one execution with use after free and
+ * leaks.
  *
- * The compiler's thread instrumentation calls __tsan_read8 and its like before each plain access; this
- * file is the other end of those calls. For each byte it keeps the last plain write and each
+ * The compiler's thread instrumentation calls __tsan_read8 and its like before each plain access;
+ * this file is the other end of those calls. For each byte it keeps the last plain write and each
  * thread's last plain read, as (thread, clock), and which atomic location lives there. Two accesses
- * conflict if one writes and not both are atomic; they race if neither thread had seen the other's clock.
- * Freeing is a write to all of the memory.
+ * conflict if one writes and not both are atomic; they race if neither thread had seen the other's
+ * clock. Freeing is a write to all of the memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -140,8 +141,8 @@ static void against_atomic(const struct cell *cell, int byte, bool write, const 
     }
 }
 
-/* Nothing runs beside setup and check, and the threads have seen all of setup; but an atomic that is
- * written plainly starts anew. */
+/* Nothing runs beside setup and check, and the threads have seen all of setup; but an atomic that
+ * is written plainly starts anew. */
 static void plain_alone(uintptr_t at, size_t bytes)
 {
     for (uintptr_t granule = at >> 3; granule <= (at + bytes - 1) >> 3; granule++) {

@@ -1,11 +1,12 @@
 /* Which choice next.
  *
  * An execution is a sequence of choices: which thread, which store a load reads, whether something
- * fails for no reason. EXHAUSTIVE goes through them depth first: it repeats the choices up to the last
- * one that has an alternative, takes that, and from there the first of each. A scheduling choice
- * at a state that was met before ends the execution (PRUNED): what follows was or will be explored.
- * RANDOM chooses evenly, newest stores more often; PCT (Burckhardt et al. 2010) runs the thread with
- * the highest of random priorities and lowers it at a few random steps. REPLAY repeats a string.
+ * fails for no reason. EXHAUSTIVE goes through them depth first: it repeats the choices up to the
+ * last one that has an alternative, takes that, and from there the first of each. A scheduling
+ * choice at a state that was met before ends the execution (PRUNED): what follows was or will be
+ * explored. RANDOM chooses evenly, newest stores more often; PCT (Burckhardt et al. 2010) runs the
+ * thread with the highest of random priorities and lowers it at a few random steps. REPLAY repeats
+ * a string.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -323,7 +323,8 @@ int x_counted(int counter)
 
 static void start(int index, const struct view *view);
 
-/* Sets up, lets each thread come to its first operation, hands over, and checks when all have ended. */
+/* Sets up, lets each thread come to its first operation, hands over, and checks when all have
+ * ended. */
 static void main_body(void)
 {
     struct thread *main = self;
@@ -364,7 +365,8 @@ static void start(int index, const struct view *view)
     if (view) {
         thread->view = *view;
     }
-    /* As if it had been switched away from at its body: six registers, and the alignment of a call. */
+    /* As if it had been switched away from at its body: six registers, and the alignment of a
+     * call. */
     void **top = (void **)(stacks[index] + STACK_BYTES) - 2;
     memset(top - 6, 0, 8 * sizeof *top);
     top[0] = index == MAIN ? (void *)main_body : (void *)thread_body;

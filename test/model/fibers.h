@@ -1,9 +1,10 @@
-/* Fibers for clients of src/sync: thread i of the client is a worker that runs fiber i and nothing else; a
- * suspended fiber sleeps until somebody places it. Threads from FIBERS on are plain threads. A client
- * includes this, once, and calls fibers_setup in its setup and fibers_rest in its check.
+/* Fibers for clients of src/sync: thread i of the client is a worker that runs fiber i and nothing
+ * else; a suspended fiber sleeps until somebody places it. Threads from FIBERS on are plain
+ * threads. A client includes this, once, and calls fibers_setup in its setup and fibers_rest in its
+ * check.
  *
- * cancel and interrupt work by handle; deadlines: fibers_expire(i) is what the clock would do to fiber i once
- * LATER has come.
+ * cancel and interrupt work by handle; deadlines: fibers_expire(i) is what the clock would do to
+ * fiber i once LATER has come.
  */
 #ifndef WEFT_TEST_MODEL_FIBERS_H
 #define WEFT_TEST_MODEL_FIBERS_H

@@ -1,4 +1,5 @@
-/* For clients of locks that know their holders: in place of sync/holder.c, whose threads have a tid. */
+/* For clients of locks that know their holders: in place of sync/holder.c, whose threads have a
+ * tid. */
 #ifndef WEFT_TEST_MODEL_HOLDERS_H
 #define WEFT_TEST_MODEL_HOLDERS_H
 

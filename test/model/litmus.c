@@ -1,5 +1,5 @@
-/* The explorer's own test: litmus programs with the outcome that the memory model allows or forbids,
- * and small broken programs that must fail. */
+/* The explorer's own test: litmus programs with the outcome that the memory model allows or
+ * forbids, and small broken programs that must fail. */
 #include <stdint.h>
 
 #include "base/atomic.h"

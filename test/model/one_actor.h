@@ -1,5 +1,6 @@
-/* The actor of a client: what it does in its steps, the worker that runs it, which is thread 0, and the next one in its slot. A
- * client includes this, once, and calls setup_with in its setup and rest in its check. */
+/* The actor of a client: what it does in its steps, the worker that runs it, which is thread 0, and
+ * the next one in its slot. A client includes this, once, and calls setup_with in its setup and
+ * rest in its check. */
 #ifndef WEFT_TEST_MODEL_ONE_ACTOR_H
 #define WEFT_TEST_MODEL_ONE_ACTOR_H
 
@@ -340,7 +341,8 @@ static void serve_two(uint64_t tag)
     X_ASSERT(messages == 1);
 }
 
-/* It has ended, and nothing is left in its inboxes; whatever was taken at the gate was seen or buried, once. */
+/* It has ended, and nothing is left in its inboxes; whatever was taken at the gate was seen or
+ * buried, once. */
 static void rest(int ended)
 {
     weft__small_flush(&workers[0].small); /* letters that it keeps for later */

@@ -71,7 +71,8 @@ void twin_show(int thread, struct weft__show *show)
     shows[thread] = show;
 }
 
-/* Deadlines of a dispatcher's fibers are its own thread's: there is nothing to explore, and no client has any. */
+/* Deadlines of a dispatcher's fibers are its own thread's: there is nothing to explore, and no
+ * client has any. */
 void weft__due_expire(struct weft__timer *timer, void *arg)
 {
     (void)timer, (void)arg;

@@ -10,8 +10,8 @@ void twin_event_reset(void);
 /* As a host does: sleeps until somebody wrote, and takes the count. */
 uint64_t twin_event_read(void);
 
-/* The clock stands still, here, unless a client moves it: in its setup, and from then on in one thread, which is the only
- * one that reads it. */
+/* The clock stands still, here, unless a client moves it: in its setup, and from then on in one
+ * thread, which is the only one that reads it. */
 #define TWIN_NOW 1000000
 void twin_clock_set(int64_t now);
 

@@ -1,5 +1,6 @@
-/* Clients of a Unix listener whose backlog is full: the kernel tells nobody when there is room, and a socket that is not connected
- * looks writable. They wait, do not spin, and are connected in the end. */
+/* Clients of a Unix listener whose backlog is full: the kernel tells nobody when there is room, and
+ * a socket that is not connected looks writable. They wait, do not spin, and are connected in the
+ * end. */
 /* labels: valgrind */
 #include <sys/resource.h>
 

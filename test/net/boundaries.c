@@ -1,12 +1,13 @@
-/* Sockets whose reads end before what is there does: a short read says nothing about what follows, and the next must not wait for
- * news. */
+/* Sockets whose reads end before what is there does: a short read says nothing about what follows,
+ * and the next must not wait for news. */
 /* labels: valgrind */
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "io/drivers.h"
 
-#define LONG_NS 60000000000 /* at its deadline a read tries once more: it must come much earlier */
+/* At its deadline a read tries once more: it must come much earlier. */
+#define LONG_NS 60000000000
 
 static void on(enum weft_driver driver, weft_fn fn)
 {
@@ -102,7 +103,7 @@ EACH_DRIVER(bytes_behind_a_descriptor_that_nobody_takes)
     on(driver, reads_past_descriptors);
 }
 
-/* --- urgent bytes ---------------------------------------------------------------------------------- */
+/* --- urgent bytes ----------------------------------------------------------------------------- */
 
 /* A read does not go past the place of an urgent byte of TCP, which it passes over. */
 static void *reads_past_urgent_bytes(void *arg)

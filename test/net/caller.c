@@ -43,7 +43,8 @@ static void hear(int i, char byte)
     struct timeval patience = {.tv_sec = 120};
     CHECK_EQ(setsockopt(ends[i][1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     ssize_t n;
-    do { /* work that the kernel does for a ring interrupts a call with a timeout, on the ring's thread */
+    do { /* work that the kernel does for a ring interrupts a call with a timeout, on the ring's
+            thread */
         n = read(ends[i][1], &back, 1);
     } while (n < 0 && errno == EINTR);
     CHECK_EQ(n, 1);
@@ -105,7 +106,7 @@ EACH_DRIVER(a_host_sees_the_events)
     host(driver, 1);
 }
 
-/* --- a caller that leaves ---------------------------------------------------------------------- */
+/* --- a caller that leaves --------------------------------------------------------------------- */
 
 static _Atomic(int) waiting;
 
@@ -218,7 +219,7 @@ EACH_DRIVER(a_connect_goes_on_elsewhere)
     weft_pool_destroy(pool);
 }
 
-/* --- a worker that is held up --------------------------------------------------------------------- */
+/* --- a worker that is held up ----------------------------------------------------------------- */
 
 static _Atomic(int) hogging, released;
 

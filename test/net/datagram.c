@@ -130,7 +130,8 @@ static void *errors(void *arg)
     CHECK(from.len == a.len && memcmp(&from.storage, &a.storage, a.len) == 0);
     CHECK_EQ(weft_recvfrom(fd, buf, sizeof buf, NULL, 0), -ETIMEDOUT);
     int client = weft_datagram_connect_addr(&a);
-    /* Nobody is there any more: it hears itself alone. A port that is closed could be somebody else's by now. */
+    /* Nobody is there any more: it hears itself alone. A port that is closed could be somebody
+     * else's by now. */
     CHECK_EQ(weft_datagram_set_peer(fd, &a), 0);
     CHECK_EQ(weft_write(client, "x", 1, WEFT_FOREVER), 1);
     CHECK_EQ(weft_read(client, buf, 1, weft_after(60000000000)), -ECONNREFUSED);

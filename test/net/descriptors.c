@@ -189,7 +189,8 @@ EACH_DRIVER(what_was_a_file_is_none_any_more)
     on(driver, reads_what_was_a_file);
 }
 
-/* The same while an operation on the file is not over: that one is closed, and there is nothing to read. */
+/* The same while an operation on the file is not over: that one is closed, and there is nothing to
+ * read. */
 static void *reads_what_is_in_use_as_a_file(void *arg)
 {
     int ends[2], fd = memfd_create("file", MFD_CLOEXEC);

@@ -1,4 +1,5 @@
-/* Every way in which a wait for I/O ends: data, the end, a deadline, a cancel, an interrupt, a close from elsewhere. */
+/* Every way in which a wait for I/O ends: data, the end, a deadline, a cancel, an interrupt, a
+ * close from elsewhere. */
 /* labels: valgrind */
 #include <pthread.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-/* With 1,000 fibers on each worker that yield for ever, an echo is answered within 3 ms; or, where something else has the
- * CPUs, before every worker has had twenty rounds. */
+/* With 1,000 fibers on each worker that yield for ever, an echo is answered within 3 ms; or, where
+ * something else has the CPUs, before every worker has had twenty rounds. */
 /* serial */
 /* not under: valgrind qemu */
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Echo of random sizes through a proxy that misbehaves: byte by byte the same, on every driver; a connection that was reset has
- * delivered a true beginning. */
+/* Echo of random sizes through a proxy that misbehaves: byte by byte the same, on every driver; a
+ * connection that was reset has delivered a true beginning. */
 #include <pthread.h>
 
 #include "io/drivers.h"
@@ -16,7 +16,7 @@ static unsigned char byte_at(unsigned client, size_t i)
     return (unsigned char)((i * 2654435761u + client * 40503u) >> 13);
 }
 
-/* --- the server ------------------------------------------------------------------------------------ */
+/* --- the server ------------------------------------------------------------------------------- */
 
 static void *echoes(void *arg)
 {
@@ -47,7 +47,7 @@ static void *accepts(void *arg)
     return NULL;
 }
 
-/* --- the clients --------------------------------------------------------------------------------------- */
+/* --- the clients ------------------------------------------------------------------------------ */
 
 struct client {
     unsigned number;

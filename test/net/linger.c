@@ -1,5 +1,5 @@
-/* A close that takes long, because SO_LINGER waits for a peer that does not read: the kernel gives the number away before it is
- * through, and whoever gets it is not kept by that. */
+/* A close that takes long, because SO_LINGER waits for a peer that does not read: the kernel gives
+ * the number away before it is through, and whoever gets it is not kept by that. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>

@@ -160,7 +160,8 @@ EACH_DRIVER(an_accept_can_wait_for_data)
     CHECK_EQ(weft_run(defers, NULL, NULL, &opts), 0);
 }
 
-/* Writes a part, corked or with MSG_MORE, and the rest. True: the part did not go before the rest was there. */
+/* Writes a part, corked or with MSG_MORE, and the rest. True: the part did not go before the rest
+ * was there. */
 static bool holds(int client, int server, bool cork)
 {
     char buf[8];

@@ -1,4 +1,5 @@
-/* Paths of Unix sockets: what was left behind is taken over, what lives or is something else is not touched. */
+/* Paths of Unix sockets: what was left behind is taken over, what lives or is something else is not
+ * touched. */
 /* labels: valgrind */
 #include <fcntl.h>
 #include <sys/socket.h>

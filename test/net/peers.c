@@ -1,4 +1,5 @@
-/* Peers that end at every byte, orderly or by a reset, and writes to what nobody reads: no signal is raised. */
+/* Peers that end at every byte, orderly or by a reset, and writes to what nobody reads: no signal
+ * is raised. */
 /* labels: valgrind */
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -135,7 +136,7 @@ EACH_DRIVER(a_peer_stops_reading_after_some_bytes)
     on(driver, 2, writes_to_leaver);
 }
 
-/* --- SIGPIPE ---------------------------------------------------------------------------------------- */
+/* --- SIGPIPE ---------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t signals;
 

@@ -1,5 +1,6 @@
-/* A TCP proxy that misbehaves: between a client and a server it cuts what passes into small segments, stops reading so that
- * the window closes, and resets connections. One plain thread, plain system calls: nothing of what it tests.
+/* A TCP proxy that misbehaves: between a client and a server it cuts what passes into small
+ * segments, stops reading so that the window closes, and resets connections. One plain thread,
+ * plain system calls: nothing of what it tests.
  *
  *     struct proxy proxy;
  *     proxy_start(&proxy, &server, &(struct proxy_opts){.seed = check_seed(), .segment = 1});
@@ -7,7 +8,8 @@
  *     ...
  *     proxy_stop(&proxy);
  *
- * A half-close is passed on when all before it was. Connections that are open at the stop are closed.
+ * A half-close is passed on when all before it was. Connections that are open at the stop are
+ * closed.
  */
 #ifndef WEFT_TEST_NET_PROXY_H
 #define WEFT_TEST_NET_PROXY_H
@@ -31,9 +33,10 @@
 
 struct proxy_opts {
     uint64_t seed;
-    int segment;  /* writes are of 1 to so many bytes; 0: of what there is */
-    int stall_ms; /* now and then it stops reading for up to so long */
-    int recv_bytes; /* size of the kernel's receive buffers: how much window there is; 0: the system's */
+    int segment;     /* writes are of 1 to so many bytes; 0: of what there is */
+    int stall_ms;    /* now and then it stops reading for up to so long */
+    int recv_bytes;  /* size of the kernel's receive buffers: how much window there is; 0: the
+                        system's */
     int reset_after; /* after 1 to so many bytes a connection is reset at both ends; 0: never */
 };
 

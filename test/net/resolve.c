@@ -113,7 +113,7 @@ static bool have_resolver(void)
     return have;
 }
 
-/* --- tests --------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 /* A name that only the hosts file knows. False: this machine has none but its own. */
 static bool name_of_hosts(char *out, size_t size)

@@ -42,7 +42,7 @@ static bool is_exhausted(void)
     return fd < 0 && errno == EMFILE;
 }
 
-/* --- the clients: another process, plain code ---------------------------------------------------- */
+/* --- the clients: another process, plain code ------------------------------------------------- */
 
 /* Each connects, says a byte, waits for it to come back. Exits with 0 if all were served. */
 static void clients(void)
@@ -84,7 +84,7 @@ static pid_t start_clients(void)
     return pid;
 }
 
-/* --- the server -------------------------------------------------------------------------------------- */
+/* --- the server ------------------------------------------------------------------------------- */
 
 static void *serves(void *arg)
 {
@@ -178,7 +178,7 @@ EACH_DRIVER(a_thousand_clients_of_a_unix_socket)
     serve_all(driver, 1, "unix:@");
 }
 
-/* --- every end of such a wait --------------------------------------------------------------------------- */
+/* --- every end of such a wait ----------------------------------------------------------------- */
 
 static int fill[LIMIT], filled;
 

@@ -130,7 +130,8 @@ static void connect_pair(int pair[2])
     CHECK_EQ(weft_close(listener), 0);
 }
 
-/* A look at less than was asked for must not be taken for the end of what there is, as a read of TCP is. */
+/* A look at less than was asked for must not be taken for the end of what there is, as a read of
+ * TCP is. */
 static void *peeks(void *arg)
 {
     int pair[2];
@@ -159,11 +160,12 @@ EACH_DRIVER(a_peek_leaves_what_it_saw)
     on(driver, peeks);
 }
 
-/* --- more than a number of 32 bits says --------------------------------------------------------- */
+/* --- more than a number of 32 bits says ------------------------------------------------------- */
 
 #define HUGE_BYTES ((size_t)1 << 32)
 
-/* The kernel takes 2 GiB at most at once; a ring counts in 32 bits, and would take 4 GiB for nothing. */
+/* The kernel takes 2 GiB at most at once; a ring counts in 32 bits, and would take 4 GiB for
+ * nothing. */
 static void *asks_for_much(void *arg)
 {
     int pair[2];

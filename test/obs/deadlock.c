@@ -1,6 +1,6 @@
 /* not under: valgrind */
-/* A run that can never end is an error, with a report; one that something outside may still end is not. Every case is a
- * process of its own: what is outside is a matter of the whole process. */
+/* A run that can never end is an error, with a report; one that something outside may still end is
+ * not. Every case is a process of its own: what is outside is a matter of the whole process. */
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -327,8 +327,9 @@ static void *read_one(void *arg)
     return arg;
 }
 
-/* The wait of a pool that is gone began on its worker, and was ended by a thread that is none; a later wait is one all
- * the same. Its byte comes from another process, when the watchdog has looked. */
+/* The wait of a pool that is gone began on its worker, and was ended by a thread that is none; a
+ * later wait is one all the same. Its byte comes from another process, when the watchdog has
+ * looked. */
 static void waited_before(void *arg)
 {
     const struct weft_pool_opts opts = {.workers = 1, .driver = WEFT_DRIVER_EPOLL};

@@ -1,4 +1,5 @@
-/* The dump of every fiber: what it waits on and who holds that, backtraces, folding, limits, JSON, by signal. */
+/* The dump of every fiber: what it waits on and who holds that, backtraces, folding, limits, JSON,
+ * by signal. */
 /* labels: valgrind */
 #include <signal.h>
 
@@ -56,7 +57,7 @@ static void check_line(const char *text, const char *one, const char *two)
     }
 }
 
-/* --- fibers that do one thing ------------------------------------------------------------------ */
+/* --- fibers that do one thing ----------------------------------------------------------------- */
 
 static atomic_int hogging;
 static atomic_bool release;
@@ -130,7 +131,7 @@ static void end_all(weft_pool *pool)
     atomic_store(&hogging, 0);
 }
 
-/* --- what is shown --------------------------------------------------------------------------------- */
+/* --- what is shown ---------------------------------------------------------------------------- */
 
 TEST(a_dump_shows_what_each_fiber_waits_on)
 {
@@ -335,7 +336,7 @@ TEST(bad_options_are_refused)
     }
 }
 
-/* --- while things happen -------------------------------------------------------------------------------- */
+/* --- while things happen ---------------------------------------------------------------------- */
 
 static void *stop_it(void *arg)
 {
@@ -383,7 +384,7 @@ TEST(a_dump_that_holds_a_fiber_loses_no_wake_up)
     end_all(pool);
 }
 
-/* --- JSON ----------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static const char script[] =
     "import json, sys\n"
@@ -428,7 +429,7 @@ TEST(json_is_valid_and_says_the_same)
     unlink(path);
 }
 
-/* --- by signal -------------------------------------------------------------------------------------------- */
+/* --- by signal -------------------------------------------------------------------------------- */
 
 /* Reads until the text holds the part. */
 static void read_until(int fd, char *text, size_t size, const char *part)

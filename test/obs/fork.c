@@ -1,6 +1,8 @@
-/* Forks of a process whose watchdog is at work: the child has none until it makes a pool, and that one works. */
+/* Forks of a process whose watchdog is at work: the child has none until it makes a pool, and that
+ * one works. */
 /* not under: qemu valgrind asan tsan */
-/* (The sanitizers' allocators do not survive a fork while another thread is in them, and the watchdog allocates.) */
+/* (The sanitizers' allocators do not survive a fork while another thread is in them, and the
+ * watchdog allocates.) */
 #include "obs/reports.h"
 #include "sched/forks.h"
 #include "sched/watchdog.h"

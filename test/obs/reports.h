@@ -59,8 +59,8 @@ __attribute__((unused)) static void *end_at_once(void *arg)
     return arg;
 }
 
-/* Threads that a sanitizer or an emulator has started, with the first of the program's at the latest, wake no
- * fibers. */
+/* Threads that a sanitizer or an emulator has started, with the first of the program's at the
+ * latest, wake no fibers. */
 __attribute__((unused)) static void other_threads_are_harmless(void)
 {
     thread_close(thread_open(end_at_once, NULL));

@@ -18,7 +18,8 @@ static struct weft_pool_stats pool_stats(weft_pool *pool)
     return stats;
 }
 
-/* Each for the first time, at least: a worker counts as idle, and is parked, a moment before that is counted. */
+/* Each for the first time, at least: a worker counts as idle, and is parked, a moment before that
+ * is counted. */
 static void await_all_parked(weft_pool *pool)
 {
     for (unsigned i = 0; i < weft_pool_workers(pool); i++) {

@@ -1,4 +1,5 @@
-/* Backtraces of fibers that wait, taken from a copy of their stacks, and of fibers that run, taken by a signal. */
+/* Backtraces of fibers that wait, taken from a copy of their stacks, and of fibers that run, taken
+ * by a signal. */
 #include <signal.h>
 
 #include "fiber/sanitizer.h"

@@ -1,5 +1,5 @@
-/* Fibers that wait in functions with names of their own, and one that runs: what test/obs/gdb looks at with a
- * debugger, stopped in `look_now`. */
+/* Fibers that wait in functions with names of their own, and one that runs: what test/obs/gdb looks
+ * at with a debugger, stopped in `look_now`. */
 #include <weft/frame.h>
 
 #include "fiber/stack.h"

@@ -1,6 +1,6 @@
 /* labels: valgrind */
-/* Lines, length-prefixed frames and RESP. Every stream goes through its machine whole, byte by byte and in random pieces, in
- * memory that ends with the last byte, and must give the same text. */
+/* Lines, length-prefixed frames and RESP. Every stream goes through its machine whole, byte by byte
+ * and in random pieces, in memory that ends with the last byte, and must give the same text. */
 #include <weft/framing.h>
 
 #include <errno.h>
@@ -159,7 +159,7 @@ TEST(lines_are_limited_to_the_byte)
     }
 }
 
-/* --- length-prefixed frames -------------------------------------------------------------------- */
+/* --- length-prefixed frames ------------------------------------------------------------------- */
 
 static struct machine length(const struct weft_length_opts *opts)
 {

@@ -1,5 +1,6 @@
-/* A stream of HTTP messages cut into pieces, as a text of what the parsers made of it: if the cuts do not matter, the
- * texts are equal. Each piece comes in memory of its own that ends with the last byte, so that a sanitizer sees one read too many. */
+/* A stream of HTTP messages cut into pieces, as a text of what the parsers made of it: if the cuts
+ * do not matter, the texts are equal. Each piece comes in memory of its own that ends with the last
+ * byte, so that a sanitizer sees one read too many. */
 #ifndef WEFT_TEST_PROTO_STREAM_H
 #define WEFT_TEST_PROTO_STREAM_H
 
@@ -236,7 +237,8 @@ __attribute__((unused)) static size_t cut_at_random(size_t at, void *arg)
     return at + 1 + weft__rand_next(arg) % (weft__rand_next(arg) % 4 ? 7 : 300);
 }
 
-/* Runs it whole, byte by byte and in random pieces; the texts must be equal. `s` is left as after the first. */
+/* Runs it whole, byte by byte and in random pieces; the texts must be equal. `s` is left as after
+ * the first. */
 __attribute__((unused)) static void stream_check(struct stream *s, const void *bytes, size_t len,
                                                  struct weft__rand *rand)
 {

@@ -128,7 +128,8 @@ TEST(growth_keeps_order_at_both_ends)
     }
 }
 
-/* The owner's remembered top is stale after thieves took items: push looks again before it grows. */
+/* The owner's remembered top is stale after thieves took items: push looks again before it
+ * grows. */
 TEST(room_that_thieves_made_is_used_before_growing)
 {
     struct item items[64] = {0};

@@ -1,4 +1,5 @@
-/* What the queue tests put into queues: numbered items, each with a count of how often it came out. */
+/* What the queue tests put into queues: numbered items, each with a count of how often it came
+ * out. */
 #ifndef WEFT_TEST_QUEUE_ITEM_H
 #define WEFT_TEST_QUEUE_ITEM_H
 
@@ -13,8 +14,8 @@
 struct item {
     struct weft__link link; /* first: a link is an item */
     uint64_t number;
-    uint64_t
-        check; /* written plainly before the item is queued: a queue that does not order memory shows */
+    uint64_t check; /* written plainly before the item is queued: a queue that does not order memory
+                       shows */
     atomic_uint seen;
 };
 

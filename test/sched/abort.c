@@ -1,5 +1,5 @@
-/* WEFT_STOP_ABORT: a cancel that no shield keeps away. And what it leaves alone: a parent that waits for its
- * children, who are aborted themselves. */
+/* WEFT_STOP_ABORT: a cancel that no shield keeps away. And what it leaves alone: a parent that
+ * waits for its children, who are aborted themselves. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -94,7 +94,7 @@ TEST(an_abort_misses_no_fiber_that_is_just_being_made)
     }
 }
 
-/* --- scopes ---------------------------------------------------------------------------------------- */
+/* --- scopes ----------------------------------------------------------------------------------- */
 
 static int shielded_child(void *arg)
 {
@@ -131,7 +131,8 @@ TEST(a_close_outlasts_an_abort_until_the_children_have_ended)
     weft_event_deinit(&event);
 }
 
-/* The abort comes when the parent has been cancelled already and waits for the last of its children. */
+/* The abort comes when the parent has been cancelled already and waits for the last of its
+ * children. */
 static void *cancelled_parent(void *arg)
 {
     weft_scope scope;

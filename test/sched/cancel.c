@@ -1,4 +1,5 @@
-/* Cancel: a state until the fiber ends. Every wait it is in, or begins later, returns -ECANCELED. */
+/* Cancel: a state until the fiber ends. Every wait it is in, or begins later, returns
+ * -ECANCELED. */
 /* labels: valgrind */
 #include "sched/fibers.h"
 
@@ -337,7 +338,8 @@ TEST(cancelling_one_pool_leaves_the_fibers_of_another_alone)
     pool_close(other);
 }
 
-/* Fibers that are made while the stop walks over all fibers: none may be missed, it would wait for ever. */
+/* Fibers that are made while the stop walks over all fibers: none may be missed, it would wait for
+ * ever. */
 static atomic_int born;
 
 static void *makes_children(void *arg)

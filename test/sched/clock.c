@@ -16,8 +16,8 @@
 #define SLOW 1
 #endif
 
-/* In place of the C library's, for this program and the runtime in it: the wall clock jumps to and fro by years, and it is
- * noted that somebody asked for it. */
+/* In place of the C library's, for this program and the runtime in it: the wall clock jumps to and
+ * fro by years, and it is noted that somebody asked for it. */
 static atomic_int asked_wall_clock;
 
 int clock_gettime(clockid_t clock, struct timespec *time)

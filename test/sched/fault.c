@@ -1,5 +1,5 @@
-/* Faults: a stack overflow ends the process with a report that names the fiber; any other fault goes where
- * it would have gone without Weft. */
+/* Faults: a stack overflow ends the process with a report that names the fiber; any other fault
+ * goes where it would have gone without Weft. */
 /* not under: valgrind */
 #include <signal.h>
 #include <sys/mman.h>
@@ -98,8 +98,8 @@ static void leave(int status)
 
 /* --- neighbours ------------------------------------------------------------------------------ */
 
-/* Fibers below and above the victim fill their stacks with a pattern. A handler of the test's own, which
- * takes the place of Weft's, looks at them at the moment of the fault. */
+/* Fibers below and above the victim fill their stacks with a pattern. A handler of the test's own,
+ * which takes the place of Weft's, looks at them at the moment of the fault. */
 #define NEIGHBOURS 16
 #define PATTERN_BYTES ((size_t)10 * 1024)
 #define INTACT 43
@@ -179,7 +179,7 @@ TEST(an_overflow_leaves_the_neighbours_intact)
     }
 }
 
-/* --- a stack that nobody has ------------------------------------------------------------------- */
+/* --- a stack that nobody has ------------------------------------------------------------------ */
 
 static void *own_frame(void *arg)
 {
@@ -214,7 +214,7 @@ TEST(an_access_below_a_free_stack_blames_no_fiber)
     }
 }
 
-/* --- faults that are not ours --------------------------------------------------------------------- */
+/* --- faults that are not ours ----------------------------------------------------------------- */
 
 #define CAUGHT 44
 
@@ -319,7 +319,7 @@ TEST(a_signal_that_was_sent_does_what_it_did_before)
     }
 }
 
-/* --- the alternate stack ----------------------------------------------------------------------------- */
+/* --- the alternate stack ---------------------------------------------------------------------- */
 
 static void *alternate_stack(void *out)
 {

@@ -1,4 +1,5 @@
-/* What is done once per process, by its first call, while another thread forks: in the child it is whole, or not begun. */
+/* What is done once per process, by its first call, while another thread forks: in the child it is
+ * whole, or not begun. */
 /* not under: qemu asan tsan */
 /* (As test/sched/fork.c.) */
 #include <sched.h>

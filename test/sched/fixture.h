@@ -11,8 +11,8 @@
 #include "check.h"
 
 /* Runs fn in the first fiber of a pool whose worker 0 is this thread. With one worker everything
- * happens in one thread, and the order of things is exact. No reports of hogs: a busy machine makes such of any fiber, and
- * a report has descriptors, signals and words on stderr. */
+ * happens in one thread, and the order of things is exact. No reports of hogs: a busy machine makes
+ * such of any fiber, and a report has descriptors, signals and words on stderr. */
 __attribute__((unused)) static void *run_in_fiber(unsigned workers, weft_fn fn, void *arg)
 {
     void *result = NULL;
@@ -36,8 +36,8 @@ __attribute__((unused)) static void pool_close(weft_pool *pool)
     weft_pool_destroy(pool);
 }
 
-/* A stop that cancels at its deadline. What was cancelled has a second from then on, which a machine may take for other
- * things: -EBUSY, and the next stop goes on. */
+/* A stop that cancels at its deadline. What was cancelled has a second from then on, which a
+ * machine may take for other things: -EBUSY, and the next stop goes on. */
 __attribute__((unused)) static int stop_by(weft_pool *pool, int64_t deadline)
 {
     int err;

@@ -1,7 +1,8 @@
-/* Forks of a process whose pools are at work: what the child may do, and what ends it with a message. */
+/* Forks of a process whose pools are at work: what the child may do, and what ends it with a
+ * message. */
 /* not under: qemu asan */
-/* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and workers that start, and the
- * watchdog, allocate.) */
+/* (AddressSanitizer's allocator does not survive a fork while another thread is in it, and workers
+ * that start, and the watchdog, allocate.) */
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -289,7 +290,7 @@ TEST(a_fiber_that_forked_is_no_fiber_in_the_child)
     run_in_fiber(1, misuse_in_fiber, NULL);
 }
 
-/* --- signals ----------------------------------------------------------------------------------- */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 static weft_signal_set *old_set;
 

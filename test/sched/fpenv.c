@@ -1,5 +1,5 @@
-/* Floating-point control: a fiber that asks for it keeps its rounding mode across switches and across workers,
- * and nobody else ever sees it. */
+/* Floating-point control: a fiber that asks for it keeps its rounding mode across switches and
+ * across workers, and nobody else ever sees it. */
 #include <fenv.h>
 
 #include "fixture.h"

@@ -1,5 +1,6 @@
-/* A fiber that keeps its worker is reported, and what waits behind it runs elsewhere meanwhile. A hog here spins until
- * what it keeps from running has run: were that left to its own worker, it would never end. */
+/* A fiber that keeps its worker is reported, and what waits behind it runs elsewhere meanwhile. A
+ * hog here spins until what it keeps from running has run: were that left to its own worker, it
+ * would never end. */
 #include <unistd.h>
 
 #include "obs/reports.h"
@@ -115,7 +116,8 @@ TEST(a_sleeping_worker_serves_the_timers_and_the_next_slot_of_a_hog)
     close_pool();
 }
 
-/* A wake into the next slot tells nobody, and the watchdog has long begun to empty the queues of this worker. */
+/* A wake into the next slot tells nobody, and the watchdog has long begun to empty the queues of
+ * this worker. */
 static void *wake_late_then_spin(void *arg)
 {
     uint64_t end = ticks() + 10;

@@ -1,5 +1,5 @@
-/* What can be asked of a fiber: name, number, state, stack. And handles that have become stale: however often a
- * slot is used again, an old handle never reaches a new fiber. */
+/* What can be asked of a fiber: name, number, state, stack. And handles that have become stale:
+ * however often a slot is used again, an old handle never reaches a new fiber. */
 /* labels: valgrind */
 #include "fiber/sanitizer.h"
 #include "sched/fibers.h"

@@ -1,4 +1,5 @@
-/* Interrupt: ends one wait with -EINTR, the one the fiber is in or the next that has to wait; kept until then. */
+/* Interrupt: ends one wait with -EINTR, the one the fiber is in or the next that has to wait; kept
+ * until then. */
 /* labels: valgrind */
 #include "sched/fibers.h"
 
@@ -200,7 +201,7 @@ TEST(it_reaches_a_fiber_that_has_not_started_and_ends_with_its_fiber)
     run_in_fiber(1, recycles_slots, NULL);
 }
 
-/* --- beside a cancel --------------------------------------------------------------------------- */
+/* --- beside a cancel -------------------------------------------------------------------------- */
 
 static void *cancel_and_interrupt(void *arg)
 {
@@ -218,7 +219,7 @@ TEST(a_cancel_goes_before_an_interrupt)
     run_in_fiber(1, cancel_and_interrupt, NULL);
 }
 
-/* --- races --------------------------------------------------------------------------------------- */
+/* --- races ------------------------------------------------------------------------------------ */
 
 /* Each of the `n` interrupts that are not coalesced ends one wait; the last one sets the event. */
 static void *counts_interrupts(void *arg)

@@ -1,5 +1,5 @@
-/* Join: from fibers and plain threads, by many at once, with rights that are counted, with deadlines and
- * cancels that race with the end. */
+/* Join: from fibers and plain threads, by many at once, with rights that are counted, with
+ * deadlines and cancels that race with the end. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -214,7 +214,8 @@ TEST(many_fibers_join_with_the_one_right_there_is)
     run_in_fiber(3, joins_by_many, NULL);
 }
 
-/* Joiners that leave by their deadlines, from the middle and both ends of the list, while others stay. */
+/* Joiners that leave by their deadlines, from the middle and both ends of the list, while others
+ * stay. */
 static void *joins_until(void *arg)
 {
     void **what = arg;
@@ -529,7 +530,8 @@ TEST(a_cancel_that_races_with_the_end_uses_the_right_or_leaves_it)
     run_in_fiber(3, races_cancels, (void *)2);
 }
 
-/* Many join, one right each, while the fiber ends: nobody goes away empty, and the rights come out even. */
+/* Many join, one right each, while the fiber ends: nobody goes away empty, and the rights come out
+ * even. */
 struct storm {
     weft_fiber fiber;
     atomic_int served;

@@ -1,5 +1,5 @@
-/* Under the kernel's limits (address space, descriptors): errors where the header promises them, nothing
- * half-made, and everything works again when a limit is lifted or fibers have ended. */
+/* Under the kernel's limits (address space, descriptors): errors where the header promises them,
+ * nothing half-made, and everything works again when a limit is lifted or fibers have ended. */
 /* not under: asan tsan valgrind qemu */
 #include <sys/resource.h>
 
@@ -144,7 +144,7 @@ TEST(one_large_stack_does_not_reserve_many)
     expect_success(be_modest);
 }
 
-/* --- pools ------------------------------------------------------------------------------------- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 static atomic_int ran;
 

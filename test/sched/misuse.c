@@ -1,5 +1,5 @@
-/* A caller's bug ends the program with a line that says what was done. Each runs in a child; this process
- * never starts a thread. */
+/* A caller's bug ends the program with a line that says what was done. Each runs in a child; this
+ * process never starts a thread. */
 #include <fenv.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -216,7 +216,7 @@ TEST(a_pool_is_stopped_before_it_is_destroyed)
     expect_abort(destroys_pool_with_fibers, "pool full is destroyed with fibers in it");
 }
 
-/* --- floating point ------------------------------------------------------------------------------ */
+/* --- floating point --------------------------------------------------------------------------- */
 
 static void *yields_with_changed_mode(void *arg)
 {

@@ -187,7 +187,7 @@ TEST(all_requests_from_any_one_on_may_fail)
     sweep(true);
 }
 
-/* --- afterwards ---------------------------------------------------------------------------------- */
+/* --- afterwards ------------------------------------------------------------------------------- */
 
 static atomic_int parked;
 
@@ -223,7 +223,8 @@ static void empty(const weft_fiber *fibers, int made)
     }
 }
 
-/* The credits of ended fibers are with the workers they ended on, which keep none while they sleep. */
+/* The credits of ended fibers are with the workers they ended on, which keep none while they
+ * sleep. */
 static void spawn_when_idle(weft_pool *pool, size_t stack_bytes, atomic_int *ran)
 {
     struct weft_fiber_opts opts = {.stack_bytes = stack_bytes};

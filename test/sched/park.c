@@ -1,4 +1,5 @@
-/* Park and unpark: an early unpark is kept, two count once, a stale one is refused, none is lost. */
+/* Park and unpark: an early unpark is kept, two count once, a stale one is refused, none is
+ * lost. */
 /* labels: valgrind */
 #include "sched/fibers.h"
 
@@ -273,7 +274,7 @@ TEST(a_plain_thread_unparks_a_fiber_each_time)
     pool_close(pool);
 }
 
-/* --- hand-offs: nothing may be lost ------------------------------------------------------------ */
+/* --- hand-offs: nothing may be lost ----------------------------------------------------------- */
 
 struct pair {
     _Atomic(weft_fiber) player[2];

@@ -1,4 +1,5 @@
-/* Shields: between enter and leave neither cancel nor interrupt ends a wait; they take effect in the next one after. */
+/* Shields: between enter and leave neither cancel nor interrupt ends a wait; they take effect in
+ * the next one after. */
 /* labels: valgrind */
 #include "fixture.h"
 
@@ -171,7 +172,7 @@ TEST(what_is_waited_for_comes_through)
     run_in_fiber(2, unparks_it, NULL);
 }
 
-/* --- misuse ----------------------------------------------------------------------------------------- */
+/* --- misuse ----------------------------------------------------------------------------------- */
 
 static void *leaves_twice(void *arg)
 {

@@ -1,5 +1,5 @@
-/* Fibers are born: spawned from fibers and plain threads, created first and submitted later, refused with
- * a clear error and nothing left behind. */
+/* Fibers are born: spawned from fibers and plain threads, created first and submitted later,
+ * refused with a clear error and nothing left behind. */
 /* labels: valgrind */
 #include "fixture.h"
 

@@ -57,7 +57,7 @@ TEST(all_of_a_large_stack_can_be_used)
     pool_close(pool);
 }
 
-/* --- high-water marks --------------------------------------------------------------------------- */
+/* --- high-water marks ------------------------------------------------------------------------- */
 
 static void *park(void *arg)
 {
@@ -157,7 +157,7 @@ TEST(marks_may_be_asked_for_while_the_fiber_starts_and_ends)
     run_in_fiber(2, spawn_and_be_asked, NULL);
 }
 
-/* --- attaching ------------------------------------------------------------------------------------- */
+/* --- attaching -------------------------------------------------------------------------------- */
 
 static size_t carved(void)
 {
@@ -209,7 +209,7 @@ TEST(fibers_that_do_not_wait_share_one_stack_in_turn)
     run_in_fiber(1, spawn_many, NULL);
 }
 
-/* --- recycling --------------------------------------------------------------------------------------- */
+/* --- recycling -------------------------------------------------------------------------------- */
 
 /* The address of errno must not be kept across a yield: it may be another thread's then. */
 __attribute__((noinline)) static int *errno_here(void)

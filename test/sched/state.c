@@ -1,5 +1,6 @@
-/* The task's state word, one step at a time: every transition of the table in sched/task.h, every step that
- * is not in it, and tickets that have become stale. Races are the explorer's (test/model). */
+/* The task's state word, one step at a time: every transition of the table in sched/task.h, every
+ * step that is not in it, and tickets that have become stale. Races are the explorer's
+ * (test/model). */
 /* labels: valgrind */
 #include <setjmp.h>
 
@@ -275,8 +276,8 @@ TEST(the_sequence_wraps_without_a_trace)
     }
 }
 
-/* The steps of a task's owner. They are plain stores, so a wrong one is caught only by the assertions of
- * a debug build. */
+/* The steps of a task's owner. They are plain stores, so a wrong one is caught only by the
+ * assertions of a debug build. */
 static void step_create(struct weft__task *task)
 {
     weft__task_create(task);

@@ -1,5 +1,5 @@
-/* Yield: behind everything in the ring, and a fresh fiber starts first; a loop of yields starves nobody. With
- * one worker the order is exact, so it is checked exactly. */
+/* Yield: behind everything in the ring, and a fresh fiber starts first; a loop of yields starves
+ * nobody. With one worker the order is exact, so it is checked exactly. */
 /* labels: valgrind */
 #include "fixture.h"
 

@@ -1,9 +1,10 @@
-/* A large society of actors (test/stress/society.h), for minutes; `make soak` runs it with a million.
+/* A large society of actors (test/stress/society.h), for minutes; `make soak` runs it with a
+ * million.
  *
  * usage: actors [-n ACTORS] [-s SECONDS] [-r ROUNDS]
  *
- * Each round is a society of its own, which is dissolved at its end. What the process has allocated must then be what it had
- * after the first one.
+ * Each round is a society of its own, which is dissolved at its end. What the process has allocated
+ * must then be what it had after the first one.
  */
 #include <malloc.h>
 
@@ -20,7 +21,8 @@
 
 enum { SLACK = 1 << 20 }; /* bytes: of caches that are filled by chance */
 
-/* What is in use; with a sanitizer, which has its own allocator and tells of leaks by itself, nothing. */
+/* What is in use; with a sanitizer, which has its own allocator and tells of leaks by itself,
+ * nothing. */
 static size_t in_use(void)
 {
 #ifdef SANITIZED

@@ -1,14 +1,17 @@
-/* Very many connections to one HTTP server, from one thread: most say nothing, or nothing after one request; some talk at a
- * steady rate, and some only a little more often than the server's idle rule demands. Writes down when each answer came
- * and when the server closed each silent one; test/soak/idle starts it and judges.
+/* Very many connections to one HTTP server, from one thread: most say nothing, or nothing after one
+ * request; some talk at a steady rate, and some only a little more often than the server's idle
+ * rule demands. Writes down when each answer came and when the server closed each silent one;
+ * test/soak/idle starts it and judges.
  *
- * usage: clients PORT PATH LOG -c CONNECTIONS -t TALKERS -w WHISPERERS -r REQUESTS_PER_SECOND -s IDLE_SECONDS -a FIRST_ADDRESS
+ * usage: clients PORT PATH LOG -c CONNECTIONS -t TALKERS -w WHISPERERS -r REQUESTS_PER_SECOND -s
+ * IDLE_SECONDS -a FIRST_ADDRESS
  *                              -o OPENED_PER_SECOND
  *
- * CONNECTIONS are all of them. They come from 127.0.0.FIRST_ADDRESS and the next ones, 10,000 from each. "open" is printed when all
- * are. The end is when every silent one was closed, or should have been seconds ago; then every speaker is asked once more.
- * Status 1, with a line: a speaker was closed, or not answered, or not by "200". Status 77: one was closed because this program
- * came too late to speak for it, or for one that was to speak once.
+ * CONNECTIONS are all of them. They come from 127.0.0.FIRST_ADDRESS and the next ones, 10,000 from
+ * each. "open" is printed when all are. The end is when every silent one was closed, or should have
+ * been seconds ago; then every speaker is asked once more. Status 1, with a line: a speaker was
+ * closed, or not answered, or not by "200". Status 77: one was closed because this program came too
+ * late to speak for it, or for one that was to speak once.
  *
  * Lines of LOG, in microseconds of the monotonic clock:
  *   silent BEGUN KNOWN CLOSED    its last activity began and was seen to be over; 0: never closed
@@ -261,7 +264,7 @@ static void open_next(void)
     }
 }
 
-/* --- speaking ----------------------------------------------------------------------------------- */
+/* --- speaking --------------------------------------------------------------------------------- */
 
 /* Each of them speaks once in that time. */
 static void prepare(struct cadence *of, long count, double each_ns)
@@ -297,7 +300,7 @@ static void speak(struct cadence *of, int64_t now)
     }
 }
 
-/* --- all of it ------------------------------------------------------------------------------------ */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static void look(int at, int64_t wait_ns)
 {
@@ -327,7 +330,8 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When the next connection is opened; never: when all are, or too many wait for their first answer. */
+/* When the next connection is opened; never: when all are, or too many wait for their first
+ * answer. */
 static int64_t next_opening(int64_t start)
 {
     return opened < options.connections && unanswered_new < WINDOW

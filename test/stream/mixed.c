@@ -1,5 +1,5 @@
-/* Fibers that do I/O hand work to a compute pool, by a waiter and by a channel, and go on where they were. Plain requests are answered
- * while the compute pool is saturated, on every driver. */
+/* Fibers that do I/O hand work to a compute pool, by a waiter and by a channel, and go on where
+ * they were. Plain requests are answered while the compute pool is saturated, on every driver. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>

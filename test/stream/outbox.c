@@ -158,7 +158,7 @@ EACH_DRIVER(a_peer_that_does_not_keep_up_is_refused_alone)
     CHECK_EQ(weft_run(slow_peer, NULL, NULL, &opts), 0);
 }
 
-/* --- ended and gone on --------------------------------------------------------------------------- */
+/* --- ended and gone on ------------------------------------------------------------------------ */
 
 static void *ended(void *arg)
 {

@@ -153,7 +153,7 @@ TEST(a_delimiter_may_lie_across_pieces)
     }
 }
 
-/* --- any mixture of calls ---------------------------------------------------------------------- */
+/* --- any mixture of calls --------------------------------------------------------------------- */
 
 /* A thousand drawn calls see the bytes in their order, none twice and none lost. */
 static void mixture(uint64_t seed)
@@ -243,7 +243,7 @@ TEST(a_mixture_of_calls_sees_every_byte_once)
     }
 }
 
-/* --- bounds ---------------------------------------------------------------------------------------- */
+/* --- bounds ----------------------------------------------------------------------------------- */
 
 TEST(more_than_the_limit_is_refused)
 {
@@ -290,7 +290,7 @@ TEST(without_memory_nothing_is_lost)
     CHECK(failed > 5);
 }
 
-/* --- a descriptor ------------------------------------------------------------------------------------ */
+/* --- a descriptor ----------------------------------------------------------------------------- */
 
 static int ends[2];
 

@@ -1,5 +1,6 @@
-/* Actors call, send, set timers and end at random, while threads kill them: every call completes exactly once, every actor that is
- * asked to end can, and nothing is left. Mailboxes are small, of every policy. */
+/* Actors call, send, set timers and end at random, while threads kill them: every call completes
+ * exactly once, every actor that is asked to end can, and nothing is left. Mailboxes are small, of
+ * every policy. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -71,7 +72,8 @@ static void act(weft_actor *self, struct node *n, weft_out *out)
     case 3:
         tag = take_tag(n);
         if (tag < TAGS) {
-            /* Two that wait for room at one another, and take no messages meanwhile, would do so for ever. */
+            /* Two that wait for room at one another, and take no messages meanwhile, would do so
+             * for ever. */
             CHECK_EQ(weft_out_send_until(out, tag, to, "send", 0, weft_buf_copy("x", 1),
                                          weft_after(next(&n->rand) % MS)),
                      0);

@@ -1,8 +1,10 @@
-/* Timers with callbacks, and idle groups, driven by fibers of two pools and by plain threads at once.
+/* Timers with callbacks, and idle groups, driven by fibers of two pools and by plain threads at
+ * once.
  *
- * Every set of a timer is a right to one call, which ends in exactly one way: it is called, it is replaced by another set, or
- * it is cancelled. The calls of one timer do not overlap, and none is running after weft_timer_cancel_wait. A member of
- * a group comes out in a batch or is removed, never both, never neither.
+ * Every set of a timer is a right to one call, which ends in exactly one way: it is called, it is
+ * replaced by another set, or it is cancelled. The calls of one timer do not overlap, and none is
+ * running after weft_timer_cancel_wait. A member of a group comes out in a batch or is removed,
+ * never both, never neither.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-/* Plain threads ask a dispatcher, wait for the answer, and think for a while: from nothing to more than a spin lasts, so that either side is met
- * awake, spinning, about to sleep and asleep. A wake-up that is lost is a wait that never ends. */
+/* Plain threads ask a dispatcher, wait for the answer, and think for a while: from nothing to more
+ * than a spin lasts, so that either side is met awake, spinning, about to sleep and asleep. A
+ * wake-up that is lost is a wait that never ends. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
-/* Calls of blocking functions with callers that leave at any moment: every job is released once, every function that was
- * not left out runs once, nothing is touched after it is gone.
+/* Calls of blocking functions with callers that leave at any moment: every job is released once,
+ * every function that was not left out runs once, nothing is touched after it is gone.
  *
- * 10^4 calls in a usual run; WEFT_STRESS=10000 makes it 10^6. Waits have no time limits but those under test.
+ * 10^4 calls in a usual run; WEFT_STRESS=10000 makes it 10^6. Waits have no time limits but those
+ * under test.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* Buffers that wander: taken on one worker, shared, written where they are alone, freed on any worker or plain thread, while
- * pools end and begin. Every byte is looked at; in the end nothing is left. */
+/* Buffers that wander: taken on one worker, shared, written where they are alone, freed on any
+ * worker or plain thread, while pools end and begin. Every byte is looked at; in the end nothing is
+ * left. */
 #include <weft/buf.h>
 
 #include "sched/fixture.h"
@@ -7,7 +8,8 @@
 #define SLOTS 64
 #define HOPS 24000
 
-/* Where a buffer changes hands: each exchange takes what is there and leaves another, or nothing. */
+/* Where a buffer changes hands: each exchange takes what is there and leaves another, or
+ * nothing. */
 static _Atomic(weft_buf *) slots[SLOTS];
 
 static uint64_t live(void)

@@ -1,6 +1,6 @@
-/* Channels under everything at once: every item that a send accepted is received exactly once, whatever deadlines, cancels,
- * interrupts, closes and selects come between. Waits that nothing else ends have no deadline: a lost wake-up stands
- * still, which the watchdog sees from outside.
+/* Channels under everything at once: every item that a send accepted is received exactly once,
+ * whatever deadlines, cancels, interrupts, closes and selects come between. Waits that nothing else
+ * ends have no deadline: a lost wake-up stands still, which the watchdog sees from outside.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -141,7 +141,8 @@ static void *interrupts(void *arg)
     return NULL;
 }
 
-/* After the close: nobody receives any more, but somebody may have lost interest with items left. */
+/* After the close: nobody receives any more, but somebody may have lost interest with items
+ * left. */
 static void drain(void)
 {
     long item;

@@ -1,5 +1,5 @@
-/* Children and signals with waits that end for all reasons at once: every child is reaped, every status is the one it
- * must be, every signal that was sent is counted once.
+/* Children and signals with waits that end for all reasons at once: every child is reaped, every
+ * status is the one it must be, every signal that was sent is counted once.
  *
  * 200 children and 4000 signals in a usual run.
  */

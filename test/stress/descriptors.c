@@ -1,9 +1,10 @@
-/* Descriptors that are closed while somebody waits, and whose numbers come again at once, with children that hold copies of
- * whatever was open when they were forked: a copy keeps the kernel's interest in the old descriptor alive, and must not be
- * heard of under the new one.
+/* Descriptors that are closed while somebody waits, and whose numbers come again at once, with
+ * children that hold copies of whatever was open when they were forked: a copy keeps the kernel's
+ * interest in the old descriptor alive, and must not be heard of under the new one.
  *
- * 10^4 rounds in a usual run on each driver, 10^5 with WEFT_STRESS=1000.
- * A close while another thread is in a call on the descriptor is what this is about, and what a thread checker calls a race.
+ * 10^4 rounds in a usual run on each driver, 10^5 with WEFT_STRESS=1000. A close while another
+ * thread is in a call on the descriptor is what this is about, and what a thread checker calls a
+ * race.
  */
 /* not under: qemu valgrind tsan */
 #include <errno.h>
@@ -125,7 +126,7 @@ EACH_DRIVER(numbers_come_again)
            atomic_load(&forks));
 }
 
-/* --- a wait that begins while the number is closed -------------------------------------------------- */
+/* --- a wait that begins while the number is closed -------------------------------------------- */
 
 struct meeting {
     struct wait wait;
@@ -149,7 +150,8 @@ static void *waits_at_once(void *arg)
     return waits(&meeting->wait);
 }
 
-/* The driver has all its descriptors after the first wait: else one of them might have the number that was closed. */
+/* The driver has all its descriptors after the first wait: else one of them might have the number
+ * that was closed. */
 static void wait_once(weft_pool *pool)
 {
     int ends[2];
@@ -169,7 +171,8 @@ static void wait_once(weft_pool *pool)
     CHECK_EQ(weft_close(ends[1]), 0);
 }
 
-/* The one who closes is a thread, and nobody opens anything after it: what is not told of the close is never told. */
+/* The one who closes is a thread, and nobody opens anything after it: what is not told of the close
+ * is never told. */
 EACH_DRIVER(a_wait_that_begins_at_the_close_ends)
 {
     struct weft__rand rand;

@@ -1,5 +1,5 @@
-/* Fibers of two pools and plain threads that do the same, while somebody interrupts and cancels them. A client includes this, once,
- * and says before how many FIBERS and THREADS there are. */
+/* Fibers of two pools and plain threads that do the same, while somebody interrupts and cancels
+ * them. A client includes this, once, and says before how many FIBERS and THREADS there are. */
 #ifndef WEFT_TEST_STRESS_DISTURBED_H
 #define WEFT_TEST_STRESS_DISTURBED_H
 

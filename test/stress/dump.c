@@ -1,6 +1,7 @@
-/* Dumps, one after the other and two at a time, while thousands of fibers hand wake-ups to each other, wait on events,
- * are made and end. Each fiber is held for a moment again and again; a wake-up that came just then and was lost leaves
- * its pair standing, which the watchdog sees: no wait here has a limit.
+/* Dumps, one after the other and two at a time, while thousands of fibers hand wake-ups to each
+ * other, wait on events, are made and end. Each fiber is held for a moment again and again; a
+ * wake-up that came just then and was lost leaves its pair standing, which the watchdog sees: no
+ * wait here has a limit.
  *
  * 10,000 fibers in a usual run.
  */

@@ -1,5 +1,5 @@
-/* Files that are closed while operations on them are under way, and whose numbers go to other files at once: what was meant for the one
- * never reaches the other. */
+/* Files that are closed while operations on them are under way, and whose numbers go to other files
+ * at once: what was meant for the one never reaches the other. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/stat.h>

@@ -1,7 +1,8 @@
-/* Frame fibers that wander: each step waits for something else, calls another frame, throws, opens a scope; while threads cancel, interrupt
- * and unpark them, and two workers, or one dispatcher, run them. Every frame that was entered has left by its finally, exactly once, had at
- * most one error to handle, and no item of a channel is lost or doubled. Waits have deadlines only where nothing else is bound to end
- * them: what loses a wake-up stands still.
+/* Frame fibers that wander: each step waits for something else, calls another frame, throws, opens
+ * a scope; while threads cancel, interrupt and unpark them, and two workers, or one dispatcher, run
+ * them. Every frame that was entered has left by its finally, exactly once, had at most one error
+ * to handle, and no item of a channel is lost or doubled. Waits have deadlines only where nothing
+ * else is bound to end them: what loses a wake-up stands still.
  *
  * 76,000 bottom frames in a usual run.
  */
@@ -103,7 +104,8 @@ static enum weft_step join_one(struct wanderer *self, const struct weft_point *t
     if (roll(&self->dice) % 4 == 0) {
         weft_cancel(fiber);
     }
-    /* Without a deadline; who gives up for another reason leaves it alone with nobody to join it. */
+    /* Without a deadline; who gives up for another reason leaves it alone with nobody to join
+     * it. */
     return weft_frame_await_join(&self->frame, self->waits, fiber, WEFT_FOREVER, then);
 }
 
@@ -235,7 +237,7 @@ static enum weft_step cleans_up(weft_frame *f)
     }
 }
 
-/* --- those who disturb them --------------------------------------------------------------------- */
+/* --- those who disturb them ------------------------------------------------------------------- */
 
 static void *disturbs(void *arg)
 {
@@ -303,7 +305,7 @@ static void no_report(weft_fiber fiber, const char *name, const weft_error *erro
     CHECK(weft_error_code(error) < 0);
 }
 
-/* --- a round --------------------------------------------------------------------------------------- */
+/* --- a round ---------------------------------------------------------------------------------- */
 
 struct place {
     weft_pool *pool;

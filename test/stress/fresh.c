@@ -1,5 +1,5 @@
-/* Exactly once, nothing lost: the owner pushes and takes at the bottom of a fresh queue, thieves take
- * at the top, while the buffer grows from 2 slots and the indices wrap. */
+/* Exactly once, nothing lost: the owner pushes and takes at the bottom of a fresh queue, thieves
+ * take at the top, while the buffer grows from 2 slots and the indices wrap. */
 #include "queue/fresh.h"
 
 #include "queue/item.h"

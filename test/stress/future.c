@@ -1,5 +1,6 @@
-/* Futures decided from all sides at once, and what is derived from them. Waits have no time limits, so that a wake-up
- * that is lost stands still; values are counted, and memory checkers see the rest.
+/* Futures decided from all sides at once, and what is derived from them. Waits have no time limits,
+ * so that a wake-up that is lost stands still; values are counted, and memory checkers see the
+ * rest.
  *
  * 3000 rounds in a usual run.
  */
@@ -155,7 +156,7 @@ TEST(futures_decided_from_all_sides_reach_everybody_once)
     watchdog_stop();
 }
 
-/* --- the one-shot waiter: each question on the stack of the one who asks ------------------------------- */
+/* --- the one-shot waiter: each question on the stack of the one who asks ---------------------- */
 
 static void *answers(void *arg)
 {

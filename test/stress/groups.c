@@ -1,5 +1,6 @@
-/* Threads send functions and fibers to groups that come and go, stop and fail meanwhile, and look at them: each thing that was
- * accepted is served exactly once, each group finishes. In dev builds with delays between the steps of the gate. */
+/* Threads send functions and fibers to groups that come and go, stop and fail meanwhile, and look
+ * at them: each thing that was accepted is served exactly once, each group finishes. In dev builds
+ * with delays between the steps of the gate. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,8 +20,8 @@ static struct {
     weft_dispatcher *d;
     pthread_rwlock_t lock; /* read: the groups are there; write: one is exchanged */
     weft_group *groups[GROUPS];
-    _Atomic(int) late
-        [GROUPS]; /* what may still be sent to one that stops: whoever goes on sending holds it open */
+    _Atomic(int) late[GROUPS]; /* what may still be sent to one that stops: whoever goes on sending
+                                  holds it open */
     _Atomic(long) accepted, served, refused, daemons, ended;
     _Atomic(bool) over;
 } s;
@@ -170,7 +171,8 @@ static weft_group *fresh(uint64_t *rand)
     return group;
 }
 
-/* A group is asked to stop while others send to it; another takes its place when it has finished. */
+/* A group is asked to stop while others send to it; another takes its place when it has
+ * finished. */
 static void exchange(uint64_t *rand)
 {
     unsigned i = (unsigned)(draw(rand) % GROUPS);

@@ -1,5 +1,5 @@
-/* 100,000 parked fibers, every one with its guard, in a handful of mappings; a million in a long run
- * (WEFT_STRESS=1000), or as many as a quarter of the free memory holds. */
+/* 100,000 parked fibers, every one with its guard, in a handful of mappings; a million in a long
+ * run (WEFT_STRESS=1000), or as many as a quarter of the free memory holds. */
 /* not under: asan tsan valgrind qemu */
 /* serial */
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Exactly once, in order per producer, and no lost wake: many producers push and wake only when told
- * to, the one consumer sleeps in a parker without a time limit whenever it finds nothing. */
+/* Exactly once, in order per producer, and no lost wake: many producers push and wake only when
+ * told to, the one consumer sleeps in a parker without a time limit whenever it finds nothing. */
 #include "queue/inbox.h"
 
 #include "queue/item.h"

@@ -1,4 +1,5 @@
-/* Keepers of a society (stress/society.h): they watch and link members, trap, and count what is to be told yet. */
+/* Keepers of a society (stress/society.h): they watch and link members, trap, and count what is to
+ * be told yet. */
 #ifndef WEFT_TEST_STRESS_KEEPER_H
 #define WEFT_TEST_STRESS_KEEPER_H
 

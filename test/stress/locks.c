@@ -1,6 +1,7 @@
-/* Conditions, rwlocks, semaphores, barriers and wait groups under fibers of two pools and plain threads, with deadlines,
- * cancels and interrupts mixed in. What is handed over must add up. The patient wait without a time limit, so that a lost
- * wake-up stands still and is seen by the watchdog.
+/* Conditions, rwlocks, semaphores, barriers and wait groups under fibers of two pools and plain
+ * threads, with deadlines, cancels and interrupts mixed in. What is handed over must add up. The
+ * patient wait without a time limit, so that a lost wake-up stands still and is seen by the
+ * watchdog.
  */
 enum { FIBERS = 16, THREADS = 2, ROUNDS = 2000 };
 
@@ -135,7 +136,7 @@ TEST(what_is_put_in_is_taken_out)
     weft_mutex_deinit(&mutex);
 }
 
-/* --- condition without time limits: a token goes round ------------------------------------------- */
+/* --- condition without time limits: a token goes round ---------------------------------------- */
 
 enum { SEATS = 6 };
 static weft_cond seats[SEATS];
@@ -178,7 +179,7 @@ TEST(no_signal_is_lost_without_time_limits)
     watchdog_stop();
 }
 
-/* --- barrier and wait group: phases of a crowd, disturbed ---------------------------------------- */
+/* --- barrier and wait group: phases of a crowd, disturbed ------------------------------------- */
 
 static weft_barrier barrier;
 static weft_waitgroup group;

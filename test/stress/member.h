@@ -1,4 +1,5 @@
-/* One of a society (stress/society.h): what it does at random, and what it checks of what it is told. */
+/* One of a society (stress/society.h): what it does at random, and what it checks of what it is
+ * told. */
 #ifndef WEFT_TEST_STRESS_MEMBER_H
 #define WEFT_TEST_STRESS_MEMBER_H
 
@@ -117,7 +118,7 @@ static void on_dead(weft_host *where, const struct weft_dead_letter *letter, voi
     atomic_fetch_add(&society.dead, strcmp(letter->topic, "n") == 0);
 }
 
-/* --- what one is told ---------------------------------------------------------------------------- */
+/* --- what one is told ------------------------------------------------------------------------- */
 
 static void in_order(struct state *s, const struct weft_actor_event *e)
 {
@@ -200,7 +201,7 @@ static bool hear(struct state *s, const struct weft_actor_event *e)
     }
 }
 
-/* --- what it does -------------------------------------------------------------------------------- */
+/* --- what it does ----------------------------------------------------------------------------- */
 
 static void spawns(weft_actor *self, struct state *s)
 {

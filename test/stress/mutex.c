@@ -1,6 +1,7 @@
-/* Fibers of two pools and plain threads take a few mutexes from one another, with deadlines, cancels and interrupts
- * mixed in. What a mutex protects is plain memory and must add up; the waits of the patient have no time limit, so
- * that a lost wake-up stands still and is seen by the watchdog.
+/* Fibers of two pools and plain threads take a few mutexes from one another, with deadlines,
+ * cancels and interrupts mixed in. What a mutex protects is plain memory and must add up; the waits
+ * of the patient have no time limit, so that a lost wake-up stands still and is seen by the
+ * watchdog.
  */
 enum { MUTEXES = 3, FIBERS = 24, THREADS = 2 };
 

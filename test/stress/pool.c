@@ -1,7 +1,7 @@
-/* Whole pools under stress: 16 workers on whatever CPUs there are, rings of 4 slots and fresh queues of
- * 2, trees of fibers that spawn, join, yield, park, hop between two pools and bind themselves, seen all
- * the while by a thread that takes dumps. Every fiber runs exactly once, on a worker that it may run on,
- * and keeps its errno, its locals and what lies on its stack.
+/* Whole pools under stress: 16 workers on whatever CPUs there are, rings of 4 slots and fresh
+ * queues of 2, trees of fibers that spawn, join, yield, park, hop between two pools and bind
+ * themselves, seen all the while by a thread that takes dumps. Every fiber runs exactly once, on a
+ * worker that it may run on, and keeps its errno, its locals and what lies on its stack.
  */
 #include <errno.h>
 #include <pthread.h>

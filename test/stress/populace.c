@@ -1,8 +1,8 @@
-/* Very many actors at once: 10,000 in a usual run, 1,000,000 in `make soak`. Threads send to them, kill them and start others in their
- * place, link them, and have them go on with new code.
+/* Very many actors at once: 10,000 in a usual run, 1,000,000 in `make soak`. Threads send to them,
+ * kill them and start others in their place, link them, and have them go on with new code.
  *
- * What must hold: messages from one thread to one actor come in order; every message that was accepted was seen or is a dead letter; each
- * actor was closed once; nobody is left.
+ * What must hold: messages from one thread to one actor come in order; every message that was
+ * accepted was seen or is a dead letter; each actor was closed once; nobody is left.
  */
 #include <errno.h>
 #include <pthread.h>

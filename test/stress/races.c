@@ -1,8 +1,10 @@
-/* Cancel against completion: a read races with the peer's write, and with a deadline, a cancel or an interrupt that comes at about the
- * same time. The buffer is on the fiber's stack and must be nobody's once the call has returned: under a sanitizer it is
- * poisoned then, and its bytes are checked a little later. No byte is lost or comes twice.
+/* Cancel against completion: a read races with the peer's write, and with a deadline, a cancel or
+ * an interrupt that comes at about the same time. The buffer is on the fiber's stack and must be
+ * nobody's once the call has returned: under a sanitizer it is poisoned then, and its bytes are
+ * checked a little later. No byte is lost or comes twice.
  *
- * 20,000 races in a usual run on each driver, in fibers and as many in loops; 10^6 with WEFT_STRESS=5000.
+ * 20,000 races in a usual run on each driver, in fibers and as many in loops; 10^6 with
+ * WEFT_STRESS=5000.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -196,7 +198,7 @@ EACH_DRIVER(reads_race_with_their_ends)
     close_pairs("fibers");
 }
 
-/* --- the same with operations of a loop; the buffer is freed at delivery ------------------------------ */
+/* --- the same with operations of a loop; the buffer is freed at delivery ---------------------- */
 
 struct read {
     weft_op op;
@@ -209,7 +211,8 @@ static int open_ends;
 
 static void read_ended(weft_op *op, int64_t n, void *arg);
 
-/* The kernel writes without a sanitizer's leave: the last ones stay for a while, and nobody may have touched them. */
+/* The kernel writes without a sanitizer's leave: the last ones stay for a while, and nobody may
+ * have touched them. */
 static void bury(struct read *one)
 {
     static struct read *graves[GRAVES];

@@ -1,5 +1,5 @@
-/* Exactly once, nothing lost: one ring's owner pushes, pops and spills while thieves steal from it and
- * from one another; rings of 2 and 4 slots whose indices wrap early in the run. */
+/* Exactly once, nothing lost: one ring's owner pushes, pops and spills while thieves steal from it
+ * and from one another; rings of 2 and 4 slots whose indices wrap early in the run. */
 #include "queue/ring.h"
 
 #include "queue/global.h"

@@ -1,5 +1,6 @@
-/* Actors that send more than there is room for, by steps that wait for it, while senders and receivers are killed and others take their
- * place. Each message is seen or is a dead letter, those of one sender come in order, and none waits for ever. */
+/* Actors that send more than there is room for, by steps that wait for it, while senders and
+ * receivers are killed and others take their place. Each message is seen or is a dead letter, those
+ * of one sender come in order, and none waits for ever. */
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -7,7 +7,8 @@
 #define GIB ((int64_t)1 << 30)
 #define BYTES (2 * GIB + GIB / 8 + 5)
 
-/* Texts in an empty file, at the places where a count of 31 bits would have gone wrong, and at its end. */
+/* Texts in an empty file, at the places where a count of 31 bits would have gone wrong, and at its
+ * end. */
 static const struct {
     int64_t at;
     const char *text;

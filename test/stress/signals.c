@@ -1,6 +1,6 @@
-/* Signals a thousand times a second, with and without SA_RESTART, while connections are made, used and closed: no call
- * fails for them. They hit the program's own thread, which is a worker here, another of its threads, and the runtime's
- * workers, where a fiber has let them in. */
+/* Signals a thousand times a second, with and without SA_RESTART, while connections are made, used
+ * and closed: no call fails for them. They hit the program's own thread, which is a worker here,
+ * another of its threads, and the runtime's workers, where a fiber has let them in. */
 /* not under: valgrind */
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static void hit(int number)
     atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed);
 }
 
-/* --- who sends them ------------------------------------------------------------------------------------ */
+/* --- who sends them --------------------------------------------------------------------------- */
 
 static void alarm_every(long us)
 {
@@ -61,7 +61,7 @@ static void *lets_in(void *arg)
     return NULL;
 }
 
-/* --- what they hit -------------------------------------------------------------------------------------- */
+/* --- what they hit ---------------------------------------------------------------------------- */
 
 static void *echoes(void *arg)
 {

@@ -1,6 +1,7 @@
-/* A society of actors that spawn, send, call, kill, link, monitor, unlink, upgrade and end at random, some of them under
- * supervisors that start them again, while threads outside do the same to them. Keepers in another host watch and link some
- * of them; they trap, and nobody touches them. test/stress/actors.c runs a small one, test/soak/actors.c a large one.
+/* A society of actors that spawn, send, call, kill, link, monitor, unlink, upgrade and end at
+ * random, some of them under supervisors that start them again, while threads outside do the same
+ * to them. Keepers in another host watch and link some of them; they trap, and nobody touches them.
+ * test/stress/actors.c runs a small one, test/soak/actors.c a large one.
  *
  * What must hold:
  *   - messages from one to one come in order;
@@ -19,7 +20,7 @@
 #include "stress/keeper.h"
 #include "stress/watchdog.h"
 
-/* --- supervisors --------------------------------------------------------------------------------- */
+/* --- supervisors ------------------------------------------------------------------------------ */
 
 static struct {
     weft_buf *input;
@@ -27,7 +28,8 @@ static struct {
     struct weft_supervisor_opts part_opts[3], tree_opts, crowd_opts;
 } plan;
 
-/* A tree of three: one starts all, one the rest, and one gives up soon, and is started again itself. */
+/* A tree of three: one starts all, one the rest, and one gives up soon, and is started again
+ * itself. */
 static void plant_tree(void)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"}, *const parts[] = {"all", "rest",
@@ -89,7 +91,7 @@ static void adopts(struct weft__rand *rand)
     }
 }
 
-/* --- from outside -------------------------------------------------------------------------------- */
+/* --- from outside ----------------------------------------------------------------------------- */
 
 static void spawn_one(struct weft__rand *rand)
 {
@@ -162,7 +164,7 @@ static void *outside(void *arg)
     return NULL;
 }
 
-/* --- all of it ----------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static void society_print(double since)
 {

@@ -1,5 +1,6 @@
-/* Workers of two pools that fall asleep and wake one another without end, under a watchdog that looks all the time: what
- * goes on is never taken for a deadlock, and what has stopped always is. */
+/* Workers of two pools that fall asleep and wake one another without end, under a watchdog that
+ * looks all the time: what goes on is never taken for a deadlock, and what has stopped always
+ * is. */
 #include <sched.h>
 
 #include "obs/reports.h"
@@ -21,7 +22,8 @@ struct side {
     int which;
 };
 
-/* One side moves at a time: between the unpark and the other's first step, everybody may be asleep. */
+/* One side moves at a time: between the unpark and the other's first step, everybody may be
+ * asleep. */
 static void *bounce(void *arg)
 {
     const struct side *side = arg;

@@ -1,5 +1,5 @@
-/* Storms: pools that are made, used, stopped from several sides and destroyed, over and over. What was
- * accepted runs, once; what comes too late is refused; nothing runs after stop; no stop hangs.
+/* Storms: pools that are made, used, stopped from several sides and destroyed, over and over. What
+ * was accepted runs, once; what comes too late is refused; nothing runs after stop; no stop hangs.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -216,8 +216,8 @@ static void *waker_main(void *arg)
     return NULL;
 }
 
-/* A worker of another pool makes the last fiber of this one ready, which ends; the pool is stopped and
- * destroyed, and the other worker may be still on its way out of the wake. */
+/* A worker of another pool makes the last fiber of this one ready, which ends; the pool is stopped
+ * and destroyed, and the other worker may be still on its way out of the wake. */
 static void visit_once(weft_pool *other, uint32_t kind)
 {
     struct visit visit = {.host = pool_open(1 + dice(2), false)};
@@ -286,7 +286,8 @@ static void *where(void *arg)
     return NULL;
 }
 
-/* Ends while the bound fiber it made waits for a stack of a size that its worker has not at hand. */
+/* Ends while the bound fiber it made waits for a stack of a size that its worker has not at
+ * hand. */
 static void *leave_bound_behind(void *arg)
 {
     struct weft_fiber_opts opts = {.bound = true, .worker = 0, .stack_bytes = 256 * 1024};

@@ -1,6 +1,6 @@
-/* Submit against park: an outside thread posts one task, waits until it ran, waits a little, and posts
- * the next, so that the workers are just giving up their search, entering the idle word, or falling
- * asleep when it comes. No time limits: a submit that nobody notices is a stall.
+/* Submit against park: an outside thread posts one task, waits until it ran, waits a little, and
+ * posts the next, so that the workers are just giving up their search, entering the idle word, or
+ * falling asleep when it comes. No time limits: a submit that nobody notices is a stall.
  *
  * 10^4 rounds in a usual run of each kind, 10^5 with WEFT_STRESS=1000.
  */

@@ -1,6 +1,6 @@
-/* Three ways to end a wait at once: the deadline, weft_unpark and weft_cancel, from fibers of two pools
- * and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none counts twice; a
- * deadline is never early; a cancel stays.
+/* Three ways to end a wait at once: the deadline, weft_unpark and weft_cancel, from fibers of two
+ * pools and from a plain thread. Exactly one of them ends each wait; no unpark is lost, none counts
+ * twice; a deadline is never early; a cancel stays.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -200,8 +200,8 @@ static void *nap_main(void *arg)
     return NULL;
 }
 
-/* Few fibers on more workers, and nothing else to wake anybody: a deadline that its worker forgets is a
- * stall. */
+/* Few fibers on more workers, and nothing else to wake anybody: a deadline that its worker forgets
+ * is a stall. */
 static void naps_run(unsigned workers, int fibers, bool bound)
 {
     weft_pool *pool;
@@ -253,8 +253,8 @@ static void *end_at(void *arg)
     return ending;
 }
 
-/* Joins again and again with a deadline close to the end. With fewer rights than joiners, those that wait at
- * the end get the result and use up the rights; a later one finds nothing. */
+/* Joins again and again with a deadline close to the end. With fewer rights than joiners, those
+ * that wait at the end get the result and use up the rights; a later one finds nothing. */
 static void *join_main(void *arg)
 {
     struct ending *ending = arg;

@@ -438,7 +438,7 @@ TEST(a_body_without_a_stack_waits_for_a_job_as_well)
     CHECK_EQ(atomic_load(&released), 1);
 }
 
-/* --- stopping ------------------------------------------------------------------------------------ */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 TEST(a_stop_runs_what_is_queued_and_refuses_what_comes)
 {
@@ -494,7 +494,7 @@ TEST(a_pool_is_stopped_before_it_is_destroyed)
     weft_blocking_destroy(NULL);
 }
 
-/* --- threads that cannot be made, options, names -------------------------------------------------- */
+/* --- threads that cannot be made, options, names ---------------------------------------------- */
 
 TEST(without_any_thread_a_call_is_refused_and_with_one_it_waits)
 {

@@ -1,5 +1,5 @@
-/* A body without a stack, as small as can be: it arms a wait on some object, returns, and is told when the wait has
- * ended. What frame fibers and actors will be, seen from the objects.
+/* A body without a stack, as small as can be: it arms a wait on some object, returns, and is told
+ * when the wait has ended. What frame fibers and actors will be, seen from the objects.
  *
  *     struct body body;
  *     body_arm(&body);

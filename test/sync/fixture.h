@@ -1,4 +1,5 @@
-/* What the tests of objects that one waits on have in common: fibers that wait, and bugs of callers. */
+/* What the tests of objects that one waits on have in common: fibers that wait, and bugs of
+ * callers. */
 #ifndef WEFT_TEST_SYNC_FIXTURE_H
 #define WEFT_TEST_SYNC_FIXTURE_H
 
@@ -63,8 +64,8 @@ __attribute__((unused)) static void must_stop_in_fiber(weft_fn fn, void *arg, co
 
 __attribute__((unused)) static char use_by_thread[1]; /* any address */
 
-/* use(NULL) makes an object named "mine" for the pool it runs in, and uses it there; with another argument it lets a plain
- * thread use it as well. */
+/* use(NULL) makes an object named "mine" for the pool it runs in, and uses it there; with another
+ * argument it lets a plain thread use it as well. */
 __attribute__((unused)) static void used_by_owner_only(weft_fn use)
 {
     run_in_fiber(1, use, NULL);

@@ -175,7 +175,7 @@ TEST(threads_and_pools_meet_at_one_future)
     weft_future_unref(future);
 }
 
-/* --- callbacks --------------------------------------------------------------------------------- */
+/* --- callbacks -------------------------------------------------------------------------------- */
 
 struct seen {
     int times, err;
@@ -245,7 +245,7 @@ TEST(a_callback_may_use_futures_also_its_own)
     weft_future_unref(other);
 }
 
-/* --- derived futures ------------------------------------------------------------------------------ */
+/* --- derived futures -------------------------------------------------------------------------- */
 
 static atomic_int converted;
 
@@ -442,8 +442,8 @@ TEST(one_that_is_dropped_undecided_fails_those_derived_from_it)
     weft_future_unref(all);
 }
 
-/* A future that lives long, such as one that tells of the end of the program, does not gather what was derived from
- * it. */
+/* A future that lives long, such as one that tells of the end of the program, does not gather what
+ * was derived from it. */
 TEST(a_derived_future_that_is_decided_lets_go)
 {
     weft_future *two[2], *any;
@@ -490,7 +490,7 @@ TEST(a_lack_of_memory_is_an_error_and_changes_nothing)
     weft_future_unref(future);
 }
 
-/* --- owners and misuse -------------------------------------------------------------------------- */
+/* --- owners and misuse ------------------------------------------------------------------------ */
 
 static void *use_owned(void *arg)
 {

@@ -143,8 +143,8 @@ TEST(a_cancelled_fiber_still_takes_a_free_lock)
     weft_mutex_deinit(&mutex);
 }
 
-/* With one worker and a fiber that never lets another run between unlock and lock, only the hand-off can
- * give the lock away: a waiter that is old gets it in the unlock itself. */
+/* With one worker and a fiber that never lets another run between unlock and lock, only the
+ * hand-off can give the lock away: a waiter that is old gets it in the unlock itself. */
 static void *hand_over(void *arg)
 {
     weft_fiber fibers[3];
@@ -174,8 +174,8 @@ TEST(one_who_waited_a_millisecond_is_handed_the_lock)
     weft_mutex_deinit(&mutex);
 }
 
-/* Two wait; the first is woken to try, but does not come to run; the second grows old in the queue, and is handed the
- * lock. */
+/* Two wait; the first is woken to try, but does not come to run; the second grows old in the queue,
+ * and is handed the lock. */
 static void *overtake(void *arg)
 {
     weft_fiber first, second;

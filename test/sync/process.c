@@ -34,7 +34,8 @@ static struct weft_process_status status_of(const char *const *argv,
     return status;
 }
 
-/* What the program has while no child is watched. Every test that counts asks before it does anything. */
+/* What the program has while no child is watched. Every test that counts asks before it does
+ * anything. */
 static int usual_fds(void)
 {
     static int usual;
@@ -262,7 +263,8 @@ static void *run_many(void *arg)
     return arg;
 }
 
-/* To start a child may take so long that it is a hog, and to report that opens descriptors for good (libunwind's). */
+/* To start a child may take so long that it is a hog, and to report that opens descriptors for good
+ * (libunwind's). */
 static void run_unreported(unsigned workers, weft_fn fn)
 {
     const struct weft_pool_opts opts = {.workers = workers, .hog_ns = -1};
@@ -337,7 +339,7 @@ TEST(a_status_that_somebody_else_took_is_said_to_be_lost)
     CHECK_EQ(sigaction(SIGCHLD, &before, NULL), 0);
 }
 
-/* --- options -------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 /* What a shell writes to its descriptor 1 (and 2) under these options. */
 static void output_of(const char *script, struct weft_process_opts opts, char *text, size_t size)

@@ -117,7 +117,8 @@ static weft_fiber waiting(weft_fn fn)
     return waiting_in(fn, NULL);
 }
 
-/* A reader holds it, a writer waits: readers that come now wait behind the writer, and so cannot starve it. */
+/* A reader holds it, a writer waits: readers that come now wait behind the writer, and so cannot
+ * starve it. */
 static void *writer_first(void *arg)
 {
     CHECK_EQ(weft_rwlock_read(&lock, WEFT_FOREVER), 0);
@@ -130,7 +131,8 @@ static void *writer_first(void *arg)
     return arg;
 }
 
-/* A writer holds it, writers and readers wait, the readers for long: they all come before the next writer. */
+/* A writer holds it, writers and readers wait, the readers for long: they all come before the next
+ * writer. */
 static void *readers_in_turn(void *arg)
 {
     CHECK_EQ(weft_rwlock_write(&lock, WEFT_FOREVER), 0);

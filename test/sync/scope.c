@@ -59,7 +59,8 @@ static void spawn(weft_scope *scope, int (*fn)(void *), intptr_t arg)
     CHECK_EQ(weft_scope_spawn(scope, NULL, fn, (void *)arg, NULL), 0);
 }
 
-/* Into a scope whose deadline may have passed already; what `ended` will be is added up in `expected`. */
+/* Into a scope whose deadline may have passed already; what `ended` will be is added up in
+ * `expected`. */
 static void spawn_in_time(weft_scope *scope, int (*fn)(void *))
 {
     int err = weft_scope_spawn(scope, NULL, fn, NULL, NULL);
@@ -190,7 +191,7 @@ TEST(a_child_that_leaves_by_exit_is_waited_for_to_its_very_end)
     run(children_exit);
 }
 
-/* --- failures ---------------------------------------------------------------------------------- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 static void *first_failure(void *arg)
 {
@@ -290,7 +291,7 @@ TEST(cancel_reaches_every_child_and_close_still_waits)
     run(child_cancels_it);
 }
 
-/* --- the parent's waits ------------------------------------------------------------------------- */
+/* --- the parent's waits ----------------------------------------------------------------------- */
 
 static weft_scope shared;
 
@@ -336,7 +337,8 @@ TEST(a_parent_that_is_cancelled_or_interrupted_in_close_ends_its_children_first)
     run(cancels_the_parent);
 }
 
-/* What one who looks from outside is told: held where it waits, the parent names one of its children. */
+/* What one who looks from outside is told: held where it waits, the parent names one of its
+ * children. */
 static void *looks_at_the_parent(void *arg)
 {
     weft_fiber parent, child;
@@ -364,7 +366,7 @@ TEST(a_parent_that_waits_names_a_child)
     run_in_fiber(1, looks_at_the_parent, NULL);
 }
 
-/* --- deadlines ----------------------------------------------------------------------------------- */
+/* --- deadlines -------------------------------------------------------------------------------- */
 
 static void *deadline_in_close(void *arg)
 {
@@ -477,7 +479,7 @@ TEST(a_cancel_reaches_the_scopes_inside)
     run(cancel_from_above);
 }
 
-/* --- the parent ends ------------------------------------------------------------------------------- */
+/* --- the parent ends -------------------------------------------------------------------------- */
 
 static void *exits_with_open_scopes(void *arg)
 {
@@ -506,7 +508,7 @@ TEST(a_fiber_that_exits_with_scopes_open_ends_their_children_first)
     run(joins_it);
 }
 
-/* --- pools and threads -------------------------------------------------------------------------------- */
+/* --- pools and threads ------------------------------------------------------------------------ */
 
 static weft_pool *other_pool;
 
@@ -566,7 +568,7 @@ TEST(a_scope_may_be_closed_in_a_scoped_hop)
     pool_close(other_pool);
 }
 
-/* --- limits ------------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 static void *spawn_fails(void *arg)
 {
@@ -609,7 +611,7 @@ TEST(a_child_needs_no_memory_but_its_fiber)
     run_in_fiber(1, needs_no_memory, NULL);
 }
 
-/* --- misuse ------------------------------------------------------------------------------------------- */
+/* --- misuse ----------------------------------------------------------------------------------- */
 
 static void *closes_the_outer(void *arg)
 {

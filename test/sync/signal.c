@@ -33,8 +33,8 @@ static void send_self(int signal)
     CHECK_EQ(kill(getpid(), signal), 0);
 }
 
-/* ThreadSanitizer keeps a signal back until its thread makes a call that it knows to block, and ours do not. There, every
- * thread blocks them, and all go the other way. */
+/* ThreadSanitizer keeps a signal back until its thread makes a call that it knows to block, and
+ * ours do not. There, every thread blocks them, and all go the other way. */
 static bool all_blocked;
 
 __attribute__((constructor)) static void block_for_checker(void)
@@ -241,7 +241,7 @@ TEST(a_body_without_a_stack_waits_as_well)
     weft_signal_close(probe);
 }
 
-/* --- dispositions ------------------------------------------------------------------------------- */
+/* --- dispositions ----------------------------------------------------------------------------- */
 
 static void nothing(int signal)
 {
@@ -357,7 +357,7 @@ TEST(an_open_that_fails_leaves_nothing_behind)
 
 static weft_signal_set *many_set;
 
-/* --- many ---------------------------------------------------------------------------------------------- */
+/* --- many ------------------------------------------------------------------------------------- */
 
 static void *send_many(void *arg)
 {

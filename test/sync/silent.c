@@ -33,7 +33,8 @@ static void note_batch(weft_idle_group *which, weft_idle_member *first, size_t n
     atomic_fetch_add(&came_out, (int)n);
 }
 
-/* Returns for how long it was silent, at most: this thread may stand still before the touch, and after it. */
+/* Returns for how long it was silent, at most: this thread may stand still before the touch, and
+ * after it. */
 static int64_t touch(struct member *member)
 {
     int64_t before = weft_now();

@@ -1,4 +1,5 @@
-/* libevent: timers by event_add and event_del, on the loop's thread. Usage: libevent timer_bulk|timer_once */
+/* libevent: timers by event_add and event_del, on the loop's thread. Usage: libevent
+ * timer_bulk|timer_once */
 #include "../../measure.h"
 
 #include <event2/event.h>
