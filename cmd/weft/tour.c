@@ -65,8 +65,8 @@ static void show_machine(void)
 
 struct crowd {
     weft_fiber *fibers;
-    weft_fiber
-        host; /* unparked by the one that brings `parked` to `awaited`, or `ended` to `spawned` */
+    /* Unparked by the one that brings `parked` to `awaited`, or `ended` to `spawned`. */
+    weft_fiber host;
     long wanted, spawned;
     atomic_long parked, awaited, ended;
 };

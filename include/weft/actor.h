@@ -163,8 +163,8 @@ struct weft_actor_event {
                       completion, whom it was sent to */
     const char *topic;
     weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
-    const weft_buf
-        *reason; /* of an end, what was said about it, or NULL; borrowed until the step is over */
+    /* Of an end, what was said about it, or NULL; borrowed until the step is over. */
+    const weft_buf *reason;
     uint32_t trace; /* 0, or which chain of messages it belongs to: <weft/actor_look.h> */
 };
 

@@ -51,8 +51,8 @@ struct weft_dispatcher_opts {
     size_t stack_bytes;      /* of fibers that do not say; default 64 KiB */
     uint64_t max_fibers;     /* live at once, of both kinds; default: as memory allows */
     int64_t timer_tick_ns;   /* as in weft_pool_opts */
-    int64_t
-        max_poll_ns; /* it wakes at least so often though nothing happens; default: it does not */
+    /* It wakes at least so often though nothing happens; default: it does not. */
+    int64_t max_poll_ns;
     int spin_rounds; /* rounds in which nothing was to do before it sleeps; default 1; < 0: none */
     /* Longest busy wait before it sleeps, while other threads keep sending at once; default 25000;
      * < 0: none. None with one CPU. */

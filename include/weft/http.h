@@ -227,15 +227,15 @@ typedef struct weft_http_files weft_http_files;
 
 struct weft_http_files_opts {
     const char *index; /* default "index.html"; "": none */
-    const char
-        *prefix;  /* what a path begins with that is not part of the files' names; default "/" */
-    bool listing; /* a directory without an index is shown */
+    /* What a path begins with that is not part of the files' names; default "/". */
+    const char *prefix;
+    bool listing;         /* a directory without an index is shown */
     bool follow_symlinks; /* those that stay below the directory */
     bool dotfiles;
-    int64_t
-        fresh_ns; /* how long a file is not looked at again; default 1 s; < 0: always looked at */
-    unsigned
-        workers; /* how many have a cache each; default: of the calling fiber's pool, else 64 */
+    /* How long a file is not looked at again; default 1 s; < 0: always looked at. */
+    int64_t fresh_ns;
+    /* How many have a cache each; default: of the calling fiber's pool, else 64. */
+    unsigned workers;
 };
 
 /* -ENOENT, -ENOTDIR, -EACCES; -EOPNOTSUPP: links are to be followed, and the system has no openat2.

@@ -46,8 +46,8 @@ struct weft_http_limits {
     uint32_t line_bytes;   /* request or status line without its end; 8 KiB; 414. At least 64 */
     uint32_t header_bytes; /* all behind that line, up to the empty line and with it; 16 KiB; 431 */
     uint32_t extension_bytes; /* chunk extensions of one body, all together; 4 KiB; 400 */
-    uint32_t
-        trailer_bytes; /* behind the last chunk, up to the empty line and with it; 4 KiB; 431 */
+    /* Behind the last chunk, up to the empty line and with it; 4 KiB; 431. */
+    uint32_t trailer_bytes;
 };
 
 enum weft_http_method {

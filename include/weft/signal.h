@@ -43,10 +43,10 @@ WEFT_API int weft_signal_open(weft_signal_set **out, const int *signals, size_t 
 
 struct weft_signal_info {
     int signal;
-    unsigned
-        count; /* how many came since it was last taken, at least 1; the rest is of the last one */
-    int code;  /* SI_USER, SI_QUEUE, CLD_EXITED ... */
-    int pid;   /* who sent it, or the child; 0: unknown */
+    /* How many came since it was last taken, at least 1; the rest is of the last one. */
+    unsigned count;
+    int code; /* SI_USER, SI_QUEUE, CLD_EXITED ... */
+    int pid;  /* who sent it, or the child; 0: unknown */
     unsigned uid;
     int status; /* of a child */
     int value;  /* with SI_QUEUE: what was sent along */

@@ -22,8 +22,8 @@ struct weft_sync_opts {
     /* Only fibers of this pool, which has one worker, use the object; it then needs no atomic
      * read-modify-write of its own, and use from elsewhere is a caller's bug. Default: anybody. */
     weft_pool *owner;
-    weft_group
-        *group; /* the same for a group of a dispatcher: only what runs in it uses the object */
+    /* The same for a group of a dispatcher: only what runs in it uses the object. */
+    weft_group *group;
     /* Of a lock: a fiber that holds one of rank r may only lock those of a greater rank; checked in
      * debug builds. 0: not checked. */
     unsigned rank;

@@ -43,8 +43,8 @@ struct weft__policy {
     uint32_t count, room;
     uint32_t up, halting, waiting; /* how many are RUNNING or STOPPING; have `halt`; are WAITING */
     uint32_t hint;                 /* who waits, maybe */
-    uint32_t
-        cursor; /* of a dynamic one: those from here on were asked to stop; nothing is to be done */
+    /* Of a dynamic one: those from here on were asked to stop; nothing is to be done. */
+    uint32_t cursor;
     int64_t quiet_until; /* for the others before this */
     int64_t *times;      /* of the last restarts, a ring of `limit` */
     uint64_t restarted;

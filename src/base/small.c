@@ -7,8 +7,8 @@ static struct {
     struct weft__lock lock;
     struct weft__link *batches[WEFT__SMALL_CLASSES][WEFT__SMALL_DEPOT]; /* under it, as the count */
     uint32_t count[WEFT__SMALL_CLASSES];
-    _Atomic(uint32_t)
-        spare; /* batches beyond WEFT__SMALL_REST, of all classes; written under the lock */
+    /* Batches beyond WEFT__SMALL_REST, of all classes; written under the lock. */
+    _Atomic(uint32_t) spare;
 } depot;
 
 static void count_spare_locked(unsigned class, int change)

@@ -12,8 +12,8 @@ struct weft__http_route {
     enum weft_http_method method; /* if any_method is not */
     bool any_method, below;       /* below: all paths that begin so */
     size_t path_len;
-    const char
-        *method_name; /* of a method that has no number; in the same memory, as is the path */
+    /* Of a method that has no number; in the same memory, as is the path. */
+    const char *method_name;
     char path[];
 };
 

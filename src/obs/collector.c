@@ -34,8 +34,8 @@ struct weft_collector {
     uint64_t types;
     struct weft__lock lock;        /* start, stop */
     bool started, short_of_memory; /* under it */
-    _Atomic(struct share *)
-        records[WEFT_PERF_TYPES]; /* an array of shares each; NULL: not accepted */
+    /* An array of shares each; NULL: not accepted. */
+    _Atomic(struct share *) records[WEFT_PERF_TYPES];
 };
 
 /* --- histograms ---------------------------------------------------------------- */

@@ -55,8 +55,8 @@ struct weft_pool {
     _Atomic(uint32_t) exiting;    /* threads leave their loops when they are out of work */
     _Atomic(uint32_t) watched;    /* somebody waits in stop for the drain: idle workers look */
     _Atomic(uint32_t) cancelling; /* flags of sched/ident.h with which fibers are born and live */
-    _Atomic(uint32_t)
-        hogged; /* workers that are held up with timers or I/O: others serve these at their ticks */
+    /* Workers that are held up with timers or I/O: others serve these at their ticks. */
+    _Atomic(uint32_t) hogged;
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) entered; /* fibers that came from outside */
     _Atomic(uint64_t) left;       /* fibers that ended or left outside of a worker's counting */
     _Atomic(uint64_t) refused;    /* ... because they were not admitted in the end */

@@ -121,15 +121,15 @@ struct weft__worker {
                           that runs */
     const void **near; /* by slot of the ring: what the one there looks at first, or NULL. A hint */
     /* And a wait for I/O, in a third. */
-    uint64_t
-        translated; /* place in the ring up to which stacks were looked up in the page tables */
+    /* Place in the ring up to which stacks were looked up in the page tables. */
+    uint64_t translated;
     _Atomic(struct weft__driver *) driver; /* NULL: no I/O yet; others only look */
     int64_t now;                           /* read at each tick and park */
     _Atomic(struct weft__task *) body; /* the one whose step runs, or NULL; written by the owner */
     struct weft__rounds *rounds;       /* a dispatcher's; else NULL */
     _Atomic(uint32_t) slice_left; /* with it: of the group whose turn it is; the watchdog looks */
-    uint32_t
-        handles; /* if the body is an actor, the trace of what its step handles: actor/trace.h */
+    /* If the body is an actor, the trace of what its step handles: actor/trace.h. */
+    uint32_t handles;
     uint32_t pass_left; /* and how many messages it may send on to this one: actor/gate.h */
     uint64_t pass_to;
 
@@ -156,8 +156,8 @@ struct weft__worker {
     int64_t spin_ns; /* how long the next search may spin: adapts to what spinning brought */
     struct weft__fp_env thread_fp; /* what the thread had before it became a worker */
     int counted_from; /* turns_left + plain when `executed` was last brought up to date */
-    const _Atomic(uint32_t)
-        *until;             /* the loop ends when this is not 0; NULL: with the pool's threads */
+    /* The loop ends when this is not 0; NULL: with the pool's threads. */
+    const _Atomic(uint32_t) *until;
     bool took_few;          /* the last look into the global queue found little */
     uint32_t cancel_walked; /* how it has seen that the pool cancels its fibers */
     int tick_turns;         /* turns between ticks: 61, or fewer when turns are long */
@@ -263,8 +263,8 @@ struct weft__rare {
     struct weft_cleanup *cleanups;
     uint32_t locals_used; /* bit per key; the values are valid only there */
     struct weft__fp_env fp;
-    const struct weft__wait_kind
-        *ended; /* the wait that was last ended by a cancel or an interrupt */
+    /* The wait that was last ended by a cancel or an interrupt. */
+    const struct weft__wait_kind *ended;
     uint64_t ended_on;
     void *locals[16];
     void *result;              /* for cleanups: what the fiber ends with */

@@ -9,8 +9,8 @@
 #include "time/silence.h"
 
 struct WEFT__OVERLAY weft__idle_group {
-    struct weft__silence
-        silence; /* first: the public touch reads its first field; under the lock */
+    /* First: the public touch reads its first field; under the lock. */
+    struct weft__silence silence;
     struct weft__source source;
     weft_timer timer; /* ticks while there are members */
     bool ticking;     /* under the lock */

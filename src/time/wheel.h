@@ -101,8 +101,8 @@ struct weft__wheel {
     uint64_t current;
     struct weft__timer *front; /* in no slot yet, or NULL */
     int64_t behind;            /* with it: what next() is without it */
-    uint64_t
-        occupied[WEFT__WHEEL_LEVELS]; /* which slots have a timer; of level 0, see the next two */
+    /* Which slots have a timer; of level 0, see the next two. */
+    uint64_t occupied[WEFT__WHEEL_LEVELS];
     uint64_t low[WEFT__WHEEL_LOW_WORDS];
     uint64_t low_words[WEFT__WHEEL_LOW_WORDS / 64]; /* which words of `low` are not 0 */
     struct weft__wheel_slot slots[WEFT__WHEEL_LOW + (WEFT__WHEEL_LEVELS - 1) * WEFT__WHEEL_SLOTS];

@@ -334,8 +334,8 @@ EACH_DRIVER(a_crowd_of_slow_clients)
     }
     double from = check_seconds();
     talker_open(&good, &s);
-    struct weft_http_stats
-        stats; /* Not .open: it is low too while they still wait to be accepted. */
+    /* Not .open: it is low too while they still wait to be accepted. */
+    struct weft_http_stats stats;
     while (stats = served_stats(&s), heard = talker_is_heard(&good, 2 * LIMIT),
            stats.idle_ended + stats.header_ended + stats.body_ended + stats.write_ended <
                CROWD + (uint64_t)good.lost) {

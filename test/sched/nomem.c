@@ -278,8 +278,8 @@ TEST(a_fresh_queue_that_cannot_grow_loses_nothing)
     atomic_int ran = 0;
     struct weft_pool_opts opts = {.workers = 2, .ring_slots = 4, .fresh_slots = 2};
     weft_pool *pool = pool_open(&opts);
-    struct weft_job
-        jobs[200]; /* control blocks and credits for the burst, on whatever worker it runs */
+    /* Control blocks and credits for the burst, on whatever worker it runs. */
+    struct weft_job jobs[200];
     for (int i = 0; i < 200; i++) {
         jobs[i] = (struct weft_job){count, &ran};
     }
