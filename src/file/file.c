@@ -12,9 +12,9 @@
 static const struct weft__wait_kind open_kind = {.name = "open"};
 static const struct weft__wait_kind stat_kind = {.name = "stat"};
 static const struct weft__wait_kind path_kind = {.name = "path"};
-static const struct weft__wait_kind pread_kind = {.name = "pread", .label = weft__call_label};
-static const struct weft__wait_kind pwrite_kind = {.name = "pwrite", .label = weft__call_label};
-static const struct weft__wait_kind sync_kind = {.name = "fsync", .label = weft__call_label};
+static const struct weft__wait_kind pread_kind = {.name = "pread", .descriptor = true};
+static const struct weft__wait_kind pwrite_kind = {.name = "pwrite", .descriptor = true};
+static const struct weft__wait_kind sync_kind = {.name = "fsync", .descriptor = true};
 
 /* Runs an operation on a descriptor that is open, or on a path below one. */
 static int64_t run(struct weft__call *call, int64_t deadline, const struct weft__wait_kind *kind)

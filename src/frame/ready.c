@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 
 #include "base/lock.h"
 #include "frame/frame.h"
@@ -236,15 +235,8 @@ static void abandon_fd(struct weft__await *wait)
     }
 }
 
-static const char *label(uint64_t on)
-{
-    static __thread char text[16];
-    snprintf(text, sizeof text, "fd %d", (int)on);
-    return text;
-}
-
 static const struct weft__await_kind fd_kind = {
-    .shown = {.name = "readiness", .label = label},
+    .shown = {.name = "readiness", .descriptor = true},
     .attempt = attempt_fd,
     .arm = arm_fd,
     .finish = finish_fd,

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "base/assert.h"
@@ -188,13 +187,6 @@ int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call
 {
     int64_t result = weft__call_complete_on(weft__worker_self(), driver, call, deadline, kind);
     return result != WEFT__MOVED ? result : weft__call_complete_anew(call, deadline, kind);
-}
-
-const char *weft__call_label(uint64_t on)
-{
-    static __thread char text[16];
-    snprintf(text, sizeof text, "fd %d", (int)on);
-    return text;
 }
 
 /* --- a plain thread ------------------------------------------------------------------------ */

@@ -108,10 +108,6 @@ weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, stru
                : weft__call_end(driver, call, ticket, reason, kind);
 }
 
-/* For a kind whose `on` is a descriptor: "fd 7". The text is the calling thread's, until its next
- * call. */
-const char *weft__call_label(uint64_t on);
-
 /* Waits for one side of a descriptor. 0 or as above. */
 int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
                     const struct weft__wait_kind *kind);

@@ -7,7 +7,7 @@
 #include "net/call.h"
 #include "net/socket.h"
 
-static const struct weft__wait_kind connect_kind = {.name = "connect", .label = weft__call_label};
+static const struct weft__wait_kind connect_kind = {.name = "connect", .descriptor = true};
 
 int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
 {

@@ -16,7 +16,7 @@
 #define ROOM_FIRST_NS 1000000
 #define ROOM_LAST_NS 64000000
 
-static const struct weft__wait_kind accept_kind = {.name = "accept", .label = weft__call_label};
+static const struct weft__wait_kind accept_kind = {.name = "accept", .descriptor = true};
 
 /* --- listen ------------------------------------------------------------------------------ */
 

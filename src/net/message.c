@@ -9,8 +9,8 @@
 #include "io/fd.h"
 #include "net/call.h"
 
-static const struct weft__wait_kind recv_kind = {.name = "recv", .label = weft__call_label};
-static const struct weft__wait_kind send_kind = {.name = "send", .label = weft__call_label};
+static const struct weft__wait_kind recv_kind = {.name = "recv", .descriptor = true};
+static const struct weft__wait_kind send_kind = {.name = "send", .descriptor = true};
 
 static int check(int fd, const struct msghdr *msg)
 {

@@ -12,8 +12,8 @@
 #define SPLICE_MOST ((size_t)1 << 20) /* as in io/op.c */
 #define UNCLEAR_NS 1000000
 
-static const struct weft__wait_kind sendfile_kind = {.name = "sendfile", .label = weft__call_label};
-static const struct weft__wait_kind splice_kind = {.name = "splice", .label = weft__call_label};
+static const struct weft__wait_kind sendfile_kind = {.name = "sendfile", .descriptor = true};
+static const struct weft__wait_kind splice_kind = {.name = "splice", .descriptor = true};
 
 /* --- from a file --------------------------------------------------------------------------- */
 

@@ -11,9 +11,9 @@
 #include "net/message.h"
 #include "sched/ident.h"
 
-static const struct weft__wait_kind read_kind = {.name = "read", .label = weft__call_label};
-static const struct weft__wait_kind write_kind = {.name = "write", .label = weft__call_label};
-static const struct weft__wait_kind ready_kind = {.name = "readiness", .label = weft__call_label};
+static const struct weft__wait_kind read_kind = {.name = "read", .descriptor = true};
+static const struct weft__wait_kind write_kind = {.name = "write", .descriptor = true};
+static const struct weft__wait_kind ready_kind = {.name = "readiness", .descriptor = true};
 
 static inline ssize_t try_transfer(const struct weft__fd *record, void *buf, size_t n,
                                    enum weft__side side)

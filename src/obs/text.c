@@ -62,6 +62,8 @@ static void text_fiber(struct weft__out *out, const struct weft__view *view)
     if (view->on_fiber && view->on) {
         weft_fiber_text(view->on, id, sizeof id);
         weft__out(out, " on=%s %s", id, view->label[0] ? view->label : "-");
+    } else if (view->on_descriptor) {
+        weft__out(out, " on=%s", view->label);
     } else if (view->on) {
         weft__out(out, " on=0x%" PRIx64 " %s", view->on, view->label[0] ? view->label : "-");
     }
@@ -229,6 +231,8 @@ static void json_fiber(struct weft__out *out, const struct weft__view *view)
     json_number(out, "since_ns", view->since_ns);
     if (view->on_fiber && view->on) {
         json_fiber_name(out, "on_fiber", view->on, view->label);
+    } else if (view->on_descriptor) {
+        json_number(out, "on_descriptor", (int64_t)view->on);
     } else if (view->on) {
         weft__out(out, ",\"on\":{\"address\":\"0x%" PRIx64 "\",", view->on);
         json_string(out, "name", view->label[0] ? view->label : NULL);

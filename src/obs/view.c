@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "obs/sample.h"
+#include "obs/waits.h"
 #include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
@@ -27,10 +28,8 @@ static void look_at_wait(struct weft__view *out, const struct weft__task *task, 
     out->waits = kind->name;
     out->on_fiber = kind->fiber;
     out->on = wait.on;
-    if (kind->label && out->on) {
-        const char *label = kind->label(out->on);
-        snprintf(out->label, sizeof out->label, "%s", label ? label : "");
-    }
+    out->on_descriptor = kind->descriptor;
+    weft__waits_label(kind, out->on, out->label, sizeof out->label);
     out->holder = kind->fiber ? out->on : WEFT_NO_FIBER;
     if (kind->holder && out->on) {
         out->holder = kind->holder(out->on);

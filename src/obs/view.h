@@ -27,11 +27,12 @@ struct weft__view {
 
     struct weft__face actor; /* its kind NULL: it is none */
 
-    const char *waits; /* the kind of wait; NULL: none */
-    bool on_fiber;     /* `on` is a fiber's handle, else an address */
-    uint64_t on;       /* 0: nothing that has a name */
-    char label[48];    /* the object's or the fiber's name; "" if none */
-    weft_fiber holder; /* who would have to act first; 0: nobody knows */
+    const char *waits;  /* the kind of wait; NULL: none */
+    bool on_fiber;      /* `on` is a fiber's handle, */
+    bool on_descriptor; /* or a descriptor, else an address */
+    uint64_t on;        /* 0: nothing that has a name */
+    char label[48];     /* the object's or the fiber's name; "" if none */
+    weft_fiber holder;  /* who would have to act first; 0: nobody knows */
     char holder_name[16];
 
     const char *no_frames; /* why there are none; NULL: there are */

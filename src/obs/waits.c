@@ -27,6 +27,16 @@ static bool hold(struct weft__task *task)
     return false;
 }
 
+void weft__waits_label(const struct weft__wait_kind *kind, uint64_t on, char *out, size_t size)
+{
+    if (kind->descriptor) {
+        snprintf(out, size, "fd %d", (int)on);
+        return;
+    }
+    const char *label = kind->label && on ? kind->label(on) : NULL;
+    snprintf(out, size, "%s", label ? label : "");
+}
+
 /* While it is held. */
 static void read_wait(const struct weft__task *task, struct weft__waits *out)
 {
@@ -42,10 +52,7 @@ static void read_wait(const struct weft__task *task, struct weft__waits *out)
     out->what = kind->name;
     out->on_fiber = kind->fiber;
     out->holder = kind->holder ? kind->holder(out->on) : WEFT_NO_FIBER;
-    const char *label = kind->label ? kind->label(out->on) : NULL;
-    if (label) {
-        snprintf(out->label, sizeof out->label, "%s", label);
-    }
+    weft__waits_label(kind, out->on, out->label, sizeof out->label);
 }
 
 bool weft__waits_look(weft_fiber fiber, struct weft__waits *out)

@@ -9,6 +9,8 @@
 
 #include <weft/fiber.h>
 
+struct weft__wait_kind;
+
 struct weft__waits {
     weft_fiber fiber;
     uint64_t ticket;   /* of this wait */
@@ -19,6 +21,9 @@ struct weft__waits {
     char name[16], pool[16];
     char label[32]; /* the object's name, cut */
 };
+
+/* The name of what is waited on, "" if it has none. While the waiter is held. */
+void weft__waits_label(const struct weft__wait_kind *kind, uint64_t on, char *out, size_t size);
 
 /* False: the fiber has gone, or does not wait. Any thread. */
 bool weft__waits_look(weft_fiber fiber, struct weft__waits *out);

@@ -37,7 +37,8 @@ struct weft__parker;
 /* What a wait is for, for those who look from outside: one static record per kind. */
 struct weft__wait_kind {
     const char *name; /* "mutex" */
-    bool fiber;       /* `on` is a fiber's handle; else the address of an object, or 0 */
+    bool fiber;       /* `on` is a fiber's handle, */
+    bool descriptor;  /* or the number of a descriptor; else the address of an object, or 0 */
     /* The fiber that would have to act first; 0: none, or nobody knows. `on` is what was given to
      * park. Called while the waiter is held where it waits, so that `on` is still there; must not
      * block. NULL: never any. */

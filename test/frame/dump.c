@@ -183,7 +183,7 @@ EACH_HOME(what_it_waits_on_is_told)
         if (how == 3) {
             has(" on=%s asking\n", id);
         } else if (how == 4) {
-            has(" fd %d\n", inner.ends[0]);
+            has(" on=fd %d\n", inner.ends[0]);
         }
         CHECK_EQ(weft_interrupt(fiber), 0);
         CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), -EINTR);

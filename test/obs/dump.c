@@ -1,7 +1,11 @@
 /* The dump of every fiber: what it waits on and who holds that, backtraces, folding, limits, JSON,
  * by signal. */
 /* labels: valgrind */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "fiber/sanitizer.h"
 #include "obs/unwind.h"
@@ -236,6 +240,41 @@ TEST(fibers_with_the_same_stack_are_shown_once)
     }
     free(text);
     end_all(pool);
+}
+
+static void *read_zero(void *arg)
+{
+    char byte;
+    CHECK_EQ(weft_read(0, &byte, 1, WEFT_FOREVER), -ECANCELED);
+    return arg;
+}
+
+/* Also the first of them, whose number is that of no object. */
+TEST(a_wait_for_a_descriptor_says_which)
+{
+    int ends[2], old = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    if (old < 0) {
+        CHECK_EQ(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
+    }
+    CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
+    CHECK_EQ(dup2(ends[0], 0), 0);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
+    start(pool, "reader", read_zero, NULL);
+    char *text = dump_of(NULL);
+    check_line(text, "reader", " on=fd 0\n");
+    free(text);
+    text = dump_of(&(struct weft_dump_opts){.format = WEFT_DUMP_JSON});
+    check_has(text, "\"on_descriptor\":0");
+    free(text);
+    end_all(pool);
+    if (old >= 0) {
+        CHECK_EQ(dup2(old, 0), 0);
+        CHECK_EQ(close(old), 0);
+    } else {
+        CHECK_EQ(close(0), 0);
+    }
+    CHECK_EQ(weft_close(ends[0]), 0);
+    CHECK_EQ(weft_close(ends[1]), 0);
 }
 
 TEST(one_pool_is_dumped_without_the_others)

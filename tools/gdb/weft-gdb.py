@@ -86,6 +86,8 @@ class Fiber:
         what, on = note["kind"].dereference(), int(note["on"])
         if bool(what["fiber"]):
             return "%s #%d.%d" % (text(int(what["name"])), on & 0xFFFFFFFF, on >> 32)
+        if bool(what["descriptor"]):
+            return "%s fd %d" % (text(int(what["name"])), on)
         return text(int(what["name"])) + (" 0x%x" % on if on else "")
 
     def is_frames(self):
