@@ -101,7 +101,7 @@ bool weft__chan_grow(weft_chan *c)
         return false;
     }
     uint64_t wanted = c->capacity ? c->capacity : 4;
-    wanted = wanted > c->max_capacity - wanted ? c->max_capacity : 2 * wanted;
+    wanted = wanted > c->max_capacity / 2 ? c->max_capacity : 2 * wanted;
     uint64_t count = slots_for(wanted);
     char *slots = weft__alloc(count * c->item_bytes + !c->item_bytes);
     if (!slots) {

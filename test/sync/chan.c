@@ -28,6 +28,22 @@ static int recv_one(int64_t deadline)
     return err ? err : item;
 }
 
+TEST(a_channel_that_grows_holds_no_more_than_it_may_come_to)
+{
+    for (int max = 1; max <= 9; max++) {
+        fresh(0, (size_t)max);
+        for (int i = 0; i < max; i++) {
+            CHECK_EQ(send_one(i, 0), 0);
+        }
+        CHECK_EQ(send_one(max, 0), -ETIMEDOUT);
+        CHECK_EQ(weft_chan_length(chan), max);
+        for (int i = 0; i < max; i++) {
+            CHECK_EQ(recv_one(0), i);
+        }
+        weft_chan_destroy(chan);
+    }
+}
+
 static void *receives(void *arg)
 {
     (void)arg;
