@@ -38,8 +38,9 @@ typedef struct weft_idle_group {
 struct weft_idle_opts {
     const char *name; /* for dumps and reports; borrowed; default none */
     weft_pool *pool; /* whose workers look; default: the calling fiber's; must be given elsewhere */
-    int64_t period_ns;    /* default 60 s */
-    int64_t precision_ns; /* default 1 s; at most the period, at least a 65536th of it */
+    int64_t period_ns; /* default 60 s; WEFT_FOREVER: nobody ever is silent for so long */
+    /* At most the period, at least a 65536th of it. Default 1 s, within these. */
+    int64_t precision_ns;
     /* Gets each batch, linked by weft_idle_next, on a worker of the pool like a timer's callback:
      * it must not wait. Default: batches are kept until weft_idle_wait. */
     void (*on_silent)(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg);

@@ -64,6 +64,14 @@ static void on_tick(weft_timer *timer, void *arg, uint64_t times)
     }
 }
 
+/* A second, as far as a period can be, and has to be, cut into those. */
+static int64_t usual_precision(int64_t period_ns)
+{
+    int64_t least = period_ns / WEFT__SILENCE_PRECISIONS + 1;
+    int64_t precision_ns = least > PRECISION_NS ? least : PRECISION_NS;
+    return period_ns < precision_ns ? period_ns : precision_ns;
+}
+
 int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *options)
 {
     struct weft__idle_group *g = weft__idle_group_of(group);
@@ -73,7 +81,7 @@ int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *options)
     }
     opts.period_ns = opts.period_ns ? opts.period_ns : PERIOD_NS;
     if (!opts.precision_ns) {
-        opts.precision_ns = opts.period_ns < PRECISION_NS ? opts.period_ns : PRECISION_NS;
+        opts.precision_ns = usual_precision(opts.period_ns);
     }
     int err = weft__silence_init(&g->silence, opts.period_ns, opts.precision_ns, weft__clock_ns());
     if (err) {

@@ -4,12 +4,11 @@
 
 #include "base/alloc.h"
 
-#define MOST_STEPS (UINT32_C(1) << 16)
-
 int weft__silence_init(struct weft__silence *s, int64_t period_ns, int64_t precision_ns,
                        int64_t now)
 {
-    if (precision_ns <= 0 || period_ns < precision_ns || period_ns / precision_ns > MOST_STEPS) {
+    if (precision_ns <= 0 || period_ns < precision_ns ||
+        period_ns / precision_ns > WEFT__SILENCE_PRECISIONS) {
         return -EINVAL;
     }
     int64_t step_ns = precision_ns / WEFT__SILENCE_STEPS;

@@ -29,7 +29,8 @@
 
 #include "base/atomic.h"
 
-#define WEFT__SILENCE_STEPS 4 /* per precision */
+#define WEFT__SILENCE_STEPS 4          /* per precision */
+#define WEFT__SILENCE_PRECISIONS 65536 /* per period, at most */
 
 struct __attribute__((may_alias)) weft__quiet {
     _Atomic(uint64_t) seen; /* the step of its last touch; written by anybody */

@@ -114,6 +114,33 @@ TEST(a_group_that_was_empty_goes_on_with_the_next_member)
     CHECK_EQ(atomic_load(&came_out), in_time ? 3 : 4);
 }
 
+/* More steps of a second than a group can tell apart: the usual precision is coarser then. */
+TEST(a_period_may_be_as_long_as_one_likes)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    const int64_t day = INT64_C(86400000000000);
+    const int64_t periods[] = {1, day, 365 * day, WEFT_FOREVER - 1, WEFT_FOREVER};
+    for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
+        struct weft_idle_opts opts = {.pool = pool, .period_ns = periods[i]};
+        memset(members, 0, sizeof members);
+        CHECK_EQ(weft_idle_init(&group, &opts), 0);
+        weft_idle_add(&group, &members[0].member);
+        CHECK_EQ(weft_idle_count(&group), 1);
+        if (periods[i] > 1) {
+            CHECK(weft_idle_remove(&group, &members[0].member));
+        } else {
+            weft_idle_member *first;
+            CHECK_EQ(weft_idle_wait(&group, &first, WEFT_FOREVER), 1);
+        }
+        weft_idle_deinit(&group);
+        CHECK_EQ(weft_idle_init(&group, &opts), 0); /* and nobody in it */
+        weft_idle_deinit(&group);
+    }
+    struct weft_idle_opts negative = {.pool = pool, .period_ns = INT64_MIN};
+    CHECK_EQ(weft_idle_init(&group, &negative), -EINVAL);
+    pool_close(pool);
+}
+
 static void *wait_for_batch(void *arg)
 {
     weft_idle_member *first = NULL;
