@@ -135,5 +135,5 @@ bool weft_http_range_wanted(const weft_http_head *head, const void *data,
     /* A date within the last minute is no strong validator: the thing may have changed twice in
      * that second. */
     return date_of(head, data, WEFT_HTTP_IF_RANGE, have, &date) && have->modified == date &&
-           have->now - date >= 60;
+           have->now > date && have->now - date >= 60;
 }

@@ -37,6 +37,25 @@ TEST(two_digits_of_a_year_are_at_most_50_years_ahead)
     CHECK_EQ(date("Saturday, 01-Jan-00 00:00:00 GMT"), 946684800);
 }
 
+/* What the clock says may be nonsense: that of a year that fits no int, say. */
+TEST(a_year_of_two_digits_is_read_at_any_time)
+{
+    static const int64_t times[] = {INT64_MIN,
+                                    -1,
+                                    0,
+                                    INT64_C(67767976233532799),
+                                    INT64_C(67768036191676799),
+                                    INT64_C(-67768040609740800),
+                                    INT64_MAX};
+    const char *text = "Sunday, 06-Nov-94 08:49:37 GMT";
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        int64_t out = 0;
+        int err = weft_http_date_parse(text, strlen(text), times[i], &out);
+        CHECK(err == 0 || err == -EINVAL);
+        CHECK(out < INT64_C(253402300800) + INT64_C(50) * 366 * 86400);
+    }
+}
+
 TEST(what_is_no_date_is_told)
 {
     static const char *const bad[] = {"",
@@ -321,4 +340,8 @@ TEST(a_range_counts_if_its_condition_holds)
     CHECK(!weft_http_range_wanted(&head, text, &fresh));
     fresh.now++;
     CHECK(weft_http_range_wanted(&head, text, &fresh));
+    fresh.now = INT64_MAX;
+    CHECK(weft_http_range_wanted(&head, text, &fresh));
+    fresh.now = INT64_MIN;
+    CHECK(!weft_http_range_wanted(&head, text, &fresh));
 }
