@@ -40,8 +40,8 @@ WEFT_API void *weft_op_arg(const weft_op *op);
 /* Of the last time it was delivered. */
 WEFT_API int64_t weft_op_result(const weft_op *op);
 
-/* Any descriptor. offset: of a file; -1: where it is, and for all that is no file. Files of a disk
- * are *late*: a cancel does not end what was begun. */
+/* Any descriptor. offset: of a file; -1: where it is, and for all that is no file; -EINVAL: less
+ * than that. Files of a disk are *late*: a cancel does not end what was begun. */
 WEFT_API int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset);
 WEFT_API int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset);
 /* Sockets. flags: of recv(2) and send(2). */

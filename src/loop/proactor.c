@@ -332,14 +332,16 @@ static bool is_socket(int fd)
 /* A socket is called so that it neither blocks nor raises signals, whatever its mode. */
 int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset)
 {
-    return is_socket(fd) ? weft_op_recv(op, fd, buf, n, 0)
-                         : start_vector(op, WEFT__OP_READ, WEFT__SIDE_IN, fd, buf, n, offset);
+    return offset < -1     ? -EINVAL
+           : is_socket(fd) ? weft_op_recv(op, fd, buf, n, 0)
+                           : start_vector(op, WEFT__OP_READ, WEFT__SIDE_IN, fd, buf, n, offset);
 }
 
 int weft_op_write(weft_op *op, int fd, const void *buf, size_t n, int64_t offset)
 {
-    return is_socket(fd) ? weft_op_send(op, fd, buf, n, 0)
-                         : start_vector(op, WEFT__OP_WRITE, WEFT__SIDE_OUT, fd, buf, n, offset);
+    return offset < -1     ? -EINVAL
+           : is_socket(fd) ? weft_op_send(op, fd, buf, n, 0)
+                           : start_vector(op, WEFT__OP_WRITE, WEFT__SIDE_OUT, fd, buf, n, offset);
 }
 
 int weft_op_recv(weft_op *op, int fd, void *buf, size_t n, int flags)

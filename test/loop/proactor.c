@@ -472,6 +472,32 @@ static void starts_twice(void *arg)
     weft_op_recv(&op, ends[0], in, 1, 0);
 }
 
+/* Only -1 stands for where the file is. */
+EACH_DRIVER(an_offset_before_the_beginning_is_refused)
+{
+    char in[4];
+    weft_op op;
+    setup(driver);
+    int file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    CHECK(file >= 0);
+    CHECK_EQ(write(file, "abc", 3), 3);
+    weft_op_init(&op, loop, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_op_write(&op, file, "xyz", 3, i ? -2 : INT64_MIN), -EINVAL);
+        CHECK_EQ(weft_op_read(&op, file, in, sizeof in, i ? -2 : INT64_MIN), -EINVAL);
+    }
+    CHECK_EQ(weft_op_read(&op, file, in, sizeof in, 0), 0);
+    CHECK_EQ(wait_for(&op), 3);
+    CHECK(memcmp(in, "abc", 3) == 0);
+    CHECK_EQ(weft_op_write(&op, file, "d", 1, -1), 0);
+    CHECK_EQ(wait_for(&op), 1);
+    CHECK_EQ(weft_op_read(&op, file, in, sizeof in, 0), 0);
+    CHECK_EQ(wait_for(&op), 4);
+    CHECK(memcmp(in, "abcd", 4) == 0);
+    CHECK_EQ(weft_loop_close(loop, file), 0);
+    teardown();
+}
+
 TEST(an_operation_is_not_started_twice)
 {
     char err[CHECK_ERR];
