@@ -198,12 +198,13 @@ static void take_settled(struct weft__fd *record)
 struct weft__fd *weft__fd_use_unknown(int fd, int *err)
 {
     struct weft__fd *record = weft__fd_record(fd);
-    if (!record) {
-        *err = fd < 0 ? -EBADF : -ENOMEM;
+    unsigned flags = 0;
+    if (!record) { /* no memory, or a number beyond the table: which mostly is none at all */
+        *err = fd < 0 ? -EBADF : weft__fd_look(fd, &flags);
+        *err = *err ? *err : -ENOMEM;
         return NULL;
     }
     do {
-        unsigned flags = 0;
         /* pairs: weft__fd_shut_locked */
         uint32_t generation = atomic_load_explicit(&record->generation, memory_order_acquire);
         *err = weft__fd_is(record, WEFT__FD_CLOSING) ? -EBADF : weft__fd_look(fd, &flags);

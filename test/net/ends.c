@@ -1,6 +1,7 @@
 /* Every way in which a wait for I/O ends: data, the end, a deadline, a cancel, an interrupt, a
  * close from elsewhere. */
 /* labels: valgrind */
+#include <limits.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -238,6 +239,12 @@ TEST(bad_descriptors_are_errors)
     char byte;
     CHECK_EQ(weft_read(-1, &byte, 1, WEFT_FOREVER), -EBADF);
     CHECK_EQ(weft_write(1000000, &byte, 1, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_read(INT_MAX, &byte, 1, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_recv(INT_MIN, &byte, 1, 0, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_fd_wait(INT_MAX, WEFT_READABLE, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_accept(INT_MAX, WEFT_FOREVER), -EBADF);
+    CHECK_EQ(weft_close(INT_MAX), -EBADF);
+    CHECK_EQ(weft_fd_release(INT_MAX), -EBADF);
     CHECK_EQ(weft_close(-1), -EBADF);
     CHECK_EQ(weft_fd_release(1000), -EBADF);
     CHECK_EQ(weft_connect("nonsense", WEFT_FOREVER), -EINVAL);
