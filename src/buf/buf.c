@@ -196,9 +196,12 @@ void weft_buf_trim(weft_buf *buf, size_t n)
 
 /* --- the pools --------------------------------------------------------------------------- */
 
+/* More than there can be is none: what is counted against it is doubled, signed, or added to. */
 static void set_limit(_Atomic(size_t) *limit, size_t given, size_t standard)
 {
-    atomic_store_explicit(limit, given ? given : standard, memory_order_relaxed);
+    const size_t most = SIZE_MAX / 8;
+    size_t bytes = given ? given : standard;
+    atomic_store_explicit(limit, bytes < most ? bytes : most, memory_order_relaxed);
 }
 
 void weft_buf_set_limits(const struct weft_buf_limits *limits)

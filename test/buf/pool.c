@@ -215,6 +215,33 @@ TEST(a_home_that_takes_nothing_in_is_not_buried)
     weft_buf_set_limits(NULL);
 }
 
+static void *keep_all(void *arg)
+{
+    take_many(NULL);
+    free_many(NULL);
+    CHECK_EQ(stats().kept, MANY);
+    return take_many(arg);
+}
+
+TEST(a_limit_as_large_as_can_be_is_none)
+{
+    const size_t limits[] = {SIZE_MAX, SIZE_MAX / 2 + 1, SIZE_MAX / 2, SIZE_MAX / 4 + 1};
+    for (int i = 0; i < 4; i++) {
+        size_t most = limits[i];
+        fresh();
+        weft_buf_set_limits(&(struct weft_buf_limits){
+            .worker_class = most, .worker = most, .shared_class = most, .shared = most});
+        weft_pool *a =
+            pool_open(&(struct weft_pool_opts){.workers = 1, .name = "a", .caller = true});
+        CHECK_EQ(weft_pool_run(a, keep_all, NULL, NULL), 0);
+        free_many(NULL); /* on their way back */
+        CHECK_EQ(stats().live, 0);
+        CHECK_EQ(stats().kept, MANY);
+        pool_close(a);
+    }
+    weft_buf_set_limits(NULL);
+}
+
 TEST(buffers_outlive_the_pool_they_came_from)
 {
     fresh();
