@@ -91,8 +91,8 @@ static ssize_t transfer(int fd, const struct iovec *iov, int count, int64_t offs
                         enum weft__side side, int64_t deadline)
 {
     struct weft__call call;
-    if (count < 0 || count > IOV_MAX || offset < 0) {
-        return -EINVAL;
+    if (count < 0 || count > IOV_MAX || offset < 0 || fd < 0) {
+        return fd < 0 ? -EBADF : -EINVAL;
     }
     weft__op_init(&call.op, fd, side == WEFT__SIDE_IN ? WEFT__OP_READ : WEFT__OP_WRITE, side);
     call.op.iov = iov;

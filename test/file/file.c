@@ -2,6 +2,7 @@
  * done. */
 #include <weft/file.h>
 
+#include <limits.h>
 #include <linux/openat2.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -379,6 +380,46 @@ static void *queued(void *arg)
     CHECK_EQ(weft_close(copy), 0);
     gone("f");
     return arg;
+}
+
+/* --- numbers that are none --------------------------------------------------------------- */
+
+static void *refuses_numbers(void *arg)
+{
+    char byte = 0;
+    struct statx st;
+    struct iovec iov[2] = {{&byte, SIZE_MAX / 2}, {&byte, SIZE_MAX / 2}};
+    /* What stands for the working directory is no descriptor. */
+    const int none[] = {-1, AT_FDCWD, INT_MIN, INT_MAX};
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_pread(none[i], &byte, 1, 0, WEFT_FOREVER), -EBADF);
+        CHECK_EQ(weft_pwrite(none[i], &byte, 1, 0, WEFT_FOREVER), -EBADF);
+        CHECK_EQ(weft_fsync(none[i], WEFT_FOREVER), -EBADF);
+        CHECK_EQ(weft_ftruncate(none[i], 0, WEFT_FOREVER), -EBADF);
+        CHECK_EQ(weft_fstat(none[i], &st, WEFT_FOREVER), -EBADF);
+    }
+    int fd = make("one", O_EXCL);
+    CHECK_EQ(weft_write(fd, "abc", 3, WEFT_FOREVER), 3);
+    CHECK_EQ(weft_pread(fd, &byte, 1, -1, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_pread(fd, &byte, 1, INT64_MIN, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_pread(fd, &byte, 1, INT64_MAX - 1, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_pread(fd, &byte, 0, INT64_MAX, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_preadv(fd, iov, -1, 0, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_preadv(fd, iov, INT_MAX, 0, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_preadv(fd, iov, 0, 0, WEFT_FOREVER), 0);
+    CHECK(weft_pwritev(fd, iov, 2, 0, WEFT_FOREVER) < 0); /* more than a call can count */
+    CHECK_EQ(weft_ftruncate(fd, -1, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_ftruncate(fd, INT64_MIN, WEFT_FOREVER), -EINVAL);
+    CHECK_EQ(weft_fstat(fd, &st, WEFT_FOREVER), 0);
+    CHECK_EQ(st.stx_size, 3);
+    CHECK_EQ(weft_close(fd), 0);
+    gone("one");
+    return arg;
+}
+
+EACH_DRIVER(numbers_that_are_no_descriptor_and_no_offset)
+{
+    on(driver, refuses_numbers);
 }
 
 TEST(what_has_not_begun_is_ended_and_does_nothing)
