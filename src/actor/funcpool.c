@@ -30,6 +30,7 @@
 #define DEFAULT_IDLE_NS 30000000000
 #define DEFAULT_PROBE_NS 500000000
 #define MOST_WORKERS 65536u
+#define FIRST_ROOM 4096u              /* jobs that wait; it grows for more */
 #define OPEN_GATE ((uint64_t)1 << 40) /* permits for all who wait, when it is over */
 
 enum { WAITS, RUNS, LEFT };
@@ -264,8 +265,10 @@ int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
     weft_waitgroup_init(&pool->inside, NULL);
     if (opts.kind != WEFT_FUNCPOOL_INLINE) {
         weft_timer_init(&pool->timer, probe, pool, &(struct weft_timer_opts){.pool = opts.pool});
-        err = weft_chan_create(&pool->jobs, sizeof(struct job *),
-                               &(struct weft_chan_opts){.capacity = opts.admit});
+        err = weft_chan_create(
+            &pool->jobs, sizeof(struct job *),
+            &(struct weft_chan_opts){.capacity = opts.admit < FIRST_ROOM ? opts.admit : FIRST_ROOM,
+                                     .max_capacity = opts.admit});
         err = err ? err : start(pool);
     }
     if (err) {
@@ -346,11 +349,13 @@ static int call_worker(weft_funcpool *pool)
 static int queue(weft_funcpool *pool, struct job *job)
 {
     int err = call_worker(pool);
-    if (!err && weft_chan_send(pool->jobs, &job, WEFT_FOREVER) != 0) {
+    /* All that are admitted may wait there at once: it has room, or no memory for it. */
+    int sent = err ? 0 : weft_chan_send(pool->jobs, &job, 0);
+    if (sent) {
         weft__lock(&pool->lock);
         pool->waiting--;
         weft__unlock(&pool->lock);
-        err = -ESHUTDOWN;
+        err = sent == -ETIMEDOUT ? -ENOMEM : -ESHUTDOWN;
     }
     if (err) {
         job_unref(job); /* that of the queue */

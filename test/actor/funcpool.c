@@ -1,5 +1,6 @@
 /* labels: valgrind */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -115,6 +116,25 @@ TEST(bad_options_are_refused)
     CHECK_EQ(
         weft_funcpool_create(&functions, square, NULL, &(struct weft_funcpool_opts){.idle_ns = -1}),
         -EINVAL);
+}
+
+/* Nobody has memory for so many calls, and none of them is there yet. */
+TEST(a_gate_as_wide_as_can_be_costs_nothing)
+{
+    for (unsigned kind = WEFT_FUNCPOOL_INLINE; kind <= WEFT_FUNCPOOL_ADAPTIVE; kind++) {
+        weft_funcpool *functions;
+        weft_buf *output = NULL;
+        begin();
+        CHECK_EQ(weft_funcpool_create(
+                     &functions, square, NULL,
+                     &(struct weft_funcpool_opts){
+                         .kind = (enum weft_funcpool_kind)kind, .pool = pool, .admit = UINT_MAX}),
+                 0);
+        CHECK_EQ(weft_funcpool_call(functions, number(7), &output, WEFT_FOREVER), 0);
+        CHECK_EQ(read_number(output), 49);
+        weft_buf_free(output);
+        end(functions);
+    }
 }
 
 /* --- callers ---------------------------------------------------------------------------------- */
