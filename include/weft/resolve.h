@@ -16,7 +16,7 @@ struct weft_resolve_opts {
     const char *servers; /* "127.0.0.1:5353,[::1]:53": instead of the system's */
     int family;          /* AF_INET or AF_INET6; default both */
     int64_t try_ns;      /* how long a server has for an answer at first; default 2 s */
-    int tries;           /* of each server; default 3 */
+    int tries;           /* of each server, each with twice the time; default 3, more than 30: 30 */
 };
 
 /* Up to `max` addresses of a host, the best first (RFC 6724), each with this port; how many. A

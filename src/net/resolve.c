@@ -35,6 +35,7 @@ static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 
 #define TRY_NS 2000000000
 #define TRY_MOST_MS 3600000 /* c-ares doubles it with each try */
+#define TRIES_MOST 30 /* by then it is days; c-ares multiplies them by the servers, in an int */
 #define EVENTS 8
 
 struct query {
@@ -104,7 +105,9 @@ static int channel_open(ares_channel *out, struct query *query,
 {
     struct ares_options options = {
         .timeout = try_ms(opts->try_ns),
-        .tries = opts->tries ? opts->tries : 3,
+        .tries = opts->tries == 0           ? 3
+                 : opts->tries < TRIES_MOST ? opts->tries
+                                            : TRIES_MOST,
         .lookups = (char[]){"fb"}, /* the hosts file, then the servers */
         .sock_state_cb = on_socket,
         .sock_state_cb_data = query,

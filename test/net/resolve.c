@@ -1,5 +1,6 @@
 /* Names against a name server of our own, and connections to what they name. */
 #include <arpa/inet.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -197,6 +198,29 @@ EACH_DRIVER(a_server_that_is_silent)
 {
     if (have_resolver()) {
         on(driver, ends);
+    }
+}
+
+/* Until the deadline, by as many tries as can be; of two servers, which double them. */
+static void *asks_on_and_on(void *arg)
+{
+    struct weft_addr addr;
+    char two[2 * sizeof servers];
+    snprintf(two, sizeof two, "%s,%s", servers, servers);
+    const struct weft_resolve_opts opts = {.servers = two, .try_ns = 1, .tries = INT_MAX};
+    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &opts, weft_after(30000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &opts, INT64_MIN), -ETIMEDOUT);
+    struct weft_resolve_opts wrong = {.servers = two, .tries = -1};
+    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &wrong, WEFT_FOREVER), -EINVAL);
+    wrong = (struct weft_resolve_opts){.servers = two, .try_ns = -1};
+    CHECK_EQ(weft_resolve("silent.test", 80, &addr, 1, &wrong, WEFT_FOREVER), -EINVAL);
+    return arg;
+}
+
+EACH_DRIVER(a_server_is_asked_as_often_as_can_be)
+{
+    if (have_resolver()) {
+        on(driver, asks_on_and_on);
     }
 }
 
