@@ -13,6 +13,7 @@
 enum { RANGES = 16, PART_HEAD = 256 };
 
 #define FRESH_NS 1000000000
+#define MOST_WORKERS 1024u /* that a pool may have */
 
 /* --- ranges ----------------------------------------------------------------------------------- */
 
@@ -285,6 +286,7 @@ int weft_http_files_open(weft_http_files **out, const char *dir,
     files->workers = files->opts.workers ? files->opts.workers
                      : pool              ? weft_pool_workers(pool)
                                          : 64;
+    files->workers = files->workers < MOST_WORKERS ? files->workers : MOST_WORKERS;
     files->open_most = open_share(files->workers);
     files->opts.index = copy(files->opts.index ? files->opts.index : "index.html");
     files->opts.prefix = copy(files->opts.prefix ? files->opts.prefix : "/");

@@ -1,5 +1,6 @@
 /* Files: what is served, and above all what is not. */
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -605,6 +606,11 @@ TEST(directories_that_cannot_be_served)
     CHECK_EQ(weft_http_files_open(&none, path, NULL), -ENOTDIR);
     CHECK_EQ(weft_http_files_open(&none, root, &(struct weft_http_files_opts){.prefix = "x"}),
              -EINVAL);
+    weft_http_files *widest;
+    CHECK_EQ(
+        weft_http_files_open(&widest, root, &(struct weft_http_files_opts){.workers = UINT_MAX}),
+        0); /* no pool has so many */
+    weft_http_files_close(widest);
     weft_http_files_close(NULL);
     CHECK_STR(weft_http_type("a/b.HTML"), "text/html; charset=utf-8");
     CHECK_STR(weft_http_type("a.d/b"), "application/octet-stream");
