@@ -192,6 +192,9 @@ void weft__actor_task_unmake(struct weft__task *task)
 bool weft__actor_state_make(weft_actor *actor, const struct weft_actor_kind *kind)
 {
     actor->state = NULL;
+    if (kind->state_bytes > PTRDIFF_MAX) { /* with what is before it, it would seem small */
+        return false;
+    }
     if (!kind->run) {
         actor->state = kind->state_bytes ? weft__alloc(kind->state_bytes) : NULL;
         return actor->state || !kind->state_bytes;

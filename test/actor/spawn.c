@@ -68,6 +68,35 @@ TEST(linked_and_monitored_tells_both_ways)
     puppet_host_end(host);
 }
 
+static int takes_nothing(weft_actor *self, const struct weft_actor_event *events, size_t n,
+                         weft_out *out)
+{
+    (void)self, (void)events, (void)n, (void)out;
+    return 0;
+}
+
+static int runs_not(weft_actor *self, weft_buf **result)
+{
+    (void)self, (void)result;
+    return 0;
+}
+
+TEST(a_state_that_no_memory_holds)
+{
+    weft_host *host = puppet_host();
+    const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 200, (size_t)PTRDIFF_MAX + 1};
+    for (int i = 0; i < 8; i++) {
+        struct weft_actor_kind kind = {.name = "vast", .state_bytes = sizes[i / 2]};
+        if (i % 2) {
+            kind.run = runs_not;
+        } else {
+            kind.step = takes_nothing;
+        }
+        CHECK_EQ(weft_actor_spawn(host, NULL, &kind, NULL, NULL), -ENOMEM);
+    }
+    puppet_host_end(host);
+}
+
 TEST(an_untrapped_link_of_a_spawn_ends_the_spawner)
 {
     weft_host *host = puppet_host();
