@@ -362,7 +362,8 @@ WEFT__HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct
     }
     int64_t deadline = WEFT_FOREVER;
     if (timeout) {
-        struct timespec time = {.tv_sec = timeout->tv_sec + timeout->tv_usec / 1000000,
+        struct timespec time = {.tv_sec =
+                                    weft__clock_later(timeout->tv_sec, timeout->tv_usec / 1000000),
                                 .tv_nsec = timeout->tv_usec % 1000000 * 1000};
         deadline = weft__hook_after(&time);
     }
