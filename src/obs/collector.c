@@ -211,6 +211,12 @@ static int64_t percentile(const uint64_t *buckets, uint64_t events, unsigned par
     return 0;
 }
 
+/* Up to what can be said: no sum comes so far unless a cost is wrong. */
+static uint64_t sum_ns(uint64_t a, uint64_t b)
+{
+    return b < INT64_MAX - a ? a + b : INT64_MAX;
+}
+
 int weft_collector_read(weft_collector *collector, unsigned type, struct weft_perf_stats *out)
 {
     const struct share *shares =
@@ -220,11 +226,11 @@ int weft_collector_read(weft_collector *collector, unsigned type, struct weft_pe
     if (!shares) {
         return -ENOENT;
     }
-    uint64_t buckets[BUCKETS] = {0}, events = 0, max = 0;
+    uint64_t buckets[BUCKETS] = {0}, events = 0, max = 0, total = 0;
     *out = (struct weft_perf_stats){0};
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
         out->calls += get(&shares[i].calls);
-        out->total_ns += (int64_t)get(&shares[i].total);
+        total = sum_ns(total, get(&shares[i].total));
         out->count += get(&shares[i].count);
         out->sum += get(&shares[i].sum);
         max = get(&shares[i].max) > max ? get(&shares[i].max) : max;
@@ -234,6 +240,7 @@ int weft_collector_read(weft_collector *collector, unsigned type, struct weft_pe
             events += n;
         }
     }
+    out->total_ns = (int64_t)total;
     out->max_ns = (int64_t)max;
     out->mean_ns = out->calls ? out->total_ns / (int64_t)out->calls : 0;
     out->p50_ns = percentile(buckets, events, 500, out->max_ns);
