@@ -42,7 +42,9 @@ struct weft_pool_opts {
     unsigned ring_slots;  /* of each worker's ring, a power of two, 4 .. 65536; default 4096 */
     unsigned fresh_slots; /* first size of each worker's fresh queue; power of two; default 4096 */
     uint64_t max_fibers;  /* live at once; default: as memory allows */
-    int64_t spin_ns;      /* longest busy search before a worker parks; default 5000; < 0: none */
+    /* Longest busy search before a worker parks; default 5000; < 0: none; WEFT_FOREVER: one of
+     * those without work never parks. */
+    int64_t spin_ns;
     enum weft_fresh_order fresh_order;
     /* What times are rounded up to, itself rounded up to a power of two: how late a deadline or a
      * timer may be by design, and how seldom a worker wakes for timers that are close together. Up

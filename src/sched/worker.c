@@ -32,6 +32,7 @@
 #define FEW 16u          /* tasks from the global queue, see gather() */
 #define GATHER_PAUSES 24 /* about 600 ns */
 #define LEAST_SPIN_NS 500
+#define SEARCH_POLL_NS 20000  /* who searches for long looks for I/O this often */
 #define POLL_NS WEFT__TICK_NS /* a busy worker looks for I/O this often */
 #define POLLED_ROUNDS 64u     /* of a dispatcher in a host's loop, for each poll */
 
@@ -449,7 +450,7 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
  * one: both then wait for the same cache lines, and a stream of submits slows down threefold. */
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
-    int64_t began = w->now = weft__clock_ns();
+    int64_t began = w->now = weft__clock_ns(), polled = began;
     /* Whoever serves descriptors finds out by the driver's wait whether there is more. */
     int64_t spin_ns = w->io_last ? 0 : w->spin_ns;
     int tight =
@@ -466,8 +467,12 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
             }
             return task;
         }
-        if (last || (until && atomic_load_explicit(until, memory_order_relaxed))) {
+        if (last || told_to_leave(w, until)) {
             break;
+        }
+        if (__builtin_expect(w->now - polled >= SEARCH_POLL_NS, 0)) {
+            polled = w->now;
+            weft__worker_poll(w);
         }
         if (probe >= tight) {
             for (int i = 0; i < PAUSES; i++) {

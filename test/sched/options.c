@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
+#include "io/drivers.h"
 #include "sched/fixture.h"
 
 static weft_pool *const untouched = (weft_pool *)(void *)&check_first;
@@ -398,4 +399,29 @@ TEST(work_gets_done_without_and_with_long_spinning)
 {
     check_work_gets_done(&(struct weft_pool_opts){.workers = 3, .spin_ns = -1});
     check_work_gets_done(&(struct weft_pool_opts){.workers = 3, .spin_ns = 100000});
+}
+
+static void *read_byte(void *in)
+{
+    char byte = 0;
+    CHECK_EQ(weft_sleep(1000), 0);
+    CHECK_EQ(weft_read(*(int *)in, &byte, 1, WEFT_FOREVER), 1);
+    return NULL;
+}
+
+/* It hears of timers, of descriptors and of its end all the same. */
+EACH_DRIVER(a_worker_that_never_parks)
+{
+    int in, out;
+    weft_fiber fiber;
+    weft_pool *pool = pool_open(
+        &(struct weft_pool_opts){.workers = 2, .driver = driver, .spin_ns = WEFT_FOREVER});
+    CHECK_EQ(weft_pipe(&in, &out), 0);
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, read_byte, &in, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_write(out, "x", 1, WEFT_FOREVER), 1);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_close(in), 0);
+    CHECK_EQ(weft_close(out), 0);
+    pool_close(pool);
 }
