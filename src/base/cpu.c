@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_CPUS 1e6 /* more than a machine has: no limit */
+
 /* Rounds a quota up: 1.5 CPUs of time are worth two threads. 0: no limit. */
 static unsigned quota_cpus(double quota, double period)
 {
-    if (quota <= 0 || period <= 0) {
+    if (!(quota > 0 && period > 0 && quota / period < MOST_CPUS)) { /* nor what is no number */
         return 0;
     }
     unsigned cpus = (unsigned)(quota / period);

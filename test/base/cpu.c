@@ -61,8 +61,13 @@ TEST(a_quota_of_version_2_is_rounded_up_to_whole_cpus)
     static const struct {
         const char *text;
         unsigned cpus;
-    } cases[] = {{"max 100000\n", 0},    {"50000 100000\n", 1},  {"100000 100000\n", 1},
-                 {"150000 100000\n", 2}, {"800000 100000\n", 8}, {"garbage\n", 0}};
+    } cases[] = {{"max 100000\n", 0},    {"50000 100000\n", 1},
+                 {"100000 100000\n", 1}, {"150000 100000\n", 2},
+                 {"800000 100000\n", 8}, {"garbage\n", 0},
+                 {"-1 100000\n", 0},     {"4294967297000 1000\n", 0},
+                 {"inf 1\n", 0},         {"nan 1\n", 0},
+                 {"1 nan\n", 0},         {"1e300 1e-300\n", 0},
+                 {"4294967295 1\n", 0},  {"4294967296 1\n", 0}};
     make_root();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_file("/fs/a/b/cpu.max", cases[i].text);
