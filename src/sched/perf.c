@@ -164,7 +164,7 @@ int64_t weft_perf_begin(unsigned type)
 
 void weft_perf_end(unsigned type, int64_t began, uint64_t count, uint64_t sum)
 {
-    if (__builtin_expect(began != 0, 0)) {
+    if (__builtin_expect(began > 0, 0)) {
         weft_perf_event(type, weft__clock_ns() - began, count, sum);
     }
 }

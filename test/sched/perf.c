@@ -76,6 +76,7 @@ TEST(spans_of_accepted_types_are_told_and_others_are_not)
     CHECK_EQ(weft_perf_begin((unsigned)b), 0);
     weft_perf_end((unsigned)a, began, 3, 1000);
     weft_perf_end((unsigned)b, 0, 1, 1);
+    weft_perf_end((unsigned)b, INT64_MIN, 1, 1); /* no time at which something began */
     weft_perf_event((unsigned)a, 77, 1, 10);
     weft_perf_event((unsigned)b, 77, 1, 10);
     weft_perf_event(1000, 1, 1, 1);
