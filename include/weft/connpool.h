@@ -22,11 +22,12 @@ typedef struct weft_connpool weft_connpool;
 struct weft_connpool_opts {
     const char *name; /* for dumps; copied, 31 bytes of it; default: the address */
     unsigned min;     /* so many idle ones are kept however long; default 0 */
-    unsigned max;     /* connections at once, idle and in use; default 64 */
-    int64_t idle_ns;  /* the others are closed after so long; default 60 s; < 0: never */
-    bool refuse;      /* with `max` in use, take answers -EAGAIN instead of waiting */
-    weft_pool *pool;  /* whose timer closes idle ones; default: the calling fiber's; a plain thread
-                         must name it */
+    /* Connections at once, idle and in use; at most 65536; default 64, or `min` if that is more. */
+    unsigned max;
+    int64_t idle_ns; /* the others are closed after so long; default 60 s; < 0: never */
+    bool refuse;     /* with `max` in use, take answers -EAGAIN instead of waiting */
+    weft_pool *pool; /* whose timer closes idle ones; default: the calling fiber's; a plain thread
+                        must name it */
     struct weft_dial_opts dial;
     /* Makes a connection instead of weft_dial: a login, say. A descriptor or a negative errno. */
     int (*connect)(void *arg, const char *address, int64_t deadline);

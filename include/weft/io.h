@@ -64,7 +64,8 @@ enum {
     WEFT_READABLE = 1, /* or at its end, or in error */
     WEFT_WRITABLE = 2,
 };
-/* Waits until the descriptor is ready for one of `events`; which. A file of a disk always is. */
+/* Waits until the descriptor is ready for `events`, one of these: which it then answers. -EINVAL:
+ * neither, or both. A file of a disk always is ready. */
 WEFT_API int weft_fd_wait(int fd, int events, int64_t deadline);
 
 /* A pipe: what is written to *out is read from *in. Both are closed by exec and do not block a

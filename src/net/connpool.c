@@ -94,7 +94,7 @@ int weft_connpool_create(weft_connpool **out, const char *address,
     if (options) {
         opts = *options;
     }
-    opts.max = opts.max ? opts.max : MAX;
+    opts.max = opts.max ? opts.max : opts.min > MAX ? opts.min : MAX;
     opts.idle_ns = opts.idle_ns ? opts.idle_ns : IDLE_NS;
     opts.pool = opts.pool ? opts.pool : weft_pool_self();
     if (opts.min > opts.max || opts.max > MOST || !address[0] || (!opts.pool && opts.idle_ns > 0)) {

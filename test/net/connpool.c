@@ -1,6 +1,8 @@
 /* labels: valgrind */
 #include "io/drivers.h"
 
+#include <limits.h>
+
 #include <weft/connpool.h>
 
 static int listener;
@@ -226,6 +228,13 @@ static void *fails(void *arg)
     CHECK_EQ(weft_connpool_create(&pool, "", NULL), -EINVAL);
     CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = 2, .max = 1}),
              -EINVAL);
+    CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.max = UINT_MAX}),
+             -EINVAL);
+    CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = UINT_MAX}),
+             -EINVAL);
+    /* Who wants many kept wants no fewer at once. */
+    CHECK_EQ(weft_connpool_create(&pool, "x:1", &(struct weft_connpool_opts){.min = 1000}), 0);
+    weft_connpool_destroy(pool);
     return arg;
 }
 
