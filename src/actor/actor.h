@@ -168,10 +168,12 @@ static inline uint32_t weft__gate_count(uint64_t gate)
     return (uint32_t)(gate & WEFT__GATE_COUNT);
 }
 
-/* As the gate and letters have it: never 0. */
+/* As the gate and letters have it: never 0, which stands for no actor. The last one, which no slot
+ * ever has (sched/ident.h), may be in a PID that somebody has made up. */
 static inline uint32_t weft__pid_generation(weft_pid pid)
 {
-    return (uint32_t)(pid.id >> 32) + 1;
+    uint32_t generation = (uint32_t)(pid.id >> 32);
+    return generation + (generation != UINT32_MAX);
 }
 
 static inline bool weft__gate_is_full(uint64_t gate, uint32_t limit)

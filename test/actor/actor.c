@@ -69,6 +69,45 @@ TEST(a_pid_has_a_text)
     }
 }
 
+/* A text may come from anywhere. The last generation of a slot is nobody's. */
+TEST(a_pid_that_nobody_ever_had_is_nobodys)
+{
+    weft_host *host;
+    weft_pid live, gone, pid;
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
+    CHECK_EQ(weft_actor_spawn(host, &live, &counter, NULL, NULL), 0);
+    CHECK_EQ(weft_actor_spawn(host, &gone, &counter, NULL, NULL), 0);
+    CHECK_EQ(weft_actor_kill(gone), 0);
+    int err = weft_actor_join(gone, NULL, WEFT_FOREVER);
+    CHECK(err < 0);
+    const uint32_t slots[] = {(uint32_t)live.id, (uint32_t)gone.id, 1, 16384, 16385,
+                              INT32_MAX,         UINT32_MAX};
+    for (size_t i = 0; i < 2 * sizeof slots / sizeof *slots; i++) {
+        char text[64];
+        struct weft_actor_info info;
+        weft_buf *buf = NULL;
+        uint64_t ref;
+        snprintf(text, sizeof text, "<0.%u.%u.%u>", live.host, slots[i / 2],
+                 i % 2 ? UINT32_MAX : UINT32_MAX - 1);
+        CHECK_EQ(weft_pid_parse(&pid, text), 0);
+        CHECK_EQ(weft_actor_send(pid, "add", 1, NULL), -ESRCH);
+        CHECK_EQ(weft_actor_send_until(pid, "add", 1, NULL, 0), -ESRCH);
+        CHECK_EQ(weft_actor_call(pid, "add", NULL, &buf, WEFT_FOREVER), -ESRCH);
+        CHECK_EQ(weft_actor_join(pid, &buf, WEFT_FOREVER), -ESRCH);
+        CHECK_EQ(weft_actor_kill(pid), -ESRCH);
+        CHECK_EQ(weft_actor_cancel(pid, NULL), -ESRCH);
+        CHECK_EQ(weft_actor_look(pid, &info), -ESRCH);
+        CHECK_EQ(weft_actor_register(host, "nobody", pid), -ESRCH);
+        CHECK_EQ(weft_actor_group_join(host, "nobodies", pid), -ESRCH);
+        CHECK_EQ(weft_actor_send_after(pid, "add", 1, NULL, WEFT_FOREVER, &ref), -ESRCH);
+    }
+    CHECK_EQ(weft_actor_kill(live), 0);
+    err = weft_actor_join(live, NULL, WEFT_FOREVER);
+    CHECK(err < 0);
+    CHECK_EQ(weft_host_stop(host, NULL, WEFT_FOREVER), 0);
+    weft_host_destroy(host);
+}
+
 /* --- ping-pong ------------------------------------------------------------------------------ */
 
 struct player {
