@@ -88,7 +88,7 @@ struct weft_http_record {
     int minor; /* HTTP/1.minor */
     int status;
     uint64_t sent;   /* bytes of the answer's body */
-    int64_t took_ns; /* from the whole head to the end of the handler */
+    int64_t took_ns; /* from the whole head to the end of the handler; 0: it was refused before */
     const struct weft_addr *peer;
     const char *referer, *agent; /* as sent; NULL: none */
     int referer_len, agent_len;

@@ -127,7 +127,7 @@ static int handle(struct weft_http *x)
     return route ? route->fn(x, route->arg) : no_route(x, other);
 }
 
-static void tell(struct weft_http *x, int64_t began)
+static void tell(struct weft_http *x, int64_t took_ns)
 {
     const struct weft_http_server_opts *opts = &x->conn->server->opts;
     struct weft_http_text referer = weft_http_get(x, "Referer");
@@ -140,7 +140,7 @@ static void tell(struct weft_http *x, int64_t began)
         .minor = x->head.minor,
         .status = x->status,
         .sent = x->sent,
-        .took_ns = weft_now() - began,
+        .took_ns = took_ns,
         .peer = &x->conn->peer,
         .referer = referer.data,
         .referer_len = (int)referer.len,
@@ -150,7 +150,21 @@ static void tell(struct weft_http *x, int64_t began)
     opts->on_request(&record, opts->arg);
 }
 
-/* A request that could not be parsed, or did not come in time. */
+/* The parser stops where it refuses, which for a bad target is before the version. */
+static bool has_request_line(const struct weft__http_conn *conn, weft_http_head *head,
+                             const char *data)
+{
+    static const char version[] = " HTTP/1.";
+    size_t len = sizeof version - 1, at = (size_t)head->target.at + head->target.len;
+    if (!head->target.len || conn->end - conn->start < at + len + 3 ||
+        memcmp(data + at, version, len) != 0 || memcmp(data + at + len + 1, "\r\n", 2) != 0) {
+        return false;
+    }
+    head->minor = data[at + len] - '0';
+    return head->minor == 0 || head->minor == 1;
+}
+
+/* A request that could not be parsed, or did not come in time: what there is of it. */
 static void tell_refused(struct weft_http *x)
 {
     const struct weft_http_server_opts *opts = &x->conn->server->opts;
@@ -164,7 +178,12 @@ static void tell_refused(struct weft_http *x)
         .sent = x->sent,
         .peer = &x->conn->peer,
     };
-    opts->on_request(&record, opts->arg);
+    x->data = weft__http_input(x->conn) + x->conn->start;
+    if (has_request_line(x->conn, &x->head, x->data)) {
+        tell(x, 0);
+    } else {
+        opts->on_request(&record, opts->arg);
+    }
 }
 
 static void count_answer(struct weft__http_conn *conn, int status)
@@ -201,7 +220,7 @@ static void serve(struct weft__http_conn *conn, size_t head_len)
     weft__http_body_finish(x);
     count_answer(conn, x->status);
     if (conn->server->opts.on_request) {
-        tell(x, began);
+        tell(x, weft_now() - began);
     }
     if (x->path_buf) {
         weft_buf_free(x->path_buf);

@@ -537,6 +537,37 @@ EACH_DRIVER(each_request_is_told_to_the_log)
     CHECK_EQ(strncmp(last, "- - 1 400 ", 10), 0);
 }
 
+/* Those are what one looks for in a log. */
+EACH_DRIVER(a_refused_request_is_told_as_far_as_it_came)
+{
+    static const struct {
+        const char *request, *told;
+    } cases[] = {
+        {"GET /a?b HTTP/1.1\r\nUser-Agent: a/1\r\n\r\n", "GET /a?b 1 400 "}, /* no Host */
+        {"GET /a HTTP/1.0\r\nX : y\r\n\r\n", "GET /a 0 400 "},
+        {"GET a HTTP/1.1\r\nHost: t\r\n\r\n", "GET a 1 400 "}, /* refused at the target */
+        {"GET /a HTTP/1.1\r\n", "GET /a 1 408 "},
+        {"GET /a HTTP/1.1", "- - 1 408 "}, /* no whole line */
+        {"GET /a HTTP/1.2\r\nHost: t\r\n\r\n", "- - 1 505 "},
+        {"GET /a\r\nHost: t\r\n\r\n", "- - 1 400 "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct served s;
+        char last[256] = "";
+        served_make(&s, driver, 1,
+                    &(struct weft_http_server_opts){
+                        .on_request = keep_last,
+                        .arg = last,
+                        .limits.header_ns = 10000000,
+                    });
+        served_listen(&s);
+        ask_once(&s, cases[i].request);
+        served_end(&s);
+        last[strlen(cases[i].told)] = '\0';
+        CHECK_STR(last, cases[i].told);
+    }
+}
+
 /* However long ago its request came. */
 TEST(an_answer_has_the_date_of_its_own_moment)
 {
