@@ -1,9 +1,11 @@
 /* The tool `weft`: commands and their arguments. Each command has a file of its own. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weft/version.h>
 
@@ -82,8 +84,20 @@ static bool is_one_of(const char *word, const char *name, const char *option)
     return strcmp(word, name) == 0 || strcmp(word, option) == 0;
 }
 
+/* Where one of them is closed, as supervisors may start us, the next socket would have its number,
+ * and a client what is printed. */
+static void fill_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
+            return;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_descriptors();
     if (argc < 2) {
         return misused("a command is missing", NULL);
     }
