@@ -87,7 +87,7 @@ struct weft_http_record {
     int method_len, target_len;
     int minor; /* HTTP/1.minor */
     int status;
-    uint64_t sent;   /* bytes of the answer's body */
+    uint64_t sent;   /* bytes of the answer's body; of a file's that was cut, those that left */
     int64_t took_ns; /* from the whole head to the end of the handler; 0: it was refused before */
     const struct weft_addr *peer;
     const char *referer, *agent; /* as sent; NULL: none */

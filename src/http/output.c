@@ -200,5 +200,6 @@ int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, u
             err = sent == 0 ? -ENODATA : broke(conn, (int)sent);
         }
     }
+    conn->x.sent -= n; /* all was counted before; this has not left */
     return err;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "http/client.h"
@@ -535,6 +536,38 @@ EACH_DRIVER(each_request_is_told_to_the_log)
     CHECK_EQ(ask_once(&s, "junk\r\n\r\n")->status, 400);
     served_end(&s);
     CHECK_EQ(strncmp(last, "- - 1 400 ", 10), 0);
+}
+
+/* Of which there is less than was promised. */
+static int short_file(weft_http *x, void *arg)
+{
+    (void)arg;
+    int fd = memfd_create("short", MFD_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK_EQ(ftruncate(fd, 100), 0);
+    int err = weft_http_begin(x, 200);
+    err = err ? err : weft_http_set_length(x, 1000);
+    err = err ? err : weft_http_send_file(x, fd, 0, 1000);
+    close(fd);
+    return err;
+}
+
+EACH_DRIVER(a_file_that_was_cut_is_told_as_far_as_it_left)
+{
+    struct served s;
+    struct client c;
+    char last[256] = "";
+    served_make(&s, driver, 1,
+                &(struct weft_http_server_opts){.on_request = keep_last, .arg = last});
+    served_route(&s, "GET", "/short", short_file);
+    served_listen(&s);
+    client_open(&c, &s);
+    client_send(&c, get("/short"));
+    while (client_fill(&c)) { /* until it is closed */
+    }
+    client_close(&c);
+    served_end(&s);
+    CHECK_STR(last, "GET /short 1 200 100 ");
 }
 
 /* Those are what one looks for in a log. */
