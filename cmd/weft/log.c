@@ -140,13 +140,22 @@ static size_t quote(char *to, size_t room, const char *text, int len)
     return n;
 }
 
+/* As others write it: without its port, which says nothing, without brackets, and without the IPv6
+ * around what came by IPv4 to a listener for both. */
 static void peer_text(const struct weft_addr *peer, char *out, size_t size)
 {
-    weft_addr_text(peer, out, size);
-    char *colon = strrchr(out, ':');
-    if (colon && strncmp(out, "unix", 4) != 0) {
-        *colon = '\0'; /* its port says nothing */
+    static const char mapped[] = "::ffff:";
+    char text[WEFT_ADDR_TEXT], *at = text;
+    weft_addr_text(peer, text, sizeof text);
+    if (peer->storage.ss_family != AF_UNIX) {
+        bool v6 = text[0] == '[';
+        *strrchr(text, v6 ? ']' : ':') = '\0';
+        at += v6;
+        if (strncmp(at, mapped, sizeof mapped - 1) == 0 && strchr(at, '.')) {
+            at += sizeof mapped - 1;
+        }
     }
+    snprintf(out, size, "%s", at);
 }
 
 /* Under the lock. */
