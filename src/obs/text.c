@@ -117,6 +117,17 @@ static void text_group(struct weft__dump *dump, const struct weft__fold_group *g
     }
 }
 
+/* Of one pool, if it has done I/O. */
+static const struct weft__driver_kind *driver_of(const weft_pool *pool)
+{
+    return pool ? atomic_load_explicit(&pool->driver, memory_order_acquire) : NULL;
+}
+
+static const char *driver_why(const weft_pool *pool)
+{
+    return atomic_load_explicit(&pool->driver_why, memory_order_relaxed);
+}
+
 void weft__dump_text(struct weft__dump *dump)
 {
     struct weft__out *out = &dump->out;
@@ -130,6 +141,10 @@ void weft__dump_text(struct weft__dump *dump)
         }
     }
     weft__out(out, ", %zu stacks\n", fold->groups);
+    const struct weft__driver_kind *driver = driver_of(pool);
+    if (driver) {
+        weft__out(out, "driver: %s (%s)\n", driver->name, driver_why(pool));
+    }
     if (dump->cut) {
         weft__out(out, "cut: %zu more fibers were not looked at\n", dump->cut);
     }
@@ -296,6 +311,13 @@ void weft__dump_json(struct weft__dump *dump)
     const struct weft__fold *fold = &dump->fold;
     weft__out(out, "{\"weft_dump\":1,");
     json_string(out, "pool", dump->opts.pool ? dump->opts.pool->name : NULL);
+    const struct weft__driver_kind *driver = driver_of(dump->opts.pool);
+    if (driver) {
+        weft__out(out, ",");
+        json_string(out, "driver", driver->name);
+        weft__out(out, ",");
+        json_string(out, "driver_why", driver_why(dump->opts.pool));
+    }
     weft__out(out, ",\"fibers\":%zu,\"cut\":%zu,\"lost\":%zu,\"states\":{", dump->seen, dump->cut,
               fold->lost);
     for (unsigned i = 0; i < WEFT__FOLD_STATES; i++) {

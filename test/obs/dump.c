@@ -277,6 +277,31 @@ TEST(a_wait_for_a_descriptor_says_which)
     CHECK_EQ(weft_close(ends[1]), 0);
 }
 
+static void *read_in_test(void *fd)
+{
+    char byte;
+    CHECK(weft_read(*(int *)fd, &byte, 1, WEFT_FOREVER) < 0);
+    return NULL;
+}
+
+TEST(the_dump_of_a_pool_names_its_driver_and_why)
+{
+    int ends[2];
+    weft_pool *pool =
+        pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1, .driver = WEFT_DRIVER_POLL});
+    CHECK_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    start(pool, "reader", read_in_test, ends);
+    char *text = dump_of(&(struct weft_dump_opts){.pool = pool});
+    check_line(text, "driver: poll (", ")");
+    free(text);
+    text = dump_of(&(struct weft_dump_opts){.pool = pool, .format = WEFT_DUMP_JSON});
+    check_has(text, ",\"driver\":\"poll\",\"driver_why\":\"");
+    free(text);
+    end_all(pool);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 TEST(one_pool_is_dumped_without_the_others)
 {
     weft_pool *one = pool_open(&(struct weft_pool_opts){.name = "one", .workers = 1, .hog_ns = -1});
