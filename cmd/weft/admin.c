@@ -223,7 +223,7 @@ static int show_metrics(weft_http *x, void *arg)
     write_latency(page, &stats);
     write_pool(page, admin->pool);
     write_delays(page, admin->pool);
-    one(page, "weft_log_dropped_total", "counter", "Lines that the access log had no room for.",
+    one(page, "weft_log_dropped_total", "counter", "Lines that did not get into the access log.",
         log_dropped(admin->log));
     return answer_page(x, "text/plain; version=0.0.4; charset=utf-8", page, &text, &len, 0);
 }

@@ -26,7 +26,17 @@ struct log {
     char time[40];
 };
 
-static void write_out(int fd, const char *bytes, size_t n)
+static uint64_t lines_in(const char *bytes, size_t n)
+{
+    uint64_t lines = 0;
+    for (size_t i = 0; i < n; i++) {
+        lines += bytes[i] == '\n';
+    }
+    return lines;
+}
+
+/* How many lines could not be written. */
+static uint64_t write_out(int fd, const char *bytes, size_t n)
 {
     while (n) {
         ssize_t put = write(fd, bytes, n);
@@ -34,11 +44,12 @@ static void write_out(int fd, const char *bytes, size_t n)
             continue;
         }
         if (put <= 0) {
-            return; /* a full disk: these lines are lost, later ones may not be */
+            return lines_in(bytes, n); /* a full disk: later ones may find room */
         }
         bytes += put;
         n -= (size_t)put;
     }
+    return 0;
 }
 
 static void *run(void *arg)
@@ -62,8 +73,9 @@ static void *run(void *arg)
         log->writing = full;
         log->used = 0;
         pthread_mutex_unlock(&log->lock);
-        write_out(log->fd, full, n);
+        uint64_t lost = write_out(log->fd, full, n);
         pthread_mutex_lock(&log->lock);
+        log->dropped += lost;
     }
     pthread_mutex_unlock(&log->lock);
     return NULL;
