@@ -78,7 +78,7 @@ struct weft_http_server_limits {
      * taken this many. Only waiting for room counts, not what a handler takes to make the answer;
      * and a connection's answers count together. */
     uint32_t write_rate;
-    int64_t linger_ns; /* how long is read behind a last answer: 2 s, and 64 KiB at most */
+    int64_t linger_ns; /* how long is read behind a last answer: 2 s, and 4 MiB at most */
 };
 
 /* A request that was answered, for a log. Spans are gone after the call. */

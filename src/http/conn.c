@@ -263,20 +263,25 @@ static bool may_come_more(const struct weft__http_conn *conn)
                                             conn->x.head.body != WEFT_HTTP_NO_BODY));
 }
 
+/* A client sees the answer only when it comes to read, and has sent what its system holds by then:
+ * many times more than one read. */
 static void linger(struct weft__http_conn *conn)
 {
-    char scrap[1024];
-    size_t dropped = 0;
+    size_t dropped = 0, turn_at = WEFT__HTTP_DROPPED;
     int64_t deadline = weft_after(conn->server->opts.limits.linger_ns);
     if (weft_shutdown(conn->fd, SHUT_WR) != 0) {
         return;
     }
-    while (dropped < WEFT__HTTP_DROPPED) {
-        ssize_t n = weft_read(conn->fd, scrap, sizeof scrap, deadline);
+    while (dropped < WEFT__HTTP_LINGER) {
+        ssize_t n = weft_read(conn->fd, weft__http_input(conn), conn->in->len, deadline);
         if (n <= 0) {
             return;
         }
         dropped += (size_t)n;
+        if (dropped >= turn_at) {
+            turn_at = dropped + WEFT__HTTP_DROPPED;
+            weft_yield();
+        }
     }
 }
 

@@ -10,11 +10,12 @@
 #include "http/server.h"
 
 enum {
-    WEFT__HTTP_INPUT = 4096,    /* first size of a read buffer */
-    WEFT__HTTP_OUTPUT = 16384,  /* size of a write buffer */
-    WEFT__HTTP_PATH = 256,      /* longer ones take memory */
-    WEFT__HTTP_DROPPED = 65536, /* bytes of a body that nobody read, or behind a last answer */
-    WEFT__HTTP_TURN = 1 << 20   /* bytes to write before others have a turn */
+    WEFT__HTTP_INPUT = 4096,     /* first size of a read buffer */
+    WEFT__HTTP_OUTPUT = 16384,   /* size of a write buffer */
+    WEFT__HTTP_PATH = 256,       /* longer ones take memory */
+    WEFT__HTTP_DROPPED = 65536,  /* bytes of a body that nobody read, for the next request */
+    WEFT__HTTP_LINGER = 4 << 20, /* bytes behind a last answer */
+    WEFT__HTTP_TURN = 1 << 20    /* bytes to write before others have a turn */
 };
 
 enum weft__http_stage {

@@ -478,6 +478,37 @@ EACH_DRIVER(clients_that_leave)
 }
 
 /* Old clients send an empty line behind a body: that must not make the answer vanish in a reset. */
+/* It may send for long before it comes to read. */
+EACH_DRIVER(a_client_that_sends_on_sees_no_reset)
+{
+    static char block[1 << 20];
+    const struct weft_http_server_limits limits = {.linger_ns = INT64_C(300000000000)};
+    struct weft_http_stats stats;
+    struct served s;
+    struct client c;
+    int err = 0;
+    served_make(&s, driver, 1, &(struct weft_http_server_opts){.limits = limits});
+    served_listen(&s);
+    client_open(&c, &s);
+    client_send(&c, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2000000\r\n\r\n");
+    for (size_t sent = 0; sent < sizeof block;) {
+        ssize_t n = send(c.fd, block, sizeof block - sent, MSG_NOSIGNAL);
+        CHECK(n > 0 || errno == EINTR);
+        sent += n > 0 ? (size_t)n : 0;
+    }
+    shutdown(c.fd, SHUT_WR);
+    do { /* until the server has closed it */
+        usleep(1000);
+        weft_http_server_stats(s.server, &stats);
+    } while (stats.accepted == 0 || stats.open > 0);
+    CHECK_EQ(getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &err, &(socklen_t){sizeof err}), 0);
+    CHECK_EQ(err, 0);
+    CHECK_EQ(client_reply(&c)->status, 413);
+    CHECK(client_is_closed_gently(&c));
+    client_close(&c);
+    served_end(&s);
+}
+
 EACH_DRIVER(what_stands_behind_a_last_body_is_read)
 {
     struct served s;
