@@ -97,6 +97,7 @@ int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind 
     driver->counters = counters;
     driver->poll_fd = -1;
     driver->wake_fd = wake_fd;
+    atomic_init(&driver->again, INT64_MAX);
     int err = kind->open(driver, roams);
     if (err) {
         weft__free(driver);

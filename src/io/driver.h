@@ -70,6 +70,9 @@ struct weft__driver {
     int wake_fd;    /* an eventfd, its owner's: whoever writes to it ends a wait */
     int poll_fd;    /* readable when there is something to dispatch; -1: the kind has none */
     int64_t looked; /* when it was last polled */
+    /* In a host's loop: when it is to be polled without an event, because the kernel did not take
+     * all that it was given; INT64_MAX: never. */
+    _Atomic(int64_t) again;
     struct weft__io_counters *counters;
     struct weft__latch turn; /* whose turn it is to wait and dispatch */
     struct weft__lock lock;

@@ -24,6 +24,7 @@ struct uring_driver {
     struct io_uring ring;
     bool roams;                       /* a host may wait for the ring between two looks */
     bool told;                        /* the kernel watches the wake's descriptor */
+    bool cancels;                     /* some that were asked for could not be handed over */
     bool poll_first;                  /* the kernel can be told that a first try is in vain */
     struct weft__op *backlog, **last; /* operations for which the queue had no room */
 };
@@ -362,6 +363,7 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     struct uring_driver *d = of(driver);
     push_backlog(d);
     bool all = push_cancels(d);
+    d->cancels = !all;
     push_wake(d);
     if (__builtin_expect((!all || !d->told) && deadline != 0, 0)) {
         /* The kernel took nothing a moment ago; what it was not given must not wait for what it
@@ -505,6 +507,19 @@ static inline __attribute__((always_inline)) void prefetch_op(const struct io_ur
     __builtin_prefetch(op + offsetof(struct weft__op, end), 1);
 }
 
+/* Nobody comes before the host was woken: what the kernel does not take now must not wait for
+ * that. */
+static void leave_to_host(struct uring_driver *d)
+{
+    push_wake(d);
+    if (io_uring_sq_ready(&d->ring) > 0) {
+        io_uring_submit(&d->ring);
+    }
+    bool all = !d->backlog && !d->cancels && d->told && io_uring_sq_ready(&d->ring) == 0;
+    atomic_store_explicit(&d->base.again, all ? INT64_MAX : weft__clock_ns() + BUSY_NS,
+                          memory_order_relaxed);
+}
+
 static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
 {
     (void)here; /* it is this one's thread */
@@ -528,10 +543,7 @@ static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver 
     }
     io_uring_cq_advance(&d->ring, n);
     if (d->roams) {
-        push_wake(d);
-        if (io_uring_sq_ready(&d->ring) > 0) {
-            io_uring_submit(&d->ring); /* nobody else does before the host was woken */
-        }
+        leave_to_host(d);
     }
     return events;
 }

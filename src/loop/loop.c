@@ -314,7 +314,9 @@ int weft_loop_fd(const weft_loop *loop)
 
 int64_t weft_loop_next_deadline(weft_loop *loop)
 {
-    return loop->dirty || has_work(loop) ? 0 : weft__wheel_next(&loop->wheel);
+    int64_t timer = weft__wheel_next(&loop->wheel);
+    int64_t again = atomic_load_explicit(&loop->driver->again, memory_order_relaxed);
+    return loop->dirty || has_work(loop) ? 0 : again < timer ? again : timer;
 }
 
 /* --- descriptors ---------------------------------------------------------------------------- */

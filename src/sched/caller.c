@@ -200,7 +200,10 @@ int weft_pool_fd(weft_pool *pool)
 
 int64_t weft_pool_next_deadline(weft_pool *pool)
 {
-    return weft__worker_nearest_timer(&pool->workers[0]);
+    const struct weft__driver *driver = weft__worker_peek_driver(&pool->workers[0]);
+    int64_t timer = weft__worker_nearest_timer(&pool->workers[0]);
+    int64_t again = driver ? atomic_load_explicit(&driver->again, memory_order_relaxed) : INT64_MAX;
+    return again < timer ? again : timer;
 }
 
 /* --- all in one ------------------------------------------------------------------------------- */
