@@ -136,10 +136,9 @@ void weft_pool_trace_dump(weft_pool *pool, FILE *out)
         uint64_t n = end < WEFT__TRACE_EVENTS ? 0 : end - WEFT__TRACE_EVENTS;
         for (; n < end; n++) {
             unsigned at = n % WEFT__TRACE_EVENTS;
-            uint64_t what = atomic_load_explicit(&trace->events[at].what, memory_order_relaxed);
+            uint64_t who = atomic_load_explicit(&trace->events[at].who, memory_order_relaxed);
             int64_t ns = atomic_load_explicit(&trace->events[at].at, memory_order_relaxed);
-            unsigned kind = (unsigned)(what >> 56);
-            uint64_t who = what & (UINT64_MAX >> 8);
+            unsigned kind = atomic_load_explicit(&trace->kinds[at], memory_order_relaxed);
             fprintf(out, "%" PRId64 " worker=%u %s ", ns, i,
                     kind < sizeof kinds / sizeof *kinds ? kinds[kind] : "?");
             if (kind == WEFT__TRACE_STEAL) {

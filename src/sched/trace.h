@@ -39,8 +39,9 @@ struct weft__trace {
     _Atomic(uint64_t) written;
     struct {
         _Atomic(int64_t) at;
-        _Atomic(uint64_t) what; /* kind << 56 | handle or number */
+        _Atomic(uint64_t) who; /* a handle, all of whose bits count, or a number */
     } events[WEFT__TRACE_EVENTS];
+    _Atomic(uint8_t) kinds[WEFT__TRACE_EVENTS];
 };
 
 static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_kind kind,
@@ -49,8 +50,8 @@ static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_k
     uint64_t n = atomic_load_explicit(&trace->written, memory_order_relaxed);
     unsigned i = n % WEFT__TRACE_EVENTS;
     atomic_store_explicit(&trace->events[i].at, weft__clock_ns(), memory_order_relaxed);
-    atomic_store_explicit(&trace->events[i].what, (uint64_t)kind << 56 | (who & (UINT64_MAX >> 8)),
-                          memory_order_relaxed);
+    atomic_store_explicit(&trace->events[i].who, who, memory_order_relaxed);
+    atomic_store_explicit(&trace->kinds[i], (uint8_t)kind, memory_order_relaxed);
     atomic_store_explicit(&trace->written, n + 1, memory_order_release);
 }
 

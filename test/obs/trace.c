@@ -1,6 +1,7 @@
 /* The trace ring: off until switched on, then the last events of each worker in order. */
 /* labels: valgrind */
 #include "sched/fixture.h"
+#include "sched/pool.h"
 
 static char *trace_of(weft_pool *pool)
 {
@@ -189,4 +190,16 @@ TEST(steals_and_hops_are_events_too)
     free(text);
     weft_pool_destroy(pool);
     pool_close(other);
+}
+
+TEST(a_fiber_of_a_late_generation_has_its_whole_name)
+{
+    weft_pool *pool;
+    CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.workers = 1}), 0);
+    weft_fiber fiber = (weft_fiber)UINT32_MAX << 32 | 7;
+    weft__trace_add(&pool->workers[0].trace, WEFT__TRACE_RUN, fiber);
+    char *text = trace_of(pool);
+    find_event(text, "run", fiber);
+    free(text);
+    weft_pool_destroy(pool);
 }
