@@ -1,11 +1,7 @@
 /* The dump of every fiber: what it waits on and who holds that, backtraces, folding, limits, JSON,
  * by signal. */
 /* labels: valgrind */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "fiber/sanitizer.h"
 #include "obs/unwind.h"
@@ -240,66 +236,6 @@ TEST(fibers_with_the_same_stack_are_shown_once)
     }
     free(text);
     end_all(pool);
-}
-
-static void *read_zero(void *arg)
-{
-    char byte;
-    CHECK_EQ(weft_read(0, &byte, 1, WEFT_FOREVER), -ECANCELED);
-    return arg;
-}
-
-/* Also the first of them, whose number is that of no object. */
-TEST(a_wait_for_a_descriptor_says_which)
-{
-    int ends[2], old = fcntl(0, F_DUPFD_CLOEXEC, 3);
-    if (old < 0) {
-        CHECK_EQ(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
-    }
-    CHECK_EQ(weft_socketpair(SOCK_STREAM, ends), 0);
-    CHECK_EQ(dup2(ends[0], 0), 0);
-    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
-    start(pool, "reader", read_zero, NULL);
-    char *text = dump_of(NULL);
-    check_line(text, "reader", " on=fd 0\n");
-    free(text);
-    text = dump_of(&(struct weft_dump_opts){.format = WEFT_DUMP_JSON});
-    check_has(text, "\"on_descriptor\":0");
-    free(text);
-    end_all(pool);
-    if (old >= 0) {
-        CHECK_EQ(dup2(old, 0), 0);
-        CHECK_EQ(close(old), 0);
-    } else {
-        CHECK_EQ(close(0), 0);
-    }
-    CHECK_EQ(weft_close(ends[0]), 0);
-    CHECK_EQ(weft_close(ends[1]), 0);
-}
-
-static void *read_in_test(void *fd)
-{
-    char byte;
-    CHECK(weft_read(*(int *)fd, &byte, 1, WEFT_FOREVER) < 0);
-    return NULL;
-}
-
-TEST(the_dump_of_a_pool_names_its_driver_and_why)
-{
-    int ends[2];
-    weft_pool *pool =
-        pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1, .driver = WEFT_DRIVER_POLL});
-    CHECK_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-    start(pool, "reader", read_in_test, ends);
-    char *text = dump_of(&(struct weft_dump_opts){.pool = pool});
-    check_line(text, "driver: poll (", ")");
-    free(text);
-    text = dump_of(&(struct weft_dump_opts){.pool = pool, .format = WEFT_DUMP_JSON});
-    check_has(text, ",\"driver\":\"poll\",\"driver_why\":\"");
-    free(text);
-    end_all(pool);
-    close(ends[0]);
-    close(ends[1]);
 }
 
 TEST(one_pool_is_dumped_without_the_others)
