@@ -1,13 +1,13 @@
 /* The end of an operation against the waits of the fiber that it belongs to: one word.
  *
- *   0        the fiber does not wait (its wait was ended by a deadline or a cancel, and it has
+ *   NONE     the fiber does not wait (its wait was ended by a deadline or a cancel, and it has
  *            asked for the end)
  *   ticket   it does: whoever ends the operation fires that
  *   OVER     the operation is over; the fiber may return, and its frame, in which this is, be gone
  *
  *   from      to       who
- *   ticket    0        the fiber, after its wait has ended otherwise
- *   0         ticket   the fiber, which waits once more
+ *   ticket    NONE     the fiber, after its wait has ended otherwise
+ *   NONE      ticket   the fiber, which waits once more
  *   any       OVER     the driver's thread, once: it touches nothing of the call after that. A
  *                      ticket that it fires may be an old one by then, and then nothing happens.
  *
@@ -24,7 +24,9 @@
 #include "base/atomic.h"
 #include "io/fd.h"
 
-#define WEFT__ENDING_OVER UINT64_MAX /* tickets have 48 bits */
+/* No tickets: those have 48 bits, and when they begin anew 0 is one of them. */
+#define WEFT__ENDING_OVER UINT64_MAX
+#define WEFT__ENDING_NONE (UINT64_MAX - 1)
 
 /* Before the operation is handed over. */
 static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticket)
@@ -36,13 +38,14 @@ static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticke
 static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, void *ready)
 {
     uint64_t ticket = atomic_load_explicit(&ending->word, memory_order_relaxed);
-    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {
+    if (__builtin_expect(ticket != WEFT__ENDING_NONE && weft__io_fire(fiber, ticket, NULL, ready),
+                         1)) {
         return;
     }
     /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail.
      * pairs: wait */
     ticket = atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
-    if (ticket) {
+    if (ticket != WEFT__ENDING_NONE) {
         weft__io_fire(fiber, ticket, NULL, ready);
     }
 }
@@ -50,14 +53,14 @@ static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, v
 /* The wait with this ticket has ended otherwise. */
 static inline void weft__ending_leave(struct weft__ending *ending, uint64_t ticket)
 {
-    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, 0, memory_order_relaxed,
-                                            memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, WEFT__ENDING_NONE,
+                                            memory_order_relaxed, memory_order_relaxed);
 }
 
 /* Waits once more. False: it is over. */
 static inline bool weft__ending_wait(struct weft__ending *ending, uint64_t ticket)
 {
-    uint64_t none = 0;
+    uint64_t none = WEFT__ENDING_NONE;
     return atomic_compare_exchange_strong_explicit(&ending->word, &none, ticket,
                                                    memory_order_acq_rel,  /* pairs: tell */
                                                    memory_order_acquire); /* pairs: tell */

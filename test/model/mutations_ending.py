@@ -27,18 +27,18 @@ _of("ending", "src/net/ending.h",
     "    atomic_store_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_release);",
     "the end takes an old ticket")
 _of("ending", "src/net/ending.h",
-    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {\n        return;\n    }\n",
-    "    if (ticket && weft__io_fire(fiber, ticket, NULL, ready)) {\n        ticket = 0;\n    }\n",
+    "    if (__builtin_expect(ticket != WEFT__ENDING_NONE && weft__io_fire(fiber, ticket, NULL, ready),\n                         1)) {\n        return;\n    }\n",
+    "    if (ticket != WEFT__ENDING_NONE && weft__io_fire(fiber, ticket, NULL, ready)) {\n        ticket = WEFT__ENDING_NONE;\n    }\n",
     "who was told is told again, and may be gone")
 _of("ending", "src/net/ending.h",
-    "    if (__builtin_expect(ticket && weft__io_fire(fiber, ticket, NULL, ready), 1)) {\n        return;\n    }\n",
-    "    if (ticket) {\n        weft__io_fire(fiber, ticket, NULL, ready);\n        return;\n    }\n",
+    "    if (__builtin_expect(ticket != WEFT__ENDING_NONE && weft__io_fire(fiber, ticket, NULL, ready),\n                         1)) {\n        return;\n    }\n",
+    "    if (ticket != WEFT__ENDING_NONE) {\n        weft__io_fire(fiber, ticket, NULL, ready);\n        return;\n    }\n",
     "who has left is not told")
 _of("ending", "src/net/ending.h",
-    "    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, 0, memory_order_relaxed,\n                                            memory_order_relaxed);",
-    "    (void)ticket;\n    atomic_store_explicit(&ending->word, 0, memory_order_relaxed);",
+    "    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, WEFT__ENDING_NONE,\n                                            memory_order_relaxed, memory_order_relaxed);",
+    "    (void)ticket;\n    atomic_store_explicit(&ending->word, WEFT__ENDING_NONE, memory_order_relaxed);",
     "who leaves forgets that it is over")
 _of("ending", "src/net/ending.h",
-    "    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, 0, memory_order_relaxed,\n                                            memory_order_relaxed);",
+    "    atomic_compare_exchange_strong_explicit(&ending->word, &ticket, WEFT__ENDING_NONE,\n                                            memory_order_relaxed, memory_order_relaxed);",
     "    (void)ending, (void)ticket;",
     "who leaves stays, and takes its own ticket for the end")
