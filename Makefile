@@ -14,7 +14,7 @@ help:
 	@echo 'make check     every lane: sanitizers, valgrind, clang, aarch64, explorer ... (LANES="asan tsan")'
 	@echo 'make bench     measure against other runtimes (bench/compare)'
 	@echo 'make soak      the long run: 100,000 idle connections, 1,000,000 actors, the stress tests (SOAK_MINUTES=60)'
-	@echo 'make install   into PREFIX=/usr/local, below DESTDIR= if set'
+	@echo 'make install   the libraries, the tool and the documents into PREFIX=/usr/local, below DESTDIR= if set'
 	@echo 'make format    lay out the sources with clang-format'
 	@echo 'make clean     remove build/'
 
@@ -38,9 +38,16 @@ bench: release
 soak: release dev
 	SOAK_MINUTES=$(SOAK_MINUTES) tools/soak
 
-install: release
+# Not the tests, nor the benchmarks.
+install:
+	@tools/setup build
+	@[ -e build/release/build.ninja ] || cmake --preset release
+	cmake --build build/release -j$(JOBS) --target weft_libraries weft_tool
 	DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+	@case '$(PREFIX)' in /usr|/usr/local) ;; *) \
+	    echo 'For programs that use Weft from $(PREFIX): export PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig,'; \
+	    echo 'and link with -Wl,-rpath,$(PREFIX)/lib (docs/install.md)' ;; esac
 
 format:
 	@tools/setup check

@@ -52,7 +52,7 @@ static int keep(weft_actor *self, const struct weft_actor_event *events, size_t 
     weft_out_idle(out);
     for (size_t i = 0; i < n && !err; i++) {
         if (events[i].kind == WEFT_EVENT_DOWN && events[i].error) {
-            printf("the worker has ended: %s (%s)\n", strerror(-events[i].error),
+            printf("the worker has ended: %s (%s)\n", weft_strerror(events[i].error),
                    events[i].reason ? (const char *)events[i].reason->data : "no more was said");
             err = start_worker(self, keeper);
         } else if (events[i].kind == WEFT_EVENT_CANCEL) {
@@ -94,7 +94,7 @@ int main(void)
         err = err ? err : weft_actor_send(worker, "divide by", 0, NULL);
     }
     err = err ? err : weft_event_wait(&ready, WEFT_FOREVER); /* the fourth is there */
-    int forced = weft_host_stop(host, "that was all", weft_after(INT64_C(300000000000)));
+    int forced = weft_host_stop(host, "that was all", weft_after(WEFT_MINUTES(5)));
     weft_host_destroy(host);
     return err || forced ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -56,7 +56,7 @@ static int ask_slow(void)
         return -ENOMEM;
     }
     weft_blocking_job_init(&job->job, slow_run, slow_release);
-    int err = weft_blocking_run(NULL, &job->job, weft_after(20 * 1000000));
+    int err = weft_blocking_run(NULL, &job->job, weft_after(WEFT_MS(20)));
     printf("slow   %s\n", err == -ETIMEDOUT ? "no answer in 20 ms" : job->answer);
     weft_blocking_release(&job->job);
     return err == -ETIMEDOUT ? 0 : err;

@@ -150,11 +150,11 @@ int main(void)
     weft_pid room;
     int err = weft_host_create(&host, NULL);
     if (err || (err = start(host, &room))) {
-        fprintf(stderr, "chatroom: %s\n", strerror(-err));
+        fprintf(stderr, "chatroom: %s\n", weft_strerror(err));
         return 1;
     }
     err = weft_actor_join(room, NULL, WEFT_FOREVER); /* it ends when all have gone */
-    printf("the room is %s\n", err == 0 || err == -ESRCH ? "empty" : strerror(-err));
+    printf("the room is %s\n", err == 0 || err == -ESRCH ? "empty" : weft_strerror(err));
     int left = weft_host_stop(host, NULL, WEFT_FOREVER);
     weft_host_destroy(host);
     return (err != 0 && err != -ESRCH) || left;

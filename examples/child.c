@@ -54,12 +54,9 @@ static void *app(void *arg)
     weft_signal_set *set;
     weft_fiber waiter;
     void *failed = arg;
-    /* -EPERM: we were started with one of them ignored. A server would respect that; this one
-     * insists. */
-    int err = weft_signal_open(&set, signals, 2, NULL);
-    if (err == -EPERM) {
-        err = weft_signal_open(&set, signals, 2, &(struct weft_signal_opts){.force = true});
-    }
+    /* Also if we were started with one of them ignored. A server would respect that and leave it
+     * out, which is the default. */
+    int err = weft_signal_open(&set, signals, 2, &(struct weft_signal_opts){.force = true});
     if (err || weft_spawn(&waiter, await_term, set, NULL) != 0) {
         return set;
     }

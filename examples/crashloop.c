@@ -39,7 +39,7 @@ static const struct weft_actor_kind worker = {
     .name = "worker", .init = connect_backend, .step = work};
 
 static const struct weft_child_spec children[] = {
-    {.name = "worker", .kind = &worker, .named = true, .stop_ns = 1000000000},
+    {.name = "worker", .kind = &worker, .named = true, .stop_ns = WEFT_SECONDS(1)},
 };
 
 static const struct weft_supervisor_opts supervisor = {
@@ -47,8 +47,8 @@ static const struct weft_supervisor_opts supervisor = {
     .children = children,
     .count = 1,
     .restarts = 10, /* in 5 s; then it would give up */
-    .backoff_ns = 1000000,
-    .backoff_max_ns = 100000000,
+    .backoff_ns = WEFT_MS(1),
+    .backoff_max_ns = WEFT_MS(100),
 };
 
 static void print_tree(weft_pid pid)
@@ -78,7 +78,7 @@ static int run(weft_host *host)
     int64_t from = weft_now();
     err = send_job(host, "lose");
     /* Until it is well again there is no such name, or what is sent is lost: try again. */
-    while (!err && weft_event_wait(&well, weft_after(2000000)) == -ETIMEDOUT) {
+    while (!err && weft_event_wait(&well, weft_after(WEFT_MS(2))) == -ETIMEDOUT) {
         send_job(host, "job");
     }
     printf("well again after %d failed starts\n", atomic_load(&starts) - 2);
@@ -92,12 +92,12 @@ int main(void)
     weft_host *host;
     int err = weft_host_create(&host, &(struct weft_host_opts){.workers = 2});
     if (err) {
-        fprintf(stderr, "crashloop: %s\n", strerror(-err));
+        fprintf(stderr, "crashloop: %s\n", weft_strerror(err));
         return 1;
     }
     err = run(host);
     if (err) {
-        fprintf(stderr, "crashloop: %s\n", strerror(-err));
+        fprintf(stderr, "crashloop: %s\n", weft_strerror(err));
     }
     int left = weft_host_stop(host, "the example is over", WEFT_FOREVER);
     weft_host_destroy(host);

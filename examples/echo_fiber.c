@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     intptr_t failed = 0;
     listener = weft_listen(argc > 1 ? argv[1] : "127.0.0.1:0", NULL);
     if (listener < 0 || weft_addr_local(listener, &address) != 0) {
-        fprintf(stderr, "echo_fiber: %s\n", strerror(-listener));
+        fprintf(stderr, "echo_fiber: %s\n", weft_strerror(listener));
         return 1;
     }
     if (argc < 2 && pthread_create(&thread, NULL, clients, &failed) != 0) {

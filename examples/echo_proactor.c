@@ -95,7 +95,7 @@ static void on_accepted(weft_op *op, int64_t fd, void *arg)
         return;
     }
     if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
-        weft_loop_timer_set(&later, weft_after(10000000)); /* at once it would fail again */
+        weft_loop_timer_set(&later, weft_after(WEFT_MS(10))); /* at once it would fail again */
         return;
     }
     struct connection *c = fd >= 0 ? calloc(1, sizeof *c) : NULL;
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
         err = err ? err : weft_op_accept(&accepts, listener, NULL);
     }
     if (err) {
-        fprintf(stderr, "echo_proactor: %s\n", strerror(-err));
+        fprintf(stderr, "echo_proactor: %s\n", weft_strerror(err));
         return 1;
     }
     if (argc < 2 && pthread_create(&thread, NULL, clients, &failed) != 0) {

@@ -90,7 +90,7 @@ static void on_connection(weft_watch *watch, int fd, int events, void *arg)
         serve(accepted);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         weft_watch_modify(watch, 0); /* it stays readable: to look on would be to spin */
-        weft_loop_timer_set(&later, weft_after(10000000));
+        weft_loop_timer_set(&later, weft_after(WEFT_MS(10)));
     }
 }
 
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     err =
         err ? err : weft_watch_add(&listening, loop, listener, WEFT_READABLE, on_connection, NULL);
     if (err) {
-        fprintf(stderr, "echo_reactor: %s\n", strerror(-err));
+        fprintf(stderr, "echo_reactor: %s\n", weft_strerror(err));
         return 1;
     }
     weft_loop_timer_init(&later, loop, accept_again, NULL);

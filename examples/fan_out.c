@@ -6,7 +6,6 @@
 #include <weft/weft.h>
 
 enum { SERVERS = 5 };
-#define MS INT64_C(1000000)
 
 struct query {
     weft_future *answer; /* the first server completes it; for the others it is too late */
@@ -56,16 +55,17 @@ static void *run(void *arg)
     struct query queries[SERVERS], *first;
     for (int i = 0; i < SERVERS; i++) {
         /* One is quick, the others would take minutes. */
-        queries[i] = (struct query){.server = i, .takes_ns = i == 3 ? 2 * MS : 600000 * MS};
+        queries[i] =
+            (struct query){.server = i, .takes_ns = i == 3 ? WEFT_MS(2) : WEFT_MINUTES(10)};
     }
-    int err = ask_all(queries, &first, weft_after(60000 * MS));
+    int err = ask_all(queries, &first, weft_after(WEFT_SECONDS(60)));
     if (!err) {
         printf("server %d answered\n", first->server);
     }
     *(int *)arg = err ? err : first->server;
 
-    queries[3].takes_ns = 600000 * MS; /* nobody answers in time */
-    err = ask_all(queries, &first, weft_after(5 * MS));
+    queries[3].takes_ns = WEFT_MINUTES(10); /* nobody answers in time */
+    err = ask_all(queries, &first, weft_after(WEFT_MS(5)));
     printf("then: %s\n", err == -ETIMEDOUT ? "no answer in time" : "?");
     return (void *)(intptr_t)err;
 }

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <weft/weft.h>
 
-#define MS INT64_C(1000000)
-
 /* --- the shape of a step ---------------------------------------------------------------- */
 
 struct countdown {
@@ -21,7 +19,7 @@ static enum weft_step count(weft_frame *f, struct weft_got got)
         return weft_frame_return(f, self);
     }
     printf("%d\n", self->left--);
-    return weft_frame_sleep(f, weft_after(MS), WEFT_THEN(count));
+    return weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(count));
 }
 
 static const struct weft_frame_kind counting = {.name = "countdown", .start = count};
@@ -51,8 +49,8 @@ static enum weft_step ask(weft_frame *f, struct weft_got got)
 {
     struct ask *self = (struct ask *)f;
     (void)got;
-    return weft_frame_await_recv(f, &self->wait, self->answers, &self->answer, weft_after(5 * MS),
-                                 WEFT_THEN(answered));
+    return weft_frame_await_recv(f, &self->wait, self->answers, &self->answer,
+                                 weft_after(WEFT_MS(5)), WEFT_THEN(answered));
 }
 
 static const struct weft_frame_kind asking = {.name = "ask", .start = ask};
@@ -84,7 +82,7 @@ static enum weft_step fetched(weft_frame *f, struct weft_got got)
     if (++self->tries == 3) {
         return weft_frame_throw_for(f, -EIO, weft_frame_caught(f), "gave up after 3 tries");
     }
-    return weft_frame_sleep(f, weft_after(MS << self->tries), WEFT_THEN(fetch));
+    return weft_frame_sleep(f, weft_after(WEFT_MS(1) << self->tries), WEFT_THEN(fetch));
 }
 
 static const struct weft_frame_kind fetching = {.name = "fetch", .start = fetch};

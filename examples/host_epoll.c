@@ -21,7 +21,7 @@ static void *serve(void *arg)
 /* Waits for time, 5 ms, then writes into the loop's pipe. */
 static void *sleeper(void *arg)
 {
-    slept = weft_park(weft_after(5000000)) == -ETIMEDOUT;
+    slept = weft_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
     if (write(pipe_ends[1], "x", 1) != 1) {
         slept = false;
     }

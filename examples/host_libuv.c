@@ -62,7 +62,7 @@ static void *serve(void *arg)
 
 static void *sleeper(void *arg)
 {
-    slept = weft_park(weft_after(5000000)) == -ETIMEDOUT;
+    slept = weft_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
     return arg;
 }
 

@@ -37,7 +37,7 @@ static void ask(const char *address)
         "POST /shout HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 6\r\n\r\nhello\n";
     char answer[512];
     size_t n = 0;
-    int fd = weft_connect(address, weft_after(1000000000));
+    int fd = weft_connect(address, weft_after(WEFT_SECONDS(1)));
     if (fd >= 0 && weft_write_all(fd, request, sizeof request - 1, NULL, WEFT_FOREVER) == 0) {
         weft_read_full(fd, answer, sizeof answer - 1, &n, WEFT_FOREVER); /* to its end */
         answer[n] = '\0';
@@ -58,7 +58,7 @@ static void *serve(void *arg)
     weft_http_server_route(server, "POST", "/shout", shout, NULL, NULL);
     int err = weft_http_server_listen(server, address ? address : "127.0.0.1:0", &bound);
     if (err) {
-        fprintf(stderr, "cannot listen: %s\n", strerror(-err));
+        fprintf(stderr, "cannot listen: %s\n", weft_strerror(err));
     } else {
         weft_addr_text(&bound, text, sizeof text);
         if (!address) {
@@ -70,7 +70,7 @@ static void *serve(void *arg)
             weft_signal_close(signals);
         }
     }
-    weft_http_server_stop(server, weft_after(5000000000)); /* lets answers finish */
+    weft_http_server_stop(server, weft_after(WEFT_SECONDS(5))); /* lets answers finish */
     weft_http_server_destroy(server);
     return NULL;
 }

@@ -20,7 +20,7 @@ static int square(const weft_buf *input, weft_buf **output, void *arg)
     long n;
     (void)arg;
     memcpy(&n, input->data, sizeof n);
-    weft_sleep(100000); /* it takes a while */
+    weft_sleep(WEFT_US(100)); /* it takes a while */
     n *= n;
     *output = weft_buf_copy(&n, sizeof n);
     return *output ? 0 : -1;
@@ -123,12 +123,12 @@ static void *run(void *arg)
     }
     while (progress.done < (long)PRODUCERS * JOBS) {
         weft_buf *reply;
-        if (weft_actor_call(pid, "progress", NULL, &reply, weft_after(300000000000)) != 0) {
+        if (weft_actor_call(pid, "progress", NULL, &reply, weft_after(WEFT_MINUTES(5))) != 0) {
             return NULL;
         }
         memcpy(&progress, reply->data, sizeof progress);
         weft_buf_free(reply);
-        weft_sleep(1000000);
+        weft_sleep(WEFT_MS(1));
     }
     printf("%ld jobs, sum of squares %ld\n", progress.done, progress.sum);
     *well = true;

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <weft/weft.h>
 
-#define MS INT64_C(1000000)
-
 struct job {
     int number;
     int64_t takes_ns;
@@ -119,7 +117,7 @@ static void *watch_signals(void *arg)
 static void *report(void *arg)
 {
     struct runner_books *books = arg;
-    while (weft_group_sleep(weft_after(50 * MS)) == -ETIMEDOUT) {
+    while (weft_group_sleep(weft_after(WEFT_MS(50))) == -ETIMEDOUT) {
         printf("%d begun, %d done, %d queued\n", books->begun, books->done,
                (int)weft_chan_length(books->queue));
     }
@@ -145,7 +143,7 @@ static int start(struct runner_books *books, struct runner *runners, int n)
 static int bring_jobs(struct runner_books *books)
 {
     for (int n = 1;; n++) {
-        struct job job = {.number = n, .takes_ns = (1 + n % 5) * MS};
+        struct job job = {.number = n, .takes_ns = WEFT_MS(1 + n % 5)};
         if (weft_chan_send(books->queue, &job, WEFT_FOREVER) != 0) { /* waits while it is full */
             return n - 1;
         }
@@ -169,7 +167,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: jobrunner [JOBS [PER_SECOND [RUNNERS, 1 to %d]]]\n", MOST_RUNNERS);
         return 2;
     }
-    books.interval_ns = 1000 * MS / per_second;
+    books.interval_ns = WEFT_SECONDS(1) / per_second;
     if (weft_dispatcher_create(&dispatcher, &(struct weft_dispatcher_opts){.name = "jobs"}) ||
         weft_dispatcher_start(dispatcher) ||
         weft_group_create(dispatcher, &books.group, &(struct weft_group_opts){.name = "runner"}) ||
@@ -182,7 +180,7 @@ int main(int argc, char **argv)
     int accepted = err ? 0 : bring_jobs(&books);
     err = err ? err : weft_future_wait(weft_group_finished(books.group), WEFT_FOREVER);
     int64_t took = weft_now() - began;
-    weft_dispatcher_stop(dispatcher, weft_after(1000 * MS), NULL, 0);
+    weft_dispatcher_stop(dispatcher, weft_after(WEFT_SECONDS(1)), NULL, 0);
     weft_dispatcher_destroy(dispatcher);
     weft_chan_destroy(books.queue);
     printf("%d jobs in %.0f ms, at most %d at once\n", books.done, (double)took / 1e6,

@@ -60,7 +60,7 @@ static void *consume(void *arg)
 
     /* With a deadline a park is also a sleep. A last unpark of the producer may still be kept: it
      * would end the first one at once. */
-    while (weft_park(weft_after(1000000)) != -ETIMEDOUT) {
+    while (weft_park(weft_after(WEFT_MS(1))) != -ETIMEDOUT) {
     }
     return (void *)sum;
 }

@@ -29,7 +29,7 @@ static void *encoder(void *arg)
     unsigned numbers = (unsigned)(uintptr_t)arg;
     while (!atomic_load(&done)) {
         weft_buf_free(encode(numbers));
-        weft_sleep(1000000);
+        weft_sleep(WEFT_MS(1));
     }
     return NULL;
 }
@@ -39,7 +39,7 @@ static void *report(void *collector)
     for (unsigned i = 0; i < ENCODERS; i++)
         weft_spawn(NULL, encoder, (void *)(uintptr_t)(50 << i), NULL);
     for (int i = 0; i < REPORTS; i++) {
-        weft_sleep(20000000);
+        weft_sleep(WEFT_MS(20));
         weft_collector_print(collector, stdout);
         weft_collector_reset(collector);
         puts("");

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <weft/weft.h>
 
-#define MS INT64_C(1000000)
-
 struct limiter {
     _Atomic(int64_t) next; /* when the next call may go, if it comes by then */
     int64_t interval_ns, burst_ns;
@@ -16,7 +14,7 @@ struct limiter {
 
 static void limiter_init(struct limiter *limiter, int64_t per_second, int64_t burst)
 {
-    limiter->interval_ns = 1000 * MS / per_second;
+    limiter->interval_ns = WEFT_SECONDS(1) / per_second;
     limiter->burst_ns = burst * limiter->interval_ns;
     atomic_init(&limiter->next, 0);
 }

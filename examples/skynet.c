@@ -25,7 +25,7 @@ static void *sum_up(void *arg)
         part[i].first = tree->first + i * part[i].leaves;
         int err = weft_spawn(&child[i], sum_up, &part[i], NULL);
         if (err) {
-            fprintf(stderr, "weft_spawn: %s\n", strerror(-err));
+            fprintf(stderr, "weft_spawn: %s\n", weft_strerror(err));
             exit(1);
         }
     }
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     int64_t start = weft_now();
     int err = weft_run(sum_up, &whole, &sum, NULL);
     if (err) {
-        fprintf(stderr, "weft_run: %s\n", strerror(-err));
+        fprintf(stderr, "weft_run: %s\n", weft_strerror(err));
         return 1;
     }
     printf("%ld leaves, sum %ld, %.1f ms\n", whole.leaves, (long)sum,

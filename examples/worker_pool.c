@@ -24,7 +24,7 @@ static int work(void *arg)
     int i;
     while ((i = atomic_fetch_add(&jobs->next, 1)) < JOBS) {
         struct job *job = &jobs->list[i];
-        int err = weft_sleep(1000); /* what takes time is a wait, and a cancelled one ends */
+        int err = weft_sleep(WEFT_US(1)); /* what takes time is a wait, and a cancelled one ends */
         if (err) {
             return err;
         }

@@ -3,11 +3,16 @@
  * and 5 s of light tasks. All tasks come from one plain thread, round robin.
  *
  * The heavy tasks also run in a bare loop without any scheduler, in turn with those on one
- * scheduler: that is the limit of galay_heavy_1. */
+ * scheduler: that is the limit of galay_heavy_1. The limit of the latencies is a bare thread that
+ * sleeps on a futex, woken by the same thread, with the same semaphore for the way back. */
 #include "program.h"
 
+#include <linux/futex.h>
 #include <math.h>
+#include <pthread.h>
 #include <semaphore.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { SAMPLES = 5, WARM_UP = 1000, LATENCIES = 10000, SUSTAINED_S = 5, MAX_PENDING = 10000 };
 
@@ -140,6 +145,44 @@ static void measure_latency(weft_crew *crew, unsigned members)
     report("weft", "galay_latency_p99", suffix, (double)latency[LATENCIES * 99 / 100] / 1e3, "us");
 }
 
+/* The floor of the latencies: a thread and a futex. */
+static _Atomic(uint32_t) bell;
+static atomic_bool over;
+
+static void *sleep_on_futex(void *arg)
+{
+    uint32_t seen = 0;
+    while (!atomic_load(&over)) {
+        while (atomic_load(&bell) == seen && !atomic_load(&over))
+            syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, seen, NULL);
+        if (atomic_load(&over))
+            break;
+        seen = atomic_load(&bell);
+        note_latency(&latency[seen - 1]);
+    }
+    return arg;
+}
+
+static void measure_floor(void)
+{
+    pthread_t thread;
+    double sum = 0;
+    must(-pthread_create(&thread, NULL, sleep_on_futex, NULL), "pthread_create");
+    for (int i = 0; i < LATENCIES; i++) {
+        atomic_store(&left, 1);
+        submitted = now_ns();
+        atomic_fetch_add(&bell, 1);
+        syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1);
+        sem_wait(&all_done);
+        sum += (double)latency[i];
+    }
+    atomic_store(&over, true);
+    atomic_fetch_add(&bell, 1);
+    syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1);
+    pthread_join(thread, NULL);
+    report("limit", "galay_latency_mean", "_10", sum / LATENCIES / 1e3, "us");
+}
+
 /* One scheduler per CPU, as galay runs it; the producer waits while MAX_PENDING tasks are
  * queued. */
 static void measure_sustained(void)
@@ -172,5 +215,6 @@ int main(void)
         measure_latency(crew, members[m]);
         stop_crew(crew);
     }
+    measure_floor();
     measure_sustained();
 }

@@ -14,9 +14,10 @@ static double span(int rounds)
     return ns_since(start) / rounds;
 }
 
-static void nothing(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg)
+static void nothing(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
+                    void *arg)
 {
-    (void)type, (void)cost_ns, (void)count, (void)sum, (void)arg;
+    (void)type, (void)cost_ns, (void)count, (void)sum, (void)pool, (void)arg;
 }
 
 static void *yield_often(void *countdown)

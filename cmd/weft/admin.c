@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host.h"
+
 #define PROBE_NS 1000000000
 #define NS_PER_S 1e9
 
@@ -123,11 +125,20 @@ static void write_server(FILE *out, const struct weft_http_stats *s)
     one(out, "weft_http_connections_open", "gauge", "Connections open.", s->open);
     one(out, "weft_http_connections_refused_total", "counter", "Beyond a limit on connections.",
         s->refused);
+    one(out, "weft_http_connections_shed_total", "counter",
+        "Silent connections closed to make room for others.", s->idle_shed);
     one(out, "weft_http_accept_errors_total", "counter", "No descriptors or memory to accept with.",
         s->accept_errors);
     one(out, "weft_http_accept_wakes_total", "counter", "Times an acceptor was woken.",
         s->accept_wakes);
     one(out, "weft_http_bad_requests_total", "counter", "Requests refused by the parser.", s->bad);
+    describe(out, "weft_http_stop_ended_total", "counter", "Connections that a stop has ended.");
+    fprintf(out, "weft_http_stop_ended_total{what=\"idle\"} %llu\n",
+            (unsigned long long)s->stop_idle);
+    fprintf(out, "weft_http_stop_ended_total{what=\"cut\"} %llu\n",
+            (unsigned long long)s->stop_cut);
+    one(out, "weft_http_stop_lost_total", "counter",
+        "Requests that came after a stop had closed their connection.", s->stop_crossed);
     describe(out, "weft_http_timeouts_total", "counter", "Connections ended by a time limit.");
     fprintf(out, "weft_http_timeouts_total{limit=\"idle\"} %llu\n",
             (unsigned long long)s->idle_ended);
@@ -196,7 +207,7 @@ static void write_delays(FILE *out, weft_pool *pool)
     drop(probe);
 }
 
-/* A page that is written to a stream. Takes the stream's text. */
+/* A page that was written to a stream. Takes the stream's text. */
 static int answer_page(weft_http *x, const char *type, FILE *page, char **text, size_t *len,
                        int err)
 {
@@ -228,53 +239,116 @@ static int show_metrics(weft_http *x, void *arg)
     return answer_page(x, "text/plain; version=0.0.4; charset=utf-8", page, &text, &len, 0);
 }
 
-/* --- /debug/fibers ---------------------------------------------------------------------------- */
-
-static int show_fibers(weft_http *x, void *arg)
-{
-    const struct admin *admin = arg;
-    struct weft_http_text query = weft_http_query(x);
-    bool json = query.len == 11 && memcmp(query.data, "format=json", 11) == 0;
-    char *text = NULL;
-    size_t len = 0;
-    FILE *page = open_memstream(&text, &len);
-    if (!page) {
-        return -ENOMEM;
-    }
-    int err = weft_dump(page, &(struct weft_dump_opts){
-                                  .format = json ? WEFT_DUMP_JSON : WEFT_DUMP_TEXT,
-                                  .pool = admin->pool,
-                              });
-    return answer_page(x, json ? "application/json" : "text/plain; charset=utf-8", page, &text,
-                       &len, err);
-}
-
-/* --- /debug/actors ---------------------------------------------------------------------------- */
+/* --- /debug/fibers, /debug/actors ---------------------------------------------------------------
+ */
 
 #define MOST_ACTORS 10000
 
-static int show_actors(weft_http *x, void *arg)
+/* A dump takes as long as there are fibers, so it is made by a thread of its own, and one at a
+ * time: the admin's thread goes on to answer whether the server is healthy. */
+struct dump {
+    FILE *page;
+    weft_pool *pool; /* its fibers; NULL: actors */
+    enum weft_dump_format format;
+    int err;
+};
+
+static void *make_dump(void *arg)
+{
+    struct dump *dump = arg;
+    if (dump->pool) {
+        dump->err = weft_dump(dump->page,
+                              &(struct weft_dump_opts){.format = dump->format, .pool = dump->pool});
+    } else {
+        dump->err = weft_actor_dump(dump->page, NULL, dump->format, MOST_ACTORS);
+    }
+    return NULL;
+}
+
+static int refuse_dump(weft_http *x)
+{
+    static const char text[] = "another dump is being made; try again\n";
+    int err = weft_http_begin(x, 429);
+    err = err ? err : weft_http_set(x, "Content-Type", "text/plain; charset=utf-8");
+    err = err ? err : weft_http_set(x, "Retry-After", "1");
+    err = err ? err : weft_http_set_length(x, sizeof text - 1);
+    return err ? err : weft_http_write(x, text, sizeof text - 1);
+}
+
+static int show_dump(weft_http *x, struct admin *admin, weft_pool *pool)
 {
     struct weft_http_text query = weft_http_query(x);
     bool json = query.len == 11 && memcmp(query.data, "format=json", 11) == 0;
+    struct dump dump = {.pool = pool, .format = json ? WEFT_DUMP_JSON : WEFT_DUMP_TEXT};
     char *text = NULL;
     size_t len = 0;
-    FILE *page = open_memstream(&text, &len);
-    (void)arg;
-    if (!page) {
+    if (admin->dumping) {
+        return refuse_dump(x);
+    }
+    dump.page = open_memstream(&text, &len);
+    if (!dump.page) {
         return -ENOMEM;
     }
-    int err = weft_actor_dump(page, NULL, json ? WEFT_DUMP_JSON : WEFT_DUMP_TEXT, MOST_ACTORS);
-    return answer_page(x, json ? "application/json" : "text/plain; charset=utf-8", page, &text,
-                       &len, err);
+    admin->dumping = true;
+    int err = weft_blocking_call(NULL, make_dump, &dump, NULL, WEFT_FOREVER);
+    admin->dumping = false;
+    return answer_page(x, json ? "application/json" : "text/plain; charset=utf-8", dump.page, &text,
+                       &len, err ? err : dump.err);
+}
+
+static int show_fibers(weft_http *x, void *arg)
+{
+    struct admin *admin = arg;
+    return show_dump(x, admin, admin->pool);
+}
+
+static int show_actors(weft_http *x, void *arg)
+{
+    return show_dump(x, arg, NULL);
+}
+
+/* --- who may ask ------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *path;
+    weft_http_fn show;
+} pages[] = {
+    {"/healthz", show_health},
+    {"/metrics", show_metrics},
+    {"/debug/fibers", show_fibers},
+    {"/debug/actors", show_actors},
+};
+enum { PAGES = sizeof pages / sizeof *pages };
+
+static int answer_stranger(weft_http *x)
+{
+    return answer_text(x, 421,
+                       "this is not a host that the admin listener answers to: use its address, or "
+                       "localhost, or name the host by --admin-host\n");
+}
+
+static int answer_known(weft_http *x, void *arg)
+{
+    struct admin *admin = arg;
+    const char *data, *path = weft_http_path(x);
+    const weft_http_head *head = weft_http_parsed(x, &data);
+    if (!host_is_known(data + head->host.at, head->host.len, &admin->at, admin->hosts,
+                       admin->host_count)) {
+        return answer_stranger(x);
+    }
+    for (int i = 0; i < PAGES; i++) {
+        if (strcmp(path, pages[i].path) == 0) {
+            return pages[i].show(x, admin);
+        }
+    }
+    return -ENOENT;
 }
 
 int admin_routes(weft_http_server *server, struct admin *admin)
 {
-    int err = weft_http_server_route(server, "GET", "/healthz", show_health, admin, NULL);
-    err = err ? err : weft_http_server_route(server, "GET", "/metrics", show_metrics, admin, NULL);
-    err = err ? err
-              : weft_http_server_route(server, "GET", "/debug/fibers", show_fibers, admin, NULL);
-    return err ? err
-               : weft_http_server_route(server, "GET", "/debug/actors", show_actors, admin, NULL);
+    int err = 0;
+    for (int i = 0; i < PAGES && !err; i++) {
+        err = weft_http_server_route(server, "GET", pages[i].path, answer_known, admin, NULL);
+    }
+    return err;
 }

@@ -10,7 +10,11 @@
 struct admin {
     weft_http_server *served; /* what it tells about */
     weft_pool *pool;
-    struct log *log; /* NULL: none */
+    struct log *log;          /* NULL: none */
+    struct weft_addr at;      /* where it listens, whatever the port */
+    const char *const *hosts; /* names that it answers to, besides those of the machine itself */
+    int host_count;
+    bool dumping; /* its server's thread's alone */
 };
 
 /* `admin` is borrowed for as long as the server lives. */

@@ -6,7 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, LISTEN, FLAG, SECONDS, COUNT, BYTES32, BYTES64, WORKERS, DRIVER, SPREAD, CONFIG };
+enum kind {
+    TEXT,
+    LISTEN,
+    ADMIN_HOST,
+    FLAG,
+    SECONDS,
+    SECONDS_OR_0,
+    COUNT,
+    BYTES32,
+    BYTES64,
+    WORKERS,
+    DRIVER,
+    SPREAD,
+    CONFIG
+};
 
 struct option {
     const char *name;
@@ -27,27 +41,36 @@ static const struct option table[] = {
     {"dotfiles", FLAG, AT(dotfiles), NULL, "serve names that begin with a dot too"},
     {"admin", TEXT, AT(admin), "ADDR",
      "listener for /healthz, /metrics, /debug/fibers, /debug/actors"},
+    {"admin-host", ADMIN_HOST, 0, "NAME",
+     "answer to this name there, besides localhost and addresses; may be repeated"},
     {"log", TEXT, AT(log), "FILE", "access log; -: standard output"},
     {"workers", WORKERS, AT(workers), "N", "threads (as many as CPUs)"},
     {"driver", DRIVER, AT(driver), "NAME", "auto, epoll, uring or poll"},
     {"spread", SPREAD, AT(spread), "HOW", "least, round-robin, hash (by client) or reuseport"},
     {"drain", SECONDS, AT(drain_ns), "S", "how long a stop waits for answers under way (10)"},
-    {"fresh", SECONDS, AT(fresh_ns), "S", "how long a file is not looked at again (1)"},
+    {"grace", SECONDS, AT(limits.grace_ns), "S",
+     "... and how long idle connections may send one more request (1)"},
+    {"revalidate", SECONDS_OR_0, AT(revalidate_ns), "S",
+     "seconds before a cached file is checked again (1); 0: no cache"},
     {"idle-time", SECONDS, AT(limits.idle_ns), "S", "silence between requests (60)"},
     {"header-time", SECONDS, AT(limits.header_ns), "S", "for the whole head of a request (10)"},
     {"body-time", SECONDS, AT(limits.body_ns), "S", "one wait for more of a body (10)"},
     {"body-rate", COUNT, AT(limits.body_rate), "N", "bytes a second, at least, after that (500)"},
-    {"write-time", SECONDS, AT(limits.write_ns), "S", "one wait for the client to read (30)"},
+    {"write-time", SECONDS, AT(limits.write_ns), "S", "a client that takes nothing is cut (30)"},
     {"write-rate", COUNT, AT(limits.write_rate), "N",
-     "bytes a second, at least, of each such time (500)"},
+     "bytes a second that a client must take, at least (500)"},
+    {"write-ahead", BYTES32, AT(limits.write_ahead), "BYTES",
+     "bytes taken ahead that count for later (256k)"},
     {"max-line", BYTES32, AT(limits.line_bytes), "BYTES", "request line (8k)"},
     {"max-header", BYTES32, AT(limits.header_bytes), "BYTES", "header block (16k)"},
     {"max-fields", COUNT, AT(limits.fields), "N", "header fields (100)"},
     {"max-body", BYTES64, AT(limits.body_bytes), "BYTES", "body (1m)"},
     {"max-requests", COUNT, AT(limits.requests), "N", "on one connection (1000)"},
     {"max-pipelined", COUNT, AT(limits.pipelined), "N", "answers gathered before a write (64)"},
-    {"max-connections", COUNT, AT(limits.connections), "N", "open at once (131072)"},
-    {"max-per-address", COUNT, AT(limits.per_address), "N", "... from one address (16384)"},
+    {"max-connections", COUNT, AT(limits.connections), "N",
+     "open at once (3/4 of the descriptors, at most 131072)"},
+    {"max-per-address", COUNT, AT(limits.per_address), "N",
+     "... from one address (half of that, at most 16384)"},
     {"config", CONFIG, 0, "FILE", "lines of these names and their values, # for remarks"},
 };
 enum { OPTIONS = sizeof table / sizeof *table };
@@ -94,6 +117,12 @@ static bool read_seconds(const char *text, int64_t *out)
     }
     *out = (int64_t)(s * 1e9);
     return true;
+}
+
+static bool is_zero(const char *text)
+{
+    char *end;
+    return strtod(text, &end) == 0 && end != text && !*end;
 }
 
 /* A positive number, with k, m or g behind it if `bytes`. */
@@ -169,8 +198,20 @@ static const char *set_value(struct options *options, const struct option *optio
         }
         options->listen[options->listen_count++] = value;
         return NULL;
+    case ADMIN_HOST:
+        if (options->admin_host_count == OPTIONS_LISTENERS) {
+            return "at most 16 of them";
+        }
+        options->admin_hosts[options->admin_host_count++] = value;
+        return NULL;
     case SECONDS:
         return read_seconds(value, at) ? NULL : "not a number of seconds (0.001 .. 100000000)";
+    case SECONDS_OR_0: /* 0 is -1 in the options, where 0 is the default */
+        if (is_zero(value)) {
+            *(int64_t *)at = -1;
+            return NULL;
+        }
+        return read_seconds(value, at) ? NULL : "not a number of seconds (0, 0.001 .. 100000000)";
     case COUNT:
     case BYTES32:
     case BYTES64:

@@ -13,12 +13,14 @@ struct options {
     const char *root; /* NULL: the built-in site */
     const char *listen[OPTIONS_LISTENERS];
     int listen_count;
+    const char *admin_hosts[OPTIONS_LISTENERS];
+    int admin_host_count;
     const char *admin, *log, *index;
     long workers;
     enum weft_driver driver;
     enum weft_http_spread spread;
     bool listing, follow_symlinks, dotfiles;
-    int64_t drain_ns, fresh_ns;
+    int64_t drain_ns, revalidate_ns;
     struct weft_http_server_limits limits;
     struct options_text *texts; /* of files */
 };

@@ -120,7 +120,7 @@ static int show_turns(struct stage *stage)
     stage->over = err != 0; /* then nobody need begin; who waits in vain is cancelled by the stop */
     err = err ? err : play(stage->dispatcher, groups, 3);
     if (err) {
-        screen_warn("a group: %s", strerror(-err));
+        screen_warn("a group: %s", weft_strerror(err));
         return 1;
     }
     show_group(stage->crowd, "300 fibers that never rest");
@@ -191,13 +191,13 @@ static void *receive_guests(void *arg)
         weft_group_stats(hall->group, &stats);
     } while (stats.fibers <= (uint64_t)spawned); /* this one is in it, too */
     if (err) {
-        screen_warn("weft_group_spawn_frame: %s; going on with %ld", strerror(-err), spawned);
+        screen_warn("weft_group_spawn_frame: %s; going on with %ld", weft_strerror(err), spawned);
     }
     fflush(stdout);
     int failed = weft_group_dump(hall->group, stdout,
                                  &(struct weft_dump_opts){.max_shown = 2, .no_frames = true});
     if (failed) {
-        screen_warn("weft_group_dump: %s", strerror(-failed));
+        screen_warn("weft_group_dump: %s", weft_strerror(failed));
     }
     hall->failed |= failed && failed != -ENOMEM; /* which the others use, rightly */
     start = weft_now();
@@ -231,7 +231,7 @@ static int show_guests(weft_dispatcher *dispatcher, long wanted)
         err = err ? err : play(dispatcher, &hall.group, 1);
     }
     if (err) {
-        screen_warn("the group hall: %s", strerror(-err));
+        screen_warn("the group hall: %s", weft_strerror(err));
     }
     free(hall.guests);
     return err || hall.failed || hall.gone != hall.seated ? 1 : 0;
@@ -251,7 +251,7 @@ int show_rounds(int number, long fibers)
     };
     int err = weft_dispatcher_create(&stage.dispatcher, &opts);
     if (err) {
-        screen_warn("weft_dispatcher_create: %s", strerror(-err));
+        screen_warn("weft_dispatcher_create: %s", weft_strerror(err));
         return 1;
     }
     err = weft_group_create(stage.dispatcher, &stage.crowd,
@@ -264,7 +264,7 @@ int show_rounds(int number, long fibers)
                                   &(struct weft_group_opts){.name = "small"});
     int failed = 1;
     if (err) {
-        screen_warn("a group: %s", strerror(-err));
+        screen_warn("a group: %s", weft_strerror(err));
     } else {
         failed = show_turns(&stage) | show_guests(stage.dispatcher, fibers);
     }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <weft/weft.h>
 
@@ -40,8 +41,9 @@ struct serving {
 
 static int failed(const char *what, const char *name, int err)
 {
+    bool refused = (err == -EINVAL || err == -EOPNOTSUPP) && weft_last_error()[0];
     fprintf(stderr, "weft serve: %s%s%s: %s\n", what, name ? " " : "", name ? name : "",
-            strerror(-err));
+            refused ? weft_last_error() : weft_strerror(err));
     return err;
 }
 
@@ -49,13 +51,25 @@ static int failed(const char *what, const char *name, int err)
 
 static int open_signals(struct serving *s)
 {
-    /* Where INT is ignored, as in a shell's background, it stays so. */
+    /* Where INT is ignored, as in a shell's background, it stays so. TERM must end us. */
     static const int both[] = {SIGTERM, SIGINT};
     int err = weft_signal_open(&s->signals, both, 2, NULL);
-    if (err == -EPERM) {
+    if (err == -EPERM || (!err && !weft_signal_has(s->signals, SIGTERM))) {
+        weft_signal_close(s->signals);
+        s->signals = NULL;
         err = weft_signal_open(&s->signals, both, 1, &(struct weft_signal_opts){.force = true});
     }
-    return err ? failed("cannot wait for signals", NULL, err) : 0;
+    return err ? failed("cannot wait for", "SIGTERM and SIGINT", err) : 0;
+}
+
+static void warn_of_root(void)
+{
+    if (geteuid() == 0) {
+        fprintf(stderr,
+                "weft serve: warning: running as root and staying root: files are served whatever "
+                "their mode; start it as another user (a port below 1024 needs "
+                "CAP_NET_BIND_SERVICE only)\n");
+    }
 }
 
 static void raise_descriptor_limit(void)
@@ -75,9 +89,6 @@ static int start_pool(struct serving *s)
         .driver = s->options.driver,
     };
     int err = weft_pool_create(&s->pool, &opts);
-    if (err == -EOPNOTSUPP) {
-        return failed("the driver cannot be had here", NULL, err);
-    }
     err = err ? err : weft_pool_start(s->pool);
     return err ? failed("cannot start the workers", NULL, err) : 0;
 }
@@ -100,7 +111,7 @@ static int add_routes(struct serving *s)
         .listing = s->options.listing,
         .follow_symlinks = s->options.follow_symlinks,
         .dotfiles = s->options.dotfiles,
-        .fresh_ns = s->options.fresh_ns,
+        .revalidate_ns = s->options.revalidate_ns,
         .workers = weft_pool_workers(s->pool),
     };
     int err = weft_http_files_open(&s->files, s->options.root, &opts);
@@ -177,7 +188,12 @@ static int start_admin(struct serving *s)
     if (!s->options.admin) {
         return 0;
     }
-    s->admin = (struct admin){.served = s->server, .pool = s->pool, .log = s->log};
+    s->admin = (struct admin){.served = s->server,
+                              .pool = s->pool,
+                              .log = s->log,
+                              .hosts = s->options.admin_hosts,
+                              .host_count = s->options.admin_host_count};
+    weft_addr_parse(&s->admin.at, s->options.admin); /* if it is none, nobody will listen there */
     int err =
         weft_http_server_create(&s->admin_server, &(struct weft_http_server_opts){.name = "admin"});
     err = err ? err : admin_routes(s->admin_server, &s->admin);
@@ -198,10 +214,11 @@ static int start(struct serving *s)
     err = err ? err : start_admin(s);
     if (!err) {
         unsigned workers = weft_pool_workers(s->pool);
-        printf(
-            "serving %s with %u worker%s; SIGTERM finishes answers, SIGINT (Ctrl-C) stops at once\n",
-            s->options.root ? s->options.root : "the built-in site", workers,
-            workers == 1 ? "" : "s");
+        printf("serving %s with %u worker%s; SIGTERM finishes answers, %s\n",
+               s->options.root ? s->options.root : "the built-in site", workers,
+               workers == 1 ? "" : "s",
+               weft_signal_has(s->signals, SIGINT) ? "SIGINT (Ctrl-C) stops at once"
+                                                   : "SIGINT is ignored, as it was at the start");
         fflush(stdout);
     }
     return err;
@@ -236,6 +253,19 @@ static void wait_for_end(struct serving *s)
     weft_clear_interrupt();
 }
 
+static void say_what_was_cut(const struct serving *s)
+{
+    struct weft_http_stats stats;
+    weft_http_server_stats(s->server, &stats);
+    if (stats.stop_idle || stats.stop_cut) {
+        fprintf(stderr,
+                "weft serve: stop: %llu idle connections closed, %llu requests lost that crossed "
+                "the close, %llu requests cut at the end of --drain\n",
+                (unsigned long long)stats.stop_idle, (unsigned long long)stats.stop_crossed,
+                (unsigned long long)stats.stop_cut);
+    }
+}
+
 static void end(struct serving *s)
 {
     if (s->server) {
@@ -243,6 +273,7 @@ static void end(struct serving *s)
         if (err) {
             failed("handlers have not ended", NULL, err);
         }
+        say_what_was_cut(s);
     }
     if (s->admin_server) {
         weft_http_server_stop(s->admin_server, 0);
@@ -283,12 +314,15 @@ int serve(int argc, char **argv)
         options_free(&s.options);
         return EXIT_USAGE;
     }
+    warn_of_root();
     raise_descriptor_limit();
     const struct weft_pool_opts opts = {
         .name = "control", .workers = 1, .caller = true, .driver = s.options.driver};
     int err = weft_run(control, &s, NULL, &opts);
     if (err == -EOPNOTSUPP) {
-        fprintf(stderr, "weft serve: the driver cannot be had here\n");
+        const char *why = weft_driver_unavailable(s.options.driver);
+        fprintf(stderr, "weft serve: the I/O driver is not available: %s; use --driver epoll\n",
+                why ? why : strerror(-err));
     } else if (err) {
         failed("cannot start", NULL, err);
     }

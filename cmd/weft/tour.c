@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,11 +156,20 @@ static void show_crowd_memory(const struct crowd *crowd, double before)
                 screen_bytes((double)memory.reserved_bytes), memory.mappings, memory.guard);
 }
 
-/* Idle workers do the same by themselves, but keep some stacks warm. */
+static void *trim(void *arg)
+{
+    weft_trim();
+    return arg;
+}
+
+/* Idle workers do the same by themselves, but keep some stacks warm. For a million it takes so long
+ * that a fiber should not do it: a thread for blocking calls does. */
 static void show_trim(void)
 {
     int64_t start = weft_now();
-    weft_trim();
+    if (weft_blocking_call(NULL, trim, NULL, NULL, WEFT_FOREVER) != 0) {
+        weft_trim();
+    }
     screen_fact("given back", "to the kernel in %.2f s; %s remain", seconds_since(start),
                 screen_bytes(machine_resident_bytes()));
 }
@@ -193,7 +203,7 @@ static long show_crowd(long wanted)
     int err = spawn_crowd(&crowd);
     double took = seconds_since(start);
     if (err) {
-        screen_warn("weft_spawn: %s", strerror(-err));
+        screen_warn("weft_spawn: %s", weft_strerror(err));
     }
     if (crowd.spawned < wanted) {
         screen_warn("going on with %s", screen_number((uint64_t)crowd.spawned));
@@ -202,6 +212,10 @@ static long show_crowd(long wanted)
         double count = (double)crowd.spawned;
         screen_fact("parked", "%s fibers in %.2f s, %.2f us each",
                     screen_number((uint64_t)crowd.spawned), took, took * 1e6 / count);
+        screen_fact("why so long",
+                    "each has touched a stack of its own: a page that the kernel makes");
+        screen_fact("",
+                    "and clears. README's \"spawn a million\" end at once, on a few warm stacks");
         show_crowd_memory(&crowd, before);
         start = weft_now();
         wake_crowd(&crowd);
@@ -275,7 +289,7 @@ static int show_skynet(long leaves)
     double took = seconds_since(start);
     if (atomic_load(&spawn_error)) {
         screen_warn("weft_spawn: %s; %s times the parent did its child's work",
-                    strerror(-atomic_load(&spawn_error)),
+                    weft_strerror(atomic_load(&spawn_error)),
                     screen_number((uint64_t)atomic_load(&not_spawned)));
     }
     if (sum != right) {
@@ -330,6 +344,23 @@ static bool waits(weft_fiber fiber)
     return weft_fiber_state(fiber, &state) == 0 && state == WEFT_FIBER_WAITING;
 }
 
+/* A look at the place of each fiber that there ever was, which may take long: not on a worker. It
+ * begins when its caller waits, so that it shows the same each time. */
+struct account {
+    weft_pool *pool;
+    weft_fiber caller;
+};
+
+static void *dump_pool(void *arg)
+{
+    const struct account *account = arg;
+    while (!waits(account->caller)) {
+        sched_yield();
+    }
+    weft_pool_dump(account->pool, stdout, 10);
+    return NULL;
+}
+
 static int show_dump(void)
 {
     weft_fiber sleeper, friend;
@@ -337,7 +368,7 @@ static int show_dump(void)
     int err =
         weft_spawn(&sleeper, wait_for_nothing, NULL, &(struct weft_fiber_opts){.name = "sleeper"});
     if (err) {
-        screen_warn("weft_spawn: %s", strerror(-err));
+        screen_warn("weft_spawn: %s", weft_strerror(err));
         return 1;
     }
     err =
@@ -345,10 +376,13 @@ static int show_dump(void)
     while (!waits(sleeper) || (!err && !waits(friend))) {
         weft_yield();
     }
-    weft_pool_dump(weft_pool_self(), stdout, 10);
+    struct account account = {weft_pool_self(), weft_self()};
+    if (weft_blocking_call(NULL, dump_pool, &account, NULL, WEFT_FOREVER) != 0) { /* no thread */
+        weft_pool_dump(account.pool, stdout, 10);
+    }
     weft_unpark(sleeper);
     if (err) {
-        screen_warn("weft_spawn: %s", strerror(-err));
+        screen_warn("weft_spawn: %s", weft_strerror(err));
         weft_join(sleeper, NULL, WEFT_FOREVER);
         return 1;
     }
@@ -457,7 +491,7 @@ static void show_deadlock(void)
     if (err == -EDEADLK) {
         screen_fact("weft_run", "returned -EDEADLK, and has ended the three");
     } else {
-        screen_warn("weft_run: %s", err ? strerror(-err) : "nobody has noticed");
+        screen_warn("weft_run: %s", err ? weft_strerror(err) : "nobody has noticed");
     }
 }
 
@@ -492,15 +526,18 @@ int tour(long fibers)
 {
     unsigned cpus = weft_usable_cpus();
     struct walk whole = {.fibers = fibers};
-    struct weft_pool_opts opts = {.name = "tour",
-                                  .workers = cpus > 1 ? cpus : 2}; /* two can steal */
+    struct weft_pool_opts opts = {
+        .name = "tour",
+        .workers = cpus > 1 ? cpus : 2, /* two can steal */
+        .hog_ns = 1000000000,           /* a million page faults keep a machine busy */
+    };
     char title[64];
     screen_open();
     snprintf(title, sizeof title, "Weft %s: a tour", weft_version());
     screen_title(title);
     int err = weft_run(walk, &whole, NULL, &opts);
     if (err) {
-        fprintf(stderr, "weft: cannot start a pool: %s\n", strerror(-err));
+        fprintf(stderr, "weft: cannot start a pool: %s\n", weft_strerror(err));
         return 1;
     }
     whole.failed |= show_rounds(7, whole.fibers);

@@ -1,5 +1,6 @@
 #include "waiting.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,11 +54,30 @@ static int start(weft_fiber *out, weft_fn fn, struct kitchen *kitchen, const cha
 {
     int err = weft_spawn(out, fn, kitchen, &(struct weft_fiber_opts){.name = name});
     if (err) {
-        screen_warn("weft_spawn: %s", strerror(-err));
+        screen_warn("weft_spawn: %s", weft_strerror(err));
         return err;
     }
     await_waiting(*out);
     return 0;
+}
+
+struct dump {
+    struct weft_dump_opts opts;
+    weft_fiber caller;
+    int err;
+};
+
+/* The first backtrace reads the program's symbols: not on a worker. Begins when its caller waits,
+ * so that it shows the same each time. */
+static void *write_dump(void *arg)
+{
+    struct dump *dump = arg;
+    enum weft_fiber_state state;
+    while (weft_fiber_state(dump->caller, &state) == 0 && state != WEFT_FIBER_WAITING) {
+        sched_yield();
+    }
+    dump->err = weft_dump(stdout, &dump->opts);
+    return NULL;
 }
 
 int show_waiting(int number)
@@ -76,10 +96,11 @@ int show_waiting(int number)
         seated++;
     }
     fflush(stdout);
-    int failed =
-        weft_dump(stdout, &(struct weft_dump_opts){.pool = weft_pool_self(), .max_shown = 3});
+    struct dump dump = {.opts = {.pool = weft_pool_self(), .max_shown = 3}, .caller = weft_self()};
+    int unmade = weft_blocking_call(NULL, write_dump, &dump, NULL, WEFT_FOREVER); /* no thread */
+    int failed = unmade ? weft_dump(stdout, &dump.opts) : dump.err;
     if (failed) {
-        screen_warn("weft_dump: %s", strerror(-failed));
+        screen_warn("weft_dump: %s", weft_strerror(failed));
     }
     weft_unpark(kitchen.cook);
     if (weft_join(kitchen.waiter, NULL, WEFT_FOREVER) != 0) { /* it was not there */

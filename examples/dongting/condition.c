@@ -22,7 +22,7 @@ static enum weft_step wait_for_either(weft_frame *f, struct weft_got got)
     struct taker *self = (struct taker *)f;
     weft_cond *const conds[] = {&full, &closed};
     (void)got;
-    return weft_frame_await_conds(f, self->waits, conds, 2, weft_after(1000000000),
+    return weft_frame_await_conds(f, self->waits, conds, 2, weft_after(WEFT_SECONDS(1)),
                                   WEFT_THEN(woken));
 }
 
@@ -50,7 +50,7 @@ static enum weft_step start(weft_frame *f, struct weft_got got)
 {
     struct taker *self = (struct taker *)f;
     (void)got;
-    return weft_frame_await_cond(f, &self->waits[0], &full, weft_after(1000000),
+    return weft_frame_await_cond(f, &self->waits[0], &full, weft_after(WEFT_MS(1)),
                                  WEFT_THEN(too_late));
 }
 
@@ -76,7 +76,7 @@ static void *bring(void *arg)
 
 static void *open_up(void *arg)
 {
-    weft_sleep(3000000); /* the taker has given up once */
+    weft_sleep(WEFT_MS(3)); /* the taker has given up once */
     is_ready = true;
     weft_cond_signal(&ready);
     return arg;

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <weft/weft.h>
 
-#define SECOND INT64_C(1000000000)
-
 /* Shared by the fibers of a group: one thread, no lock. */
 struct counter {
     int value;
@@ -43,12 +41,12 @@ int main(void)
     /* group.requestShutdown(), and its shutdownFuture. Nothing is cancelled: the fibers end by
      * themselves. */
     weft_group_stop(groups[0]);
-    int err = weft_future_wait(weft_group_finished(groups[0]), weft_after(10 * SECOND));
+    int err = weft_future_wait(weft_group_finished(groups[0]), weft_after(WEFT_SECONDS(10)));
 
     /* dispatcher.stop(new DtTime(10, SECONDS)) for the rest; the answer is how many groups were
      * late. */
     const char *late[2];
-    int overdue = weft_dispatcher_stop(dispatcher, weft_after(10 * SECOND), late, 2);
+    int overdue = weft_dispatcher_stop(dispatcher, weft_after(WEFT_SECONDS(10)), late, 2);
 
     struct weft_group_stats stats; /* ShareStatus: what a group shows to other threads */
     weft_group_stats(groups[1], &stats);

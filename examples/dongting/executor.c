@@ -58,12 +58,12 @@ int main(void)
         weft_group_create(dispatcher, &group, NULL) ||
         weft_group_call(group, &sum, add, (void *)42) || /* submit(callable).get() */
         weft_group_schedule(group, &soon, add, (void *)8,
-                            &(struct weft_schedule_opts){.at = weft_after(1000000)}) ||
+                            &(struct weft_schedule_opts){.at = weft_after(WEFT_MS(1))}) ||
         weft_group_schedule(
             group, &often, tick, &runs,
-            &(struct weft_schedule_opts){.kind = WEFT_FIXED_RATE, .period_ns = 1000000}) ||
+            &(struct weft_schedule_opts){.kind = WEFT_FIXED_RATE, .period_ns = WEFT_MS(1)}) ||
         weft_group_schedule(group, &cancelled, never, &ran,
-                            &(struct weft_schedule_opts){.at = weft_after(3600000000000)})) {
+                            &(struct weft_schedule_opts){.at = weft_after(WEFT_MINUTES(60))})) {
         return 1;
     }
     bool ok = result_of(sum, &value) == 0 && value == 42;

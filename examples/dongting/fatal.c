@@ -15,8 +15,8 @@ struct caller {
 static enum weft_step sloppy(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    (void)weft_frame_sleep(f, weft_after(1000000), WEFT_THEN(sloppy)); /* `return` is missing */
-    return weft_frame_sleep(f, weft_after(1000000), WEFT_THEN(sloppy));
+    (void)weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(sloppy)); /* `return` is missing */
+    return weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(sloppy));
 }
 
 static enum weft_step clean_up(weft_frame *f)

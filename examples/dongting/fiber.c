@@ -21,7 +21,7 @@ static enum weft_step answer(weft_frame *f, struct weft_got got)
 static enum weft_step execute(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    return weft_frame_sleep(f, weft_after(1000000), WEFT_THEN(answer));
+    return weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(answer));
 }
 
 static const struct weft_frame_kind process_request = {.name = "process-request", .start = execute};
@@ -30,7 +30,7 @@ static const struct weft_frame_kind process_request = {.name = "process-request"
  * another. */
 static void *process_with_stack(void *arg)
 {
-    weft_sleep(1000000);
+    weft_sleep(WEFT_MS(1));
     return arg;
 }
 

@@ -75,7 +75,7 @@ int main(void)
     }
     for (int i = 0; i < READERS; i++) {
         readers[i].future = futures[i];
-        readers[i].deadline = i == NEVER ? weft_after(1000000) : WEFT_FOREVER;
+        readers[i].deadline = i == NEVER ? weft_after(WEFT_MS(1)) : WEFT_FOREVER;
         weft_frame_init(&readers[i].frame, &reading);
         if (weft_group_spawn_frame(group, &fibers[i], &readers[i].frame, NULL)) {
             return 1;

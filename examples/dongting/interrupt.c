@@ -33,7 +33,8 @@ static enum weft_step handle(weft_frame *f, const weft_error *error)
         return weft_frame_rethrow(f);
     }
     weft_error_print(error, stdout); /* where the fiber was, not who interrupted it */
-    return weft_frame_sleep(f, weft_after(1000000), WEFT_THEN(slept_on)); /* it was for one wait */
+    return weft_frame_sleep(f, weft_after(WEFT_MS(1)),
+                            WEFT_THEN(slept_on)); /* it was for one wait */
 }
 
 static const struct weft_frame_kind sleeping = {

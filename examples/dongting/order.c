@@ -1,6 +1,6 @@
 /* Dongting: readyFibers, readyFibersNextRound1, readyFibersNextRound2: in which order fibers run. A
- * wake by an object goes to the front, a new fiber to the back, a yield to the next turn; what has
- * used up its wakes for this round waits for the next turn too. */
+ * wake by an object goes to the front, a new fiber to the back, or to the front if it is told to, a
+ * yield to the next turn; what has used up its wakes for this round waits for the next turn too. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -37,18 +37,20 @@ static void *yielder(void *name)
 
 static void *first(void *arg)
 {
-    static char a[] = "a", b[] = "b", c[] = "c", n[] = "n", y[] = "y";
+    static char a[] = "a", b[] = "b", c[] = "c", n[] = "n", y[] = "y", f[] = "f";
     weft_spawn(NULL, waiter, a, NULL);
     weft_spawn(NULL, waiter, b, NULL);
     weft_spawn(NULL, waiter, c, NULL);
     do { /* on a busy machine the time may be over before the sleep begins */
-        weft_sleep(1000000);
+        weft_sleep(WEFT_MS(1));
     } while (waiting < 3); /* they wait; a new round has begun, and each may be woken once in it */
     weft_spawn(NULL, yielder, y, NULL);
     weft_spawn(NULL, starter, n, NULL);
     weft_cond_signal(&cond);       /* a, to the front */
     weft_cond_signal_later(&cond); /* b, behind what is ready */
     weft_cond_broadcast(&cond);    /* c, and who else there is, before a */
+    weft_group_spawn(weft_group_self(), NULL, starter, f,
+                     &(struct weft_member_opts){.front = true}); /* start(fiber, addFirst) */
     return arg;
 }
 
@@ -67,5 +69,5 @@ int main(void)
     weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
     weft_dispatcher_destroy(dispatcher);
     printf("order: %s\n", order);
-    return err || strcmp(order, "canby") != 0;
+    return err || strcmp(order, "fcanby") != 0;
 }

@@ -13,9 +13,10 @@ static bool accepts(unsigned type, void *arg)
     return type == WEFT_PERF_POLL || type == WEFT_PERF_WORK;
 }
 
-static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg)
+static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
+                     void *arg)
 {
-    (void)cost_ns, (void)count, (void)sum, (void)arg;
+    (void)cost_ns, (void)count, (void)sum, (void)pool, (void)arg;
     atomic_fetch_add(type == WEFT_PERF_POLL ? &polls : &works, 1);
 }
 
@@ -23,7 +24,7 @@ static void *work(void *arg)
 {
     int i = 0;
     do { /* on a busy machine it may come too late to sleep */
-        weft_sleep(500000);
+        weft_sleep(WEFT_US(500));
     } while (++i < 20 || !atomic_load(&polls));
     return arg;
 }
@@ -31,19 +32,20 @@ static void *work(void *arg)
 /* callback.printStats() every so often, as a fiber of the group. */
 static void *report(void *collector)
 {
-    while (weft_group_sleep(weft_after(5000000)) != 0) {
+    while (weft_group_sleep(weft_after(WEFT_MS(5))) != 0) {
         weft_collector_print(collector, stdout);
         weft_collector_reset(collector);
     }
     return NULL;
 }
 
-static int run(weft_collector *collector)
+static int run(weft_collector *collector, const struct weft_perf *callback)
 {
+    const struct weft_dispatcher_opts opts = {.name = "my-dispatcher", .perf = callback};
     weft_dispatcher *dispatcher;
     weft_group *group;
     weft_fiber fiber;
-    if (weft_dispatcher_create(&dispatcher, NULL) || weft_dispatcher_start(dispatcher) ||
+    if (weft_dispatcher_create(&dispatcher, &opts) || weft_dispatcher_start(dispatcher) ||
         weft_group_create(dispatcher, &group, NULL) ||
         (collector && weft_group_spawn(group, NULL, report, collector, NULL)) ||
         weft_group_spawn(group, &fiber, work, NULL, NULL)) {
@@ -59,11 +61,7 @@ int main(void)
 {
     static const struct weft_perf callback = {.accept = accepts, .on_event = on_event};
     weft_collector *collector;
-    if (weft_perf_install(&callback)) { /* new Dispatcher("...", factory, callback) */
-        return 1;
-    }
-    int failed = run(NULL);
-    weft_perf_remove(&callback);
+    int failed = run(NULL, &callback); /* new Dispatcher("my-dispatcher", factory, callback) */
     printf("%ld polls, %ld stretches of work\n", atomic_load(&polls), atomic_load(&works));
 
     /* SimplePerfCallback("myapp_"): the stock collector, with histograms. */
@@ -71,7 +69,7 @@ int main(void)
         weft_collector_start(collector)) {
         return 1;
     }
-    failed |= run(collector);
+    failed |= run(collector, NULL);
     weft_collector_destroy(collector);
     return failed || !atomic_load(&polls) || !atomic_load(&works);
 }

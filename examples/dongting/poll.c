@@ -5,12 +5,10 @@
 #include <stdio.h>
 #include <weft/weft.h>
 
-#define MS INT64_C(1000000)
-
 static void *beat(void *arg)
 {
     for (int i = 0; i < 3; i++) {
-        weft_sleep(2 * MS);
+        weft_sleep(WEFT_MS(2));
         ++*(int *)arg;
     }
     return NULL;
@@ -22,7 +20,7 @@ static int with_a_thread(int *beats)
 {
     weft_dispatcher *dispatcher;
     weft_group *group;
-    struct weft_dispatcher_opts opts = {.max_poll_ns = 100 * MS, .spin_rounds = 4};
+    struct weft_dispatcher_opts opts = {.max_poll_ns = WEFT_MS(100), .spin_rounds = 4};
     if (weft_dispatcher_create(&dispatcher, &opts) || weft_dispatcher_start(dispatcher) ||
         weft_group_create(dispatcher, &group, NULL) ||
         weft_group_spawn(group, NULL, beat, beats, NULL)) {
@@ -38,7 +36,7 @@ static void wait_for(int fd, int64_t deadline)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int64_t left = deadline - weft_now();
-    poll(&ready, 1, deadline == WEFT_FOREVER ? -1 : left <= 0 ? 0 : (int)(left / MS) + 1);
+    poll(&ready, 1, deadline == WEFT_FOREVER ? -1 : left <= 0 ? 0 : (int)(left / WEFT_MS(1)) + 1);
 }
 
 static int in_a_loop(int *beats)

@@ -11,7 +11,7 @@ static int flushed, cleaned;
 /* A loop that does something now and then until the group is to stop. */
 static void *flush_now_and_then(void *arg)
 {
-    while (weft_group_sleep(weft_after(1000000)) == -ETIMEDOUT) { /* sleepUntilShouldStop(1) */
+    while (weft_group_sleep(weft_after(WEFT_MS(1))) == -ETIMEDOUT) { /* sleepUntilShouldStop(1) */
         flushed++;
     }
     flushed++; /* the last time */
@@ -31,7 +31,7 @@ static enum weft_step tick(weft_frame *f, struct weft_got got)
 {
     struct ticker *self = (struct ticker *)f;
     (void)got;
-    return weft_frame_await_stop(f, &self->wait, weft_after(1000000), WEFT_THEN(ticked));
+    return weft_frame_await_stop(f, &self->wait, weft_after(WEFT_MS(1)), WEFT_THEN(ticked));
 }
 
 static enum weft_step ticked(weft_frame *f, struct weft_got got)
@@ -50,7 +50,7 @@ struct monitor {
 static enum weft_step watch(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    return weft_frame_sleep(f, weft_after(1000000), WEFT_THEN(watch));
+    return weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(watch));
 }
 
 static enum weft_step clean_up(weft_frame *f)
@@ -92,7 +92,7 @@ int main(void)
     }
     weft_group_stop(good); /* requestShutdown(), and its future */
     weft_future_wait(weft_group_finished(good), WEFT_FOREVER);
-    int overdue = weft_dispatcher_stop(dispatcher, weft_after(20000000), late, 2);
+    int overdue = weft_dispatcher_stop(dispatcher, weft_after(WEFT_MS(20)), late, 2);
     if (overdue == -EBUSY) { /* a busy machine: it has not ended within a second after its cancel */
         weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
         overdue = 1;

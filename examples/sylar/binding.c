@@ -1,6 +1,7 @@
 /* sylar: schedule(cb, thread). A bound task runs on its thread; in sylar it loses the binding when
  * it first waits, here it keeps it for life. Workers are named by index, 0 .. n-1, not by kernel
  * thread id. */
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -21,10 +22,16 @@ static void *stay(void *arg)
     return NULL;
 }
 
+/* YieldToHold(), then what stay does. */
+static void *hold(void *arg)
+{
+    return weft_park(WEFT_FOREVER) == 0 ? stay(arg) : arg;
+}
+
 int main(void)
 {
     weft_pool *pool;
-    weft_fiber late;
+    weft_fiber late, held;
     if (weft_pool_create(&pool, &(struct weft_pool_opts){.workers = WORKERS}) ||
         weft_pool_start(pool)) {
         return 1;
@@ -38,8 +45,16 @@ int main(void)
         return 1;
     }
     weft_fiber_detach(late);
+    /* schedule(fiber, thread) of a fiber in HOLD; it is -EBUSY until the fiber is there. */
+    if (weft_pool_spawn(pool, &held, hold, (void *)2L, NULL)) {
+        return 1;
+    }
+    while (weft_unpark_on(held, pool, 2) == -EBUSY) {
+        weft_sleep(WEFT_US(100));
+    }
+    weft_fiber_detach(held);
     weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_destroy(pool);
-    printf("strayed: %d of %d turns\n", atomic_load(&strayed), (WORKERS + 1) * TURNS);
+    printf("strayed: %d of %d turns\n", atomic_load(&strayed), (WORKERS + 2) * TURNS);
     return atomic_load(&strayed);
 }

@@ -52,7 +52,7 @@ static bool with_deadline(void)
         return false;
     }
     /* sylar would wait for ever for a fiber in HOLD. Here it is cancelled after 10 ms. */
-    int err = weft_pool_stop(pool, WEFT_STOP_DRAIN, weft_after(10000000));
+    int err = weft_pool_stop(pool, WEFT_STOP_DRAIN, weft_after(WEFT_MS(10)));
     while (err == -EBUSY) { /* a busy machine: it has not ended within a second after that */
         err = weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER);
     }

@@ -58,7 +58,7 @@ int main(void)
         weft_actor_spawn(host, NULL, &bad, NULL, NULL)) {
         return 1;
     }
-    int forced = weft_host_stop(host, "shutdown", weft_after(1000000000));
+    int forced = weft_host_stop(host, "shutdown", weft_after(WEFT_SECONDS(1)));
     while (forced == -EBUSY) { /* a busy machine: not all have ended within a second after that */
         forced = weft_host_stop(host, NULL, WEFT_FOREVER);
     }

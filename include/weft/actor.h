@@ -81,7 +81,7 @@ WEFT_API int weft_pid_parse(weft_pid *out, const char *text);
 /* --- hosts ----------------------------------------------------------------------------- */
 
 struct weft_host_opts {
-    const char *name;        /* at most 10 bytes; default "actors" */
+    const char *name;        /* of any length; default "actors" */
     unsigned workers;        /* default: the CPUs this process may use */
     enum weft_driver driver; /* of its pool; default: auto */
     uint64_t max_actors;     /* exact; default: as memory allows */
@@ -93,6 +93,9 @@ struct weft_host_opts {
      * either is reached. */
     unsigned turn_events; /* default 1024 */
     int64_t turn_ns;      /* from the end of the turn's first step; default 200 us */
+    /* Ends that nobody waited for are kept for weft_actor_join: those of the last so many actors
+     * that ended by an error or with a result; default 1024, at most 2^20. */
+    unsigned results;
 };
 
 /* Creates it and starts its pool. -EINVAL, -EAGAIN, -ENOMEM. -EMFILE: there are 65,535. */
@@ -210,11 +213,13 @@ WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_
                               const char *method, const weft_buf *input);
 
 /* Sends, and does not wait for it to arrive. Messages from one sender to one actor arrive in order.
- * `topic` is borrowed for ever (a literal); `buf` is taken, also on an error. -ESRCH: there is no
- * such actor, any more. -ENOBUFS: its mailbox is full, and its policy says so; while others wait
- * for room it counts as full. -ECANCELED, -EINTR: of a fiber that waited by WEFT_MAILBOX_WAIT.
- * -EHOSTUNREACH: of another node to which there is no way (<weft/route.h>); else what that receiver
- * answers. -ENOMEM. */
+ * `topic` is borrowed for ever: a literal, static storage, or what weft_topic of <weft/route.h>
+ * gives for a text. Anything else stops the program; in steps and fibers of a release build only a
+ * sample of the messages is checked. `buf` is taken, also on an error. -ESRCH:
+ * there is no such actor, any more. -ENOBUFS: its mailbox is full, and its policy says so; while
+ * others wait for room it counts as full. -ECANCELED, -EINTR: of a fiber that waited by
+ * WEFT_MAILBOX_WAIT. -EHOSTUNREACH: of another node to which there is no way (<weft/route.h>); else
+ * what that receiver answers. -ENOMEM. */
 WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf);
 
 /* The same, but a fiber or a plain thread waits for room until the deadline, whatever the mailbox's
@@ -225,9 +230,11 @@ WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag,
                                    int64_t deadline);
 
 /* Waits for its end, in a fiber or a plain thread: 0 and its result, which is taken from the first
- * who asks (the others get none), or the error it ended by. -ESRCH: it has ended before. Either way
- * its names and timers are gone, and who is to hear of its end has been told. -ETIMEDOUT,
- * -ECANCELED, -EINTR. -EREMOTE. */
+ * who asks (the others get none), or the error it ended by. Its names and timers are gone then, and
+ * who is to hear of its end has been told. Of one that has ended before, while nobody waited: the
+ * same, once, as long as its host keeps the end (`results` of struct weft_host_opts) and is there.
+ * -ESRCH: there never was one; it has ended before, normally and without a result; its end was
+ * taken, or is not kept any more. -ETIMEDOUT, -ECANCELED, -EINTR. -EREMOTE. */
 WEFT_API int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline);
 
 /* Ends it before its next step, by -ECANCELED, whatever it traps; asks it to end, by an event.
@@ -267,8 +274,9 @@ struct weft_command {
  * it. */
 typedef int (*weft_command_fn)(const struct weft_command *command, void *arg);
 
-/* Before the host's first actor. `id` is 1 .. 65535; those below 256 are Weft's
- * (<weft/actor_command.h>). -EEXIST: it has a handler. -EBUSY: too late. -EINVAL, -ENOMEM. */
+/* Registers the handler of a command. Before the host's first actor. -EEXIST: it has a handler.
+ * -EBUSY: too late. -EINVAL: `id` is not one of the program's own, 256 .. 65535 (WEFT_COMMAND_OWN;
+ * those below are Weft's, <weft/actor_command.h>), or there is no function. -ENOMEM. */
 WEFT_API int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg);
 
 /* The command of this actor with this tag is complete: by an error, or with `buf`, which is taken.

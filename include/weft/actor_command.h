@@ -5,7 +5,7 @@
  *   30 .. 39     sockets           with weft_host_handle_io (weft/actor_io.h)
  *   50 .. 59     descriptors       the same
  *   140 .. 149   functions
- *   .. 255       Weft's
+ *   .. 255       Weft's: weft_host_handle refuses them
  *   256 .. 65535 the program's own
  *
  * A step asks by the call that belongs to the command, which takes its buffers, also on an error,

@@ -13,8 +13,8 @@
 
 WEFT_BEGIN_DECLS
 
-/* Before the host's first actor: the host handles these commands. -EEXIST: it does, or another
- * handler has one of their numbers. -EBUSY: too late. */
+/* Before the host's first actor: the host handles these commands. -EEXIST: it does already. -EBUSY:
+ * too late. */
 WEFT_API int weft_host_handle_io(weft_host *host);
 
 /* When the descriptor is ready for one of `events` (WEFT_READABLE, WEFT_WRITABLE); completes with a

@@ -34,7 +34,7 @@ enum weft_blocking_policy {
 };
 
 struct weft_blocking_opts {
-    const char *name;     /* threads are "<name>_<i>"; at most 10 bytes; default "blocking" */
+    const char *name;     /* threads are "<name>_<i>", cut to 15 bytes; default "blocking" */
     unsigned min_threads; /* made at once, and kept; default 0 */
     unsigned max_threads; /* at most 4096; default 64, or min_threads if that is more */
     int64_t idle_ns;    /* a thread above min that is idle so long ends; default 10 s; < 0: never */

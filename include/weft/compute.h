@@ -18,7 +18,7 @@ enum weft_placement {
 };
 
 struct weft_crew_opts {
-    const char *name; /* members are "<name><i>"; at most 6 bytes; default "crew" */
+    const char *name; /* members are "<name><i>"; of any length; default "crew" */
     unsigned members; /* default: usable CPUs */
     enum weft_placement placement;
     size_t stack_bytes;  /* default 64 KiB */

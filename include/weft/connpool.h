@@ -20,8 +20,9 @@ WEFT_BEGIN_DECLS
 typedef struct weft_connpool weft_connpool;
 
 struct weft_connpool_opts {
-    const char *name; /* for dumps; copied, 31 bytes of it; default: the address */
-    unsigned min;     /* so many idle ones are kept however long; default 0 */
+    const char *name; /* for dumps; copied; default: the address */
+    unsigned min;     /* so many idle ones are kept however long; weft_connpool_fill makes them
+                         in advance; default 0 */
     /* Connections at once, idle and in use; at most 65536; default 64, or `min` if that is more. */
     unsigned max;
     int64_t idle_ns; /* the others are closed after so long; default 60 s; < 0: never */
@@ -40,6 +41,13 @@ WEFT_API int weft_connpool_create(weft_connpool **out, const char *address,
 /* Closes the idle ones. One in use, or somebody who waits, is a caller's bug. NULL is fine. */
 WEFT_API void weft_connpool_destroy(weft_connpool *pool);
 
+/* Connects until the pool has `min` connections, idle and in use, so that the first requests need
+ * not wait for a connect. Also after the peer was restarted.
+ * Returns 0, or the first error of connecting (-ECONNREFUSED, -ETIMEDOUT, -ECANCELED, -EINTR ...);
+ * the connections made until then stay in the pool.
+ * Context: a fiber or a plain thread; waits; *cancellable*. Several may call it at once. */
+WEFT_API int weft_connpool_fill(weft_connpool *pool, int64_t deadline);
+
 /* A connection. *Cancellable*. -EAGAIN: all are in use and it does not wait; -ETIMEDOUT,
  * -ECANCELED, -EINTR; or the error of connecting. */
 WEFT_API int weft_connpool_take(weft_connpool *pool, int64_t deadline);
@@ -49,6 +57,7 @@ WEFT_API void weft_connpool_give(weft_connpool *pool, int fd, bool reusable);
 struct weft_connpool_stats {
     unsigned idle, used;      /* now */
     uint64_t hits, misses;    /* takes that found one, that made one */
+    uint64_t filled;          /* made in advance */
     uint64_t waits, refusals; /* takes that found `max` in use */
     uint64_t stale, retired;  /* closed because the peer had, because idle for too long */
 };

@@ -21,7 +21,7 @@ struct weft_datagram_opts {
 
 /* A socket bound to this address; "0.0.0.0:0", "[::]:0" and "unix:@" get one of the system's. A
  * path of a Unix socket that nobody has any more is used again. The descriptor; -EINVAL: no such
- * address; -EADDRINUSE, -EEXIST (as weft_listen), -EMFILE ... */
+ * address; -EADDRINUSE (tried again for up to 1 s), -EEXIST (both as weft_listen), -EMFILE ... */
 WEFT_API int weft_datagram_open(const char *address, const struct weft_datagram_opts *opts);
 WEFT_API int weft_datagram_open_addr(const struct weft_addr *addr,
                                      const struct weft_datagram_opts *opts);

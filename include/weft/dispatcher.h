@@ -10,11 +10,12 @@
  * Order. The thread goes in rounds: it takes in what other threads have sent, fires timers, calls
  * what was posted, then gives each group that is ready a turn. In a turn a group's fibers run one
  * after another until none is ready. A fiber that is woken by an object goes before those that are
- * ready; one woken by a timer, by I/O, by its name (weft_unpark, weft_cancel), from another thread,
- * or by the end of another fiber, behind them; one that yields, to the next turn. In one round a
- * fiber is woken `signals_per_round` times; after that it waits for the group's next turn, where
- * those that were to go to the front are the first. So two fibers that wake one another keep nobody
- * else from running. The same inputs give the same order: docs/dispatcher.md.
+ * ready; one woken by a timer, by I/O, by its name (weft_unpark, weft_interrupt, weft_cancel), from
+ * another thread, or by the end of another fiber, behind them; one that yields, to the next turn.
+ * One that is started goes behind them too, or before them (`front`). In one round a fiber is woken
+ * `signals_per_round` times; after that it waits for the group's next turn, where those that were
+ * to go to the front are the first. So two fibers that wake one another keep nobody else from
+ * running. The same inputs give the same order: docs/dispatcher.md.
  *
  * Life: create -> start, or run on the caller's thread -> groups come and finish -> stop ->
  * destroy.
@@ -24,6 +25,7 @@
 
 #include <weft/dump.h>
 #include <weft/future.h>
+#include <weft/perf.h>
 #include <weft/pool.h>
 
 WEFT_BEGIN_DECLS
@@ -44,8 +46,9 @@ enum weft_on_fatal {
 };
 
 struct weft_dispatcher_opts {
-    const char *name; /* of its thread; at most 10 bytes; default "dispatch" */
-    bool caller;      /* the creating thread is the dispatcher's: weft_dispatcher_run, _poll */
+    const char
+        *name;   /* of any length; its thread is "<name>_0", cut to 15 bytes; default "dispatch" */
+    bool caller; /* the creating thread is the dispatcher's: weft_dispatcher_run, _poll */
     enum weft_driver driver; /* as in weft_pool_opts */
     const int *cpu;          /* it is pinned to this one; default: not pinned */
     size_t stack_bytes;      /* of fibers that do not say; default 64 KiB */
@@ -61,6 +64,9 @@ struct weft_dispatcher_opts {
     bool deadlock_off; /* as in weft_pool_opts */
     enum weft_overdue on_overdue;
     bool order_hash; /* weft_dispatcher_order_hash is kept */
+    /* Told of its perf events, and of no other's (weft/perf.h), as long as it lives; copied, its
+     * `pool` is left alone. Default: nobody. */
+    const struct weft_perf *perf;
 };
 
 /* As weft_pool_create. */
@@ -102,6 +108,9 @@ WEFT_API void weft_dispatcher_destroy(weft_dispatcher *dispatcher);
 /* Whose thread is this? NULL: no dispatcher's. */
 WEFT_API weft_dispatcher *weft_dispatcher_self(void);
 WEFT_API const char *weft_dispatcher_name(const weft_dispatcher *dispatcher);
+/* Its pool, for what asks for one: statistics, dumps, perf events. It is started and stopped with
+ * its dispatcher only. */
+WEFT_API weft_pool *weft_dispatcher_pool(const weft_dispatcher *dispatcher);
 
 /* With order_hash: a number for the order in which fibers have run so far, each known by its group
  * and when it was started. Two runs with the same number went the same way. Any thread; 0: it is
@@ -128,7 +137,7 @@ WEFT_API int weft_dispatcher_dump(weft_dispatcher *dispatcher, FILE *out,
 /* --- groups ------------------------------------------------------------------------ */
 
 struct weft_group_opts {
-    const char *name; /* at most 31 bytes are kept; default "group" */
+    const char *name; /* of any length; default "group" */
     /* How many fibers may run in one turn, so that one group cannot hold the round; default
      * 1024. */
     unsigned slice;
@@ -147,13 +156,18 @@ struct weft_member_opts {
     size_t stack_bytes;         /* as in weft_fiber_opts; not of a frame fiber */
     unsigned signals_per_round; /* 1 .. 65535; default 1 */
     bool daemon;   /* does not hold the group open: cancelled when the others have ended */
+    bool front;    /* starts before the group's fibers that are ready; default: after them */
     bool detached; /* as in weft_fiber_opts */
     bool fp_env;   /* as in weft_fiber_opts; not of a frame fiber */
 };
 
-/* Starts fn(arg) in a new fiber of this group, from any thread. What such a fiber spawns itself by
- * weft_spawn, or in a scope, is of its group too, and a daemon if the spawner is. Also while the
- * group is stopping. -ESHUTDOWN: it has finished. -EAGAIN, -EINVAL, -ENOMEM as weft_spawn. */
+/* Starts fn(arg) in a new fiber of this group, from any thread. It becomes ready at once if the
+ * caller is on the dispatcher's thread, else in the next round: at the back of the group's ready
+ * fibers, or with `front` before them; of several that are started at the front the last runs
+ * first. A start counts as one of the `signals_per_round`. What such a fiber spawns itself by
+ * weft_spawn, or in a scope, is of its group too, and a daemon if the spawner is; it starts at the
+ * back. Also while the group is stopping. -ESHUTDOWN: it has finished. -EAGAIN, -EINVAL, -ENOMEM as
+ * weft_spawn. */
 WEFT_API int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                               const struct weft_member_opts *opts);
 

@@ -8,9 +8,9 @@
  *
  *     static int save(void *arg, void **value);   // 0, or a negative errno
  *
- *     struct weft_schedule_opts each_second = {.kind = WEFT_FIXED_DELAY, .period_ns = 1000000000};
- *     weft_schedule *saving;
- *     weft_group_schedule(group, &saving, save, world, &each_second);
+ *     struct weft_schedule_opts each_second = {.kind = WEFT_FIXED_DELAY, .period_ns =
+ * WEFT_SECONDS(1)}; weft_schedule *saving; weft_group_schedule(group, &saving, save, world,
+ * &each_second);
  *     ...
  *     weft_schedule_cancel(saving);
  *     weft_schedule_unref(saving);

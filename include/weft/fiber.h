@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <weft/base.h>
 #include <weft/export.h>
 
 WEFT_BEGIN_DECLS
@@ -108,16 +109,17 @@ WEFT_API int weft_sleep_until(int64_t deadline);
 WEFT_API int weft_sleep(int64_t ns);
 
 /* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends. A
- * call that need not wait is no wait: it succeeds as ever. From any thread. -ESRCH: it has
- * ended. */
+ * call that need not wait is no wait: it succeeds as ever; nor is one with the deadline 0, which
+ * only tries. From any thread. -ESRCH: it has ended. */
 WEFT_API int weft_cancel(weft_fiber fiber);
 
 /* True in a cancelled fiber: for loops that compute without waiting. */
 WEFT_API bool weft_cancelled(void);
 
 /* Ends one wait of a fiber with -EINTR: the one it is in, or else the next that has to wait. It is
- * kept until a wait has delivered it; two that were not delivered count once. From any thread.
- * -ESRCH: it has ended. */
+ * kept until a wait has delivered it; two that were not delivered count once. A call that succeeds
+ * although an interrupt came, because it was done at the same moment, leaves it for the next wait.
+ * From any thread. -ESRCH: it has ended. */
 WEFT_API int weft_interrupt(weft_fiber fiber);
 
 /* An interrupt of the calling fiber that no wait has delivered yet; clear takes it back. */
@@ -135,6 +137,8 @@ struct weft_ended_wait {
     const char *what;   /* "sleep", "mutex", "join" */
     const void *object; /* the address of the object, if it was one; it may be gone by now */
     weft_fiber fiber;   /* the fiber, if it was one */
+    char name[32];      /* of the object or the fiber, or "fd 7", cut; "": it has none */
+    unsigned others;    /* it waited on so many more, by a select, say; the above is the first */
 };
 /* -ENOENT: there was none. */
 WEFT_API int weft_ended_wait(struct weft_ended_wait *out);
@@ -178,7 +182,8 @@ WEFT_API void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg)
 WEFT_API void weft_cleanup_pop(struct weft_cleanup *node, bool run);
 
 /* Ends the calling fiber from anywhere in it with this result. Cleanups run on its stack as it
- * is. */
+ * is. Inside a C++ catch block the exceptions that are caught are destroyed first; destructors of
+ * the frames that are left do not run. */
 WEFT_API void weft_exit(void *result) __attribute__((noreturn));
 
 /* The clock of all deadlines, in nanoseconds. */
@@ -188,7 +193,9 @@ WEFT_API int64_t weft_now(void);
  * So it is at most that old, and never ahead; but within one turn it stands still, however long the
  * turn lasts. Elsewhere as weft_now. */
 WEFT_API int64_t weft_now_cached(void);
-/* The deadline `ns` from now; never wraps. */
+/* The deadline `ns` from now, such as weft_after(WEFT_MS(5)); never wraps. In debug builds a
+ * deadline that is negative, or before the start of the program but not 0, ends it: a duration was
+ * passed where a deadline is wanted. */
 WEFT_API int64_t weft_after(int64_t ns);
 
 WEFT_END_DECLS

@@ -1,5 +1,6 @@
-/* Frame fibers: fibers without a stack. One costs less than 200 bytes, and never more than its
- * frames.
+/* Frame fibers: fibers without a stack. One that is parked or sleeps costs less than 200 bytes; one
+ * that waits on an object has the record of the wait in its frame, another 80. Never more than its
+ * control block and its frames.
  *
  * A frame is a struct of yours that begins with a weft_frame: the locals of one call, and where it
  * goes on. It runs in steps, which are plain functions. A step cannot wait; it says what is to be
@@ -14,7 +15,7 @@
  *             return weft_frame_return(f, NULL);
  *         }
  *         puts("hello");
- *         return weft_frame_sleep(f, weft_after(1000000000), WEFT_THEN(greet));
+ *         return weft_frame_sleep(f, weft_after(WEFT_SECONDS(1)), WEFT_THEN(greet));
  *     }
  *     static const struct weft_frame_kind greeting = {.name = "greeting", .start = greet};
  *
@@ -58,6 +59,7 @@
 #include <weft/io.h>
 #include <weft/scope.h>
 #include <weft/select.h>
+#include <weft/sem.h>
 
 WEFT_BEGIN_DECLS
 
@@ -221,6 +223,10 @@ WEFT_API enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline,
 WEFT_API enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wait *wait,
                                                weft_event *event, int64_t deadline,
                                                const struct weft_point *then);
+/* Takes n permits of the semaphore, all or none: got.status 0. */
+WEFT_API enum weft_step weft_frame_await_sem(weft_frame *frame, struct weft_wait *wait,
+                                             weft_sem *sem, uint64_t n, int64_t deadline,
+                                             const struct weft_point *then);
 /* Until it is signalled, without a mutex: for a condition of the fiber's own group, whose state
  * nobody else touches. */
 WEFT_API enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait,

@@ -1,4 +1,4 @@
-/* Moving a running fiber to another pool or worker, and back. */
+/* Moving a running or a parked fiber to another pool or worker, and back. */
 #ifndef WEFT_HOP_H
 #define WEFT_HOP_H
 
@@ -12,6 +12,15 @@ WEFT_BEGIN_DECLS
  * fiber; -EPERM: a fiber of a dispatcher's group, which stays there, or the pool is a dispatcher's,
  * where fibers belong to groups. After an error the fiber is where it was. */
 WEFT_API int weft_switch_to(weft_pool *pool, int worker);
+
+/* Lets a parked fiber go on, as weft_unpark, but elsewhere: when its weft_park has returned 0 it is
+ * where weft_switch_to(pool, worker) would have brought it, and stays bound to that worker, or to
+ * none. Until then it is in its old pool, which gives it one more turn for the move. From any
+ * thread, never blocks. -EBUSY: it is not in weft_park; nothing is kept for its next one. -ESRCH:
+ * it has ended. -EPERM: a fiber of a dispatcher's group, a frame fiber or a step actor, or the pool
+ * is a dispatcher's. -EINVAL, -ESHUTDOWN, -EAGAIN as weft_switch_to. After an error the fiber is
+ * where it was, and still parked if it was. */
+WEFT_API int weft_unpark_on(weft_fiber fiber, weft_pool *pool, int worker);
 
 /* The scoped form. enter moves as weft_switch_to; leave goes back to the pool (and the worker, if
  * the fiber was bound) it came from. That pool waits in its stop for the fiber's return, so leave

@@ -10,7 +10,7 @@
  *     weft_http_server_route(server, "GET", "/hello", hello, NULL, NULL);
  *     weft_http_server_listen(server, "127.0.0.1:0", NULL);
  *     ...
- *     weft_http_server_stop(server, weft_after(10 * 1000000000LL));
+ *     weft_http_server_stop(server, weft_after(WEFT_SECONDS(10)));
  *     weft_http_server_destroy(server);
  *
  * Each connection is one fiber, bound to one worker of the pool for its life; it reads requests one
@@ -65,20 +65,34 @@ struct weft_http_server_limits {
     uint32_t header_bytes; /* all fields: 16 KiB (431) */
     uint32_t fields;       /* their number: 100 (431) */
     uint64_t body_bytes;   /* 1 MiB (413); a route may say otherwise */
-    uint32_t requests;    /* on one connection: 1000; the last one is answered, then it is closed */
-    uint32_t pipelined;   /* answers that are gathered before they are written: 64 */
-    uint32_t connections; /* of the server: 131072 (503) */
-    uint32_t per_address; /* of one IPv4 address or one IPv6 /64: 16384 (503) */
-    int64_t idle_ns;      /* silence between requests: 60 s */
-    int64_t header_ns;    /* from the first byte of a request to the end of its head: 10 s (408) */
-    int64_t body_ns;      /* one wait for more of a body: 10 s (408) */
-    uint32_t body_rate;   /* bytes a second, once body_ns have been spent waiting: 500 (408) */
-    int64_t write_ns;     /* one wait for the client to make room for more: 30 s (cut) */
-    /* Bytes a second: 500 (cut). Of each write_ns that are spent so, in several waits, it must have
-     * taken this many. Only waiting for room counts, not what a handler takes to make the answer;
+    uint32_t requests;  /* on one connection: 1000; the last one is answered, then it is closed */
+    uint32_t pipelined; /* answers that are gathered before they are written: 64 */
+    /* Connections of the server. When there are as many, or descriptors run short, those that have
+     * waited longest for their clients (silent, or with a part of a head for more than a second)
+     * are closed to make room; if there is none, the new one is refused (503). Default: what
+     * RLIMIT_NOFILE allows, less a quarter (and 32 at least), at most 131072. */
+    uint32_t connections;
+    /* The same, of one IPv4 address or one IPv6 /64. Default: half of that default, at most
+     * 16384. */
+    uint32_t per_address;
+    int64_t idle_ns;    /* silence between requests: 60 s */
+    int64_t header_ns;  /* from the first byte of a request to the end of its head: 10 s (408) */
+    int64_t body_ns;    /* one wait for more of a body: 10 s (408) */
+    uint32_t body_rate; /* bytes a second, once body_ns have been spent waiting: 500 (408) */
+    /* A client that takes nothing, or less than write_rate bytes a second (500), is cut. Each byte
+     * that its system acknowledges allows 1/write_rate s of waiting, on top of write_ns (30 s). A
+     * client's system acknowledges ahead of the program that reads, and then nothing until much of
+     * its buffer was read: so up to write_ahead bytes (256 KiB) count for the time after them. By
+     * default a client that reads at the least rate is never cut unless its system takes more than
+     * 256 KiB at a time, one that takes nothing at all is cut after 30 s, and one that stops to
+     * read after its system has taken N bytes after 30 s and N/500 s, at most 554 s; each up to
+     * write_ns later. Only waiting for room counts, not what a handler takes to make the answer,
      * and a connection's answers count together. */
+    int64_t write_ns;
     uint32_t write_rate;
-    int64_t linger_ns; /* how long is read behind a last answer: 2 s, and 4 MiB at most */
+    uint32_t write_ahead;
+    int64_t linger_ns; /* how long is read after a last answer: 2 s, and 4 MiB at most */
+    int64_t grace_ns;  /* in a stop: how long an idle connection may still send a request: 1 s */
 };
 
 /* A request that was answered, for a log. Spans are gone after the call. */
@@ -128,11 +142,21 @@ WEFT_API int weft_http_server_route(weft_http_server *server, const char *method
 WEFT_API int weft_http_server_listen(weft_http_server *server, const char *address,
                                      struct weft_addr *bound);
 
-/* Listens no more, removes the files of its Unix sockets if they are still its own, closes
- * connections between two requests, and waits for the others to finish the one they are at. At the
- * deadline (0: at once) the rest is cut and their fibers are cancelled; then it waits as long as a
- * handler takes to notice, at most 5 s: -EBUSY, some have not; stop again. Any thread, several too:
- * the nearest deadline holds. */
+/* Stops the server. No request is lost whose client pauses for less than grace_ns between requests:
+ *
+ *   1. Whoever has connected by now is accepted and served; then the listeners are closed and the
+ *      files of Unix sockets removed, if they are still this server's own. (TCP: new connections
+ * are held off meanwhile; their clients try again after a second, and are refused.)
+ *   2. Idle connections are kept for grace_ns. Each response now says "Connection: close"; then the
+ *      server sends no more, and reads until the client has closed, for up to linger_ns.
+ *   3. After grace_ns idle connections are closed. A request that crosses this close is lost
+ *      (stats.stop_crossed counts those).
+ *   4. At the deadline (0: at once, without the steps before) the rest is cut, which stats.stop_cut
+ *      counts, and their fibers are cancelled; then the call waits for handlers to notice, for up
+ * to 5 s.
+ *
+ * Returns 0 when every connection has ended; -EBUSY: some handlers have not, stop again.
+ * Context: any thread or fiber, several at once: the nearest deadline holds. */
 WEFT_API int weft_http_server_stop(weft_http_server *server, int64_t deadline);
 /* Has a stop begun? */
 WEFT_API bool weft_http_server_stopping(const weft_http_server *server);
@@ -152,11 +176,15 @@ struct weft_http_stats {
     uint64_t accept_errors; /* of descriptors or memory, after which the acceptor pauses */
     uint64_t accept_wakes;  /* times an acceptor had waited */
     uint64_t bad;           /* requests that the parser refused */
+    uint64_t idle_shed;     /* silent connections that were closed to make room for others */
     uint64_t idle_ended;    /* by their time limits: silent */
     uint64_t header_ended;  /* ... slow heads */
     uint64_t body_ended;    /* ... slow bodies */
     uint64_t write_ended;   /* ... clients that did not read, or too slowly */
     uint64_t flushes;       /* times answers were written */
+    uint64_t stop_idle;     /* idle connections that a stop closed: its grace, or time, was over */
+    uint64_t stop_crossed;  /* ... of them: a request came after that, and was lost */
+    uint64_t stop_cut;      /* connections that the deadline of a stop cut, with a request begun */
     int64_t took_ns; /* sum over requests, from the bytes being there to the answer being written */
     uint64_t took[WEFT_HTTP_BUCKETS]; /* how many, in each bucket alone */
 };
@@ -232,8 +260,10 @@ struct weft_http_files_opts {
     bool listing;         /* a directory without an index is shown */
     bool follow_symlinks; /* those that stay below the directory */
     bool dotfiles;
-    /* How long a file is not looked at again; default 1 s; < 0: always looked at. */
-    int64_t fresh_ns;
+    /* How long before a cached file is checked again; default 1 s; < 0: nothing is cached, each
+     * request opens and reads its file. While descriptors or memory for the check are lacking, a
+     * cached file is served as it was. */
+    int64_t revalidate_ns;
     /* How many have a cache each; default: of the calling fiber's pool, else 64. */
     unsigned workers;
 };

@@ -164,12 +164,14 @@ WEFT_API const struct weft_http_field *weft_http_head_find(const weft_http_head 
 
 typedef struct weft_http_chunked {
     uint64_t total; /* bytes of body so far */
-    bool done;      /* the last chunk and the trailer were read: what follows is the next message */
+    /* Bytes of the chunk being read that were announced and have not come; at least so many, while
+     * its size has not been read to the end. */
+    uint64_t left;
+    bool done; /* the last chunk and the trailer were read: what follows is the next message */
     /* After a refusal. */
     int refused;
     const char *why;
     /* private */
-    uint64_t weft_left;
     uint32_t weft_extension_left, weft_trailer_left;
     uint8_t weft_state, weft_digits;
 } weft_http_chunked;
@@ -181,7 +183,8 @@ WEFT_API void weft_http_chunked_init(weft_http_chunked *chunked,
  * many it has used; the bytes of the body among them, which lie in a row, are *body, *body_len
  * (maybe none). To be called until it has used all, or is done; it uses at least one byte, if there
  * is one. -EBADMSG: refused, once and for all. Extensions and trailer fields are checked and left
- * out. The limit on the whole body is the caller's: `total`. */
+ * out. The limit on the whole body is the caller's: total + left is more as soon as a chunk that is
+ * too large is announced. */
 WEFT_API ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void *data, size_t len,
                                         const void **body, size_t *body_len);
 

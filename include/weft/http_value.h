@@ -15,8 +15,11 @@ WEFT_BEGIN_DECLS
  * asctime. Two digits of a year mean the one that is at most 50 years ahead of `now`. -EINVAL:
  * anything else, such as a wrong day of the week. */
 WEFT_API int weft_http_date_parse(const char *text, size_t len, int64_t now, int64_t *out);
-/* Writes WEFT_HTTP_DATE_BYTES bytes, no zero behind them. A time outside the years 1 to 9999 is a
- * caller's bug. */
+/* The seconds of the years 1 to 9999. */
+#define WEFT_HTTP_DATE_FIRST (-INT64_C(62135596800))
+#define WEFT_HTTP_DATE_LAST INT64_C(253402300799)
+/* Writes WEFT_HTTP_DATE_BYTES bytes, no zero behind them. A time outside of these is a caller's
+ * bug. */
 WEFT_API void weft_http_date_format(int64_t seconds, char *out);
 
 /* --- ranges ----------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * A name is of one actor, until it is released or the actor ends; an actor may have several. A
  * group is any number of actors; it is there as long as somebody is in it. Names and groups are
  * found in tables of the host, each under a small lock; no call waits. All of them are for any
- * thread. A name is at most 255 bytes, and not empty.
+ * thread. A name is not empty and may have any length: it is never cut.
  */
 #ifndef WEFT_NAMES_H
 #define WEFT_NAMES_H

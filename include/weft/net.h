@@ -16,6 +16,11 @@ WEFT_BEGIN_DECLS
 
 struct weft_listen_opts {
     int backlog; /* default 1024, as far as the system allows */
+    /* How long an address that is in use is tried again; default 1 s; < 0: not at all. A server
+     * that was killed may leave its address in use for some milliseconds (the kernel tears down a
+     * ring after its process). If another process that lives is seen to have it, the answer comes
+     * after 0.1 s, if it is this process itself, at once. */
+    int64_t retry_ns;
     /* The rest is for TCP; a Unix socket takes no notice of it. */
     bool reuseport;       /* several listeners on one address share what comes (SO_REUSEPORT) */
     bool reuseport_first; /* the first of such: -EADDRINUSE if anybody listens there already */
@@ -26,7 +31,9 @@ struct weft_listen_opts {
 };
 
 /* A listening stream socket. The descriptor, or -EINVAL: no such address, or a negative option;
- * -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EMFILE ... Options that are set on it (weft/option.h) pass
+ * -EADDRINUSE (after opts->retry_ns at most, which is the only wait here; a callback on a worker
+ * does not wait), -EADDRNOTAVAIL, -EACCES, -EMFILE ...; -ECANCELED, -EINTR. A line on standard
+ * error tells if the address came free meanwhile. Options that are set on it (weft/option.h) pass
  * to the connections of TCP. A path of a Unix socket that nobody listens on any more is used again:
  * what a server has left that was killed is no obstacle. -EEXIST: a file of another kind is there,
  * or a link, and stays. A close does not remove the socket's own file: that is for the caller to

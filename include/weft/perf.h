@@ -1,5 +1,5 @@
-/* Perf events: how long things take, told to a callback of yours as they happen, or to the stock
- * collector.
+/* Perf events: how long things take and in which pool or dispatcher, told to callbacks of yours as
+ * they happen, or to the stock collector.
  *
  * An event has a type, a cost in nanoseconds, and two numbers whose meaning is the type's: how many
  * things the cost was for (count), and some total of them such as bytes (sum). Runtime types:
@@ -32,7 +32,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <weft/export.h>
+#include <weft/pool.h>
 
 WEFT_BEGIN_DECLS
 
@@ -45,14 +45,14 @@ enum weft_perf_type {
 };
 #define WEFT_PERF_TYPES 64 /* so 56 of users */
 
-/* Registers a type, or finds it: the same name is the same type. Names have up to 23 characters,
- * without white space. Returns the type; -EINVAL: no such name can be; -ENOSPC: all types are
- * taken. Types are never given back. */
+/* Registers a type, or finds it: the same name is the same type. A name has any
+ * length, no white space and only printable ASCII. Returns the type; -EINVAL: the name is empty or
+ * has other characters; -ENOSPC: all types are taken; -ENOMEM. Types are never given back. */
 WEFT_API int weft_perf_register(const char *name);
 /* NULL: there is no such type. */
 WEFT_API const char *weft_perf_name(unsigned type);
 
-/* --- the callback -------------------------------------------------------------- */
+/* --- callbacks ------------------------------------------------------------------ */
 
 struct weft_perf {
     /* Is the type wanted? Asked once for each type, when the callback is installed or the type
@@ -60,17 +60,24 @@ struct weft_perf {
     bool (*accept)(unsigned type, void *arg);
     /* Called on the thread where it happened, in the middle of things, maybe on several threads at
      * once, and for `acquire` and spans on the stack of a fiber: short, small, and it must not
-     * wait, yield, or install, remove or register anything. */
-    void (*on_event)(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg);
+     * wait, yield, or install, remove or register anything. `pool` is the pool whose worker the
+     * thread is, a dispatcher's too (weft_dispatcher_pool); NULL: a plain thread. */
+    void (*on_event)(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
+                     void *arg);
     void *arg;
+    weft_pool *pool; /* events from this pool only; default: from everywhere */
 };
 
-/* From now on events go there; workers see it by their next tick. Borrows `perf` until
- * weft_perf_remove has returned. Any thread. -EBUSY: another is installed; -EINVAL: no on_event. */
+#define WEFT_PERF_CALLBACKS 16 /* installed at once */
+
+/* From now on events go there too; workers see it by their next tick. Borrows `perf` until
+ * weft_perf_remove has returned, which is to be before its pool is destroyed. Callbacks are called
+ * in the order of their places, a new one in the first that is free. Any thread. -EBUSY: it is
+ * installed already; -EINVAL: no on_event; -ENOSPC: WEFT_PERF_CALLBACKS are installed. */
 WEFT_API int weft_perf_install(const struct weft_perf *perf);
 /* When it returns no thread is in the callback and none will be: what it uses may be freed. Any
  * thread, but not the callback itself. It waits, without suspending a fiber, for those that are in
- * the callback. -ENOENT: that one is not installed. */
+ * the callback. -ENOENT: it is not installed. */
 WEFT_API int weft_perf_remove(const struct weft_perf *perf);
 
 /* --- your own events -------------------------------------------------------------- */
@@ -89,17 +96,18 @@ WEFT_API void weft_perf_event(unsigned type, int64_t cost_ns, uint64_t count, ui
 typedef struct weft_collector weft_collector;
 
 struct weft_collector_opts {
-    const char *prefix; /* of each printed line; copied, up to 31 characters; default "weft" */
+    const char *prefix; /* of each printed line; copied; default "weft" */
     uint64_t types;     /* bit per type that it accepts; default all */
+    weft_pool *pool;    /* as in struct weft_perf */
 };
 
-/* -ENOMEM; -EINVAL: the prefix is too long. */
+/* -ENOMEM. */
 WEFT_API int weft_collector_create(weft_collector **out, const struct weft_collector_opts *opts);
 /* Stops it, if need be. NULL is nothing. */
 WEFT_API void weft_collector_destroy(weft_collector *collector);
 
-/* Installs it as the callback. -EBUSY: there is another. -ENOMEM. A type that is registered later
- * and finds no memory is not accepted. */
+/* Installs it as a callback. -EBUSY: it is started. -ENOSPC as weft_perf_install. -ENOMEM. A type
+ * that is registered later and finds no memory is not accepted. */
 WEFT_API int weft_collector_start(weft_collector *collector);
 /* What it has collected stays. Nothing if it is not started. */
 WEFT_API void weft_collector_stop(weft_collector *collector);
@@ -110,8 +118,10 @@ struct weft_perf_stats {
     uint64_t calls;                    /* events */
     int64_t total_ns, mean_ns, max_ns; /* of their costs */
     int64_t p50_ns, p90_ns, p99_ns,
-        p999_ns;         /* at least so many took no longer; up to 1/8 too high */
-    uint64_t count, sum; /* totals of those */
+        p999_ns;                 /* at least so many took no longer; up to 1/8 too high */
+    uint64_t count, sum;         /* totals of those, */
+    double mean_count, mean_sum; /* per event, */
+    uint64_t max_count, max_sum; /* and the largest of an event */
 };
 /* All threads together, at any time. -ENOENT: the type was never accepted. */
 WEFT_API int weft_collector_read(weft_collector *collector, unsigned type,

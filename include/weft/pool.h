@@ -14,6 +14,8 @@
 
 WEFT_BEGIN_DECLS
 
+#define WEFT_MAX_WORKERS 1024u /* of one pool */
+
 enum weft_fresh_order {
     WEFT_FRESH_LIFO, /* a worker starts its newest fiber first: trees run depth first */
     WEFT_FRESH_FIFO, /* ... its oldest first */
@@ -22,7 +24,8 @@ enum weft_fresh_order {
 /* What does the I/O of a pool. */
 enum weft_driver {
     WEFT_DRIVER_AUTO,  /* io_uring if it can be had, else epoll; WEFT_DRIVER=epoll|uring|poll in the
-                          environment decides */
+                          environment decides, and any other word there is refused: -EINVAL, and a
+                          line on stderr */
     WEFT_DRIVER_EPOLL, /* readiness, edge-triggered */
     /* Completions, by io_uring. A ring is one worker's: a fiber that keeps its worker busy delays
      * what others have handed over there. With the other drivers, workers serve one another. */
@@ -30,8 +33,17 @@ enum weft_driver {
     WEFT_DRIVER_POLL, /* readiness, by poll(2): for a few descriptors, and to test against */
 };
 
+/* Says why a pool or a loop cannot be made with this driver in this process: a static text. NULL:
+ * it can. WEFT_DRIVER_AUTO: NULL, unless WEFT_DRIVER in the environment asks for one that cannot.
+ * From any thread; does not wait.
+ *
+ * A driver that stops working for good ends the program with a message: when the program has closed
+ * the driver's descriptors (close_range), or a filter that was installed later forbids its system
+ * calls. Operations in flight use the memory of those who wait, so no wait could end honestly. */
+WEFT_API const char *weft_driver_unavailable(enum weft_driver driver);
+
 struct weft_pool_opts {
-    const char *name; /* threads are "<name>_<i>"; at most 10 bytes; default "weft" */
+    const char *name; /* threads are "<name>_<i>", cut to 15 bytes; default "weft" */
     unsigned workers; /* default: the CPUs this process may use (affinity and cgroup quota) */
     bool caller;      /* the creating thread is worker 0 (weft_pool_run, weft_pool_poll, stop) */
     bool compute;     /* no I/O driver: I/O calls answer -EOPNOTSUPP (weft/compute.h) */
@@ -57,9 +69,9 @@ struct weft_pool_opts {
     bool deadlock_off;
 };
 
-/* -EINVAL: bad options (a CPU outside the allowed set, too many workers (1024), sizes). -EBUSY:
- * with `caller`, this thread is a worker already. -EOPNOTSUPP: the driver asked for cannot be had
- * here. -ENOMEM. */
+/* -EINVAL: bad options (a CPU outside the allowed set, too many workers, sizes); weft_last_error
+ * says which. -EBUSY: with `caller`, this thread is a worker already. -EOPNOTSUPP: the driver asked
+ * for cannot be had here; weft_last_error says why. -ENOMEM. */
 WEFT_API int weft_pool_create(weft_pool **out, const struct weft_pool_opts *opts);
 
 /* Starts the threads. Started already: a no-op. After a stop: starts again. -EAGAIN: no threads. */

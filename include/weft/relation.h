@@ -104,7 +104,12 @@ typedef int (*weft_upgrade_fn)(weft_actor *self, void *old_state, void *new_stat
  * and is the new kind's; or with an error, and is the old kind's, with the old state. Each state is
  * closed exactly once, by its own kind: the old one after `convert`, on a success. `convert` NULL:
  * the state is kept as it is, which needs the same state_bytes (-EINVAL in the event). -ENOMEM:
- * nothing was asked for. */
+ * nothing was asked for.
+ *
+ * Calls that are in the mailbox are the new kind's. Those that the old kind has seen and not yet
+ * answered belong to the state. If it is kept as it is, they are, too. The new state of a `convert`
+ * takes over those for which `convert` calls weft_actor_call_transfer(call, weft_actor_pid(self));
+ * the callers of the others have -EOWNERDEAD, unless the old state's close answers them. */
 WEFT_API int weft_out_upgrade(weft_out *out, const struct weft_actor_kind *kind,
                               weft_upgrade_fn convert);
 

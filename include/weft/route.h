@@ -61,8 +61,8 @@ WEFT_API int weft_parcel_deliver(const struct weft_parcel *parcel);
  * weft_actor_spawn. */
 WEFT_API int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_receiver *receiver);
 
-/* A topic that came from outside as one that can be sent: the same address for the same text, for
- * ever. NULL: no memory, or there are 65,536. */
+/* A topic that came from outside, or is made up, as one that can be sent: the same address for the
+ * same text, for ever. NULL: no memory, or there are 65,536. */
 WEFT_API const char *weft_topic(const char *text);
 
 /* Of this node. */

@@ -4,7 +4,7 @@
  *     struct weft_case cases[] = {
  *         weft_case_recv(numbers, &number),
  *         weft_case_event(&stop),
- *         weft_case_at(weft_after(1000000000)),
+ *         weft_case_at(weft_after(WEFT_SECONDS(1))),
  *     };
  *     switch (weft_select(cases, 3, WEFT_FOREVER)) {
  *     case 0: if (cases[0].status == 0) ... a number; else -EPIPE, closed

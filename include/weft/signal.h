@@ -6,7 +6,8 @@
  * disposition (unless the program has changed it since).
  *
  * A signal that is ignored (SIG_IGN), by whoever started the program or by itself, stays ignored:
- * it cannot be in a set unless `force` says so.
+ * it is left out of a set unless `force` says so. Every program that a shell starts with `&` has
+ * SIGINT and SIGQUIT ignored. weft_signal_has says which signals are in the set.
  *
  * What is delivered:
  *  - Each open set that has the signal gets it. Within a set it goes to one wait: the one that
@@ -36,10 +37,14 @@ struct weft_signal_opts {
 /* The first open of a process takes two descriptors for good, a set that is open a few more for all
  * sets together. -EINVAL: no signals, or one that cannot be waited for (SIGKILL, SIGSTOP, no number
  * of a signal, or one that a thread causes itself: SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
- * SIGABRT). -EPERM: one is ignored, and not `force`. -EAGAIN: no thread to watch. -EMFILE,
+ * SIGABRT). -EPERM: all of them are ignored, and not `force`. -EAGAIN: no thread to watch. -EMFILE,
  * -ENOMEM. */
 WEFT_API int weft_signal_open(weft_signal_set **out, const int *signals, size_t count,
                               const struct weft_signal_opts *opts);
+
+/* Is the signal in the set? False: it was not asked for, or is ignored and was left out. Any
+ * thread. */
+WEFT_API bool weft_signal_has(const weft_signal_set *set, int signal);
 
 struct weft_signal_info {
     int signal;

@@ -46,39 +46,52 @@ typedef struct weft_reader {
 
 /* Needs no memory yet. A limit or a chunk of more than 1 GiB is a caller's bug. */
 WEFT_API void weft_reader_init(weft_reader *reader, int fd, const struct weft_reader_opts *opts);
-/* Drops what was not consumed. */
+/* Drops what was not consumed, and with it every pointer that a call below gave. */
 WEFT_API void weft_reader_deinit(weft_reader *reader);
 
-/* All calls below may answer -ENOMEM, and the errors of a read; pointers that they give hold until
- * the next call. */
+/* All calls below may answer -ENOMEM, and the errors of a read.
+ *
+ * Lifetimes: peek, until and line give pointers into the reader's buffers. Such a pointer is valid
+ * until the next peek, read, read_full, take, until, line or deinit of this reader, whether that
+ * succeeds or fails (-ETIMEDOUT too): each of them may free or move the bytes. Only buffered leaves
+ * all of them valid, and consume those to bytes that it does not drop. Copy what is needed for
+ * longer, or use take, which gives buffers of the caller's own. */
 
 /* At least n bytes in a row, without consuming them: how many lie at *out, n or more, or fewer than
- * n (or 0) because the stream has ended. -EMSGSIZE: n is more than the limit. */
+ * n (or 0) because the stream has ended. -EMSGSIZE: n is more than the limit. Ends the validity of
+ * earlier pointers; *out is valid until the next call but buffered, and consume as stated there. */
 WEFT_API ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **out,
                                   int64_t deadline);
-/* Drops n bytes that peek has shown. More than there are is a caller's bug. */
+/* Drops n bytes that peek has shown. More than there are is a caller's bug. Ends the validity of
+ * pointers to these bytes, and of those that until and line gave; the bytes after them that peek
+ * has shown stay where they are. */
 WEFT_API void weft_reader_consume(weft_reader *reader, size_t n);
-/* Bytes that are there without waiting. */
+/* Bytes that are there without waiting. Leaves all pointers valid. */
 WEFT_API size_t weft_reader_buffered(const weft_reader *reader);
 
-/* Up to n bytes, at least one; 0: the end. Large ones do not go through the buffer. */
+/* Up to n bytes, at least one; 0: the end. Large ones do not go through the buffer. Ends the
+ * validity of earlier pointers. */
 WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buf, size_t n, int64_t deadline);
 /* n bytes. 0; on an error *done, unless NULL, says how many are in `buf`; -ENODATA: the end came
- * before. */
+ * before. Ends the validity of earlier pointers. */
 WEFT_API int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done,
                                    int64_t deadline);
 /* n bytes as buffers, behind what is in `out`: shared where they lie, not copied. 0, or an error
- * and nothing was consumed; -ENODATA: the end came before; -EMSGSIZE: n is more than the limit. */
+ * and nothing was consumed; -ENODATA: the end came before; -EMSGSIZE: n is more than the limit.
+ * Ends the validity of earlier pointers; the buffers in `out` are the caller's and outlive the
+ * reader. */
 WEFT_API int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline);
 
 /* Everything up to the delimiter (1 to 16 bytes), which is consumed and not given. The length,
  * which may be 0. *out is not ended by a zero. -EMSGSIZE: it does not come within the limit, the
  * delimiter counted; nothing is consumed. -ENODATA: the stream has ended, without a delimiter; what
- * is left can be peeked at. */
+ * is left can be peeked at. Ends the validity of earlier pointers; *out is valid until the next
+ * call but buffered. */
 WEFT_API ssize_t weft_reader_until(weft_reader *reader, const void *delimiter, size_t len,
                                    const unsigned char **out, int64_t deadline);
 /* A line without its "\n" or "\r\n". What lies between the last one and the end is a line too;
- * after that -ENODATA. */
+ * after that -ENODATA. Ends the validity of earlier pointers, those of the line before too; *out is
+ * valid until the next call but buffered. */
 WEFT_API ssize_t weft_reader_line(weft_reader *reader, const char **out, int64_t deadline);
 
 /* --- writer ------------------------------------------------------------------------------ */
@@ -124,6 +137,10 @@ struct weft_outbox_opts {
     size_t high_water;     /* with so many bytes not written, posts are refused; default 1 MiB */
     weft_stream_fn writev; /* instead of the descriptor, which is then not used */
     void *arg;
+    /* A peer that takes nothing for so long, while there is something to write, has failed. What
+     * counts is what its system acknowledged, so a slow reader is none; since systems acknowledge
+     * in jumps, 30 s or more is a good value for peers elsewhere. Default 0: no limit. */
+    int64_t stall_ns;
 };
 
 typedef struct weft_outbox {
@@ -153,7 +170,8 @@ WEFT_API size_t weft_outbox_post_all(weft_outbox *const *outboxes, size_t n, con
 
 /* The connection's one fiber: writes what is posted, many buffers at once, until the outbox is
  * closed and empty: then 0. Else the error of a write, or -ECANCELED, -EINTR; after a failed write
- * posts are refused. The deadline is for all of it: -ETIMEDOUT. */
+ * posts are refused. -ETIME: the peer took nothing for stall_ns, which is such a failure. The
+ * deadline is for all of it: -ETIMEDOUT, and it may be run again. */
 WEFT_API int weft_outbox_run(weft_outbox *outbox, int64_t deadline);
 /* From now on posts are refused; what is there is still written. Any fiber or thread. */
 WEFT_API void weft_outbox_close(weft_outbox *outbox);

@@ -1,11 +1,18 @@
 /* Weft: fibers over a few threads. The umbrella header.
  *
  * Conventions that hold for every call:
- *  - int results are 0 (or a count) on success and a negative errno on failure;
+ *  - int results are 0 (or a count) on success and a negative errno on failure, which weft_strerror
+ *    describes; weft_last_error says which option a create refused;
  *  - objects come back through a pointer argument that is written only on success;
  *  - option structs: a zero field means the documented default, a NULL struct all defaults;
  *  - a call that can wait takes one absolute deadline in nanoseconds of CLOCK_MONOTONIC as its
- *    last argument: WEFT_FOREVER never ends the wait, a time in the past (such as 0) tries once;
+ *    last argument, such as weft_after(WEFT_MS(5)). WEFT_FOREVER never ends the wait. 0 only tries:
+ *    what cannot be done at once is -ETIMEDOUT; a cancel or an interrupt that came before stays for
+ *    the next wait. Any other time that has passed is a wait that ends at once;
+ *  - 0 in an option is the documented default, also where the option is a deadline or a time;
+ *  - a name may have any length, and is copied unless its contract says "borrowed". Objects keep it
+ *    whole; a fiber keeps 15 bytes of it, a thread what the kernel keeps (15), a record of
+ *    statistics what it has room for, cut between UTF-8 characters;
  *  - a caller's bug stops the program with a message; bad data from outside is an error.
  */
 #ifndef WEFT_WEFT_H
@@ -19,6 +26,7 @@
 #include <weft/actor_look.h>
 #include <weft/addr.h>
 #include <weft/barrier.h>
+#include <weft/base.h>
 #include <weft/blocking.h>
 #include <weft/buf.h>
 #include <weft/chan.h>

@@ -60,6 +60,7 @@
 
 #include <weft/relation.h>
 
+#include "actor/exits.h"
 #include "base/link.h"
 #include "base/lock.h"
 #include "queue/inbox.h"
@@ -248,6 +249,8 @@ static inline void weft__gate_yield(weft_actor *actor)
 void weft__gate_pass_begin(weft_pid to);
 void weft__gate_pass_end(weft_pid to);
 void weft__gate_pass_drop(weft_pid to);
+/* The place that weft__letter_enter gave is not used. */
+void weft__gate_give_back(weft_pid to);
 /* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in
  * the ledger is settled. */
 void weft__gate_settle(weft_pid self, uint64_t gate);
@@ -292,6 +295,7 @@ struct weft__end {
     int error; /* 0: normally */
     weft_buf *result;
     struct weft__will *will;
+    bool joined; /* somebody has been told who waited for it */
 };
 
 /* What is said of an end, shared by all who hear of it. */
@@ -355,6 +359,7 @@ struct weft_host {
     void *on_dead_arg;
     _Atomic(uint32_t) on_dead_calls; /* that may be under way */
     struct weft__table names, groups;
+    struct weft__exits exits;
     weft_buf *stop_reason; /* written before `stopping` */
     weft_pool *pool;
     uint32_t number;
@@ -410,10 +415,10 @@ void weft__dead_letter_tell(weft_host *host, const struct weft_dead_letter *lett
 void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);
 /* A place in the mailbox, or an error; then the letter, which cannot fail. The deadline is for
- * room; WEFT__AT_ONCE: as weft_actor_send. Of this node. */
+ * room; WEFT__AT_ONCE: as weft_actor_send. Of this node; `actor`: as weft__actor_find has it. */
 #define WEFT__AT_ONCE INT64_MIN
-int weft__letter_enter(weft_pid to, int64_t deadline);
-void weft__letter_put(weft_pid to, struct weft__letter *letter, int place);
+int weft__letter_enter(weft_actor *actor, weft_pid to, int64_t deadline);
+void weft__letter_put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place);
 /* Both. It is taken unless there is an error. */
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline);
 /* Sends a message that is signed, to an actor of any node; what is not a message. Taken, also on an
@@ -480,8 +485,8 @@ void weft__actor_end(weft_actor *actor, struct weft__end *end);
 /* The same of one that never was: ties and letters go, nobody is told. */
 void weft__actor_undo(weft_actor *actor);
 /* Everything in its inboxes, and it is not there any more. False: it has ties again, of those who
- * wait for its end. */
-bool weft__actor_leave(weft_actor *actor);
+ * wait for its end. An end that nobody waited for is kept; NULL: there is none. */
+bool weft__actor_leave(weft_actor *actor, struct weft__end *end);
 
 void weft__hooks_free(weft_host *host);
 /* How many agree; if not all of them do, *err. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "actor/ledger.h"
+#include "actor/literal.h"
 #include "actor/route.h"
 #include "base/clock.h"
 
@@ -11,6 +12,7 @@
 static int plan(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_t deadline,
                 int64_t period_ns, uint64_t *ref)
 {
+    weft__topic_check(topic);
     if (weft_pid_is_none(to) || to.node != weft__node()) {
         weft_buf_free(buf);
         return weft_pid_is_none(to) ? -ESRCH : -EREMOTE;

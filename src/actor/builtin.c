@@ -6,6 +6,7 @@
 #include "actor/call.h"
 #include "actor/function.h"
 #include "actor/ledger.h"
+#include "actor/literal.h"
 #include "actor/parcel.h"
 #include "actor/request.h"
 #include "actor/tie.h"
@@ -63,6 +64,7 @@ static void drop_message(struct weft__request *request)
 static int ask_send(weft_out *out, uint64_t tag, weft_pid to, const char *topic,
                     uint64_t message_tag, weft_buf *buf, int64_t deadline)
 {
+    weft__topic_check(topic);
     struct message message = {.request.drop = drop_message,
                               .to = to,
                               .topic = topic,
@@ -259,7 +261,7 @@ int weft__host_handle_builtin(weft_host *host)
     };
     int err = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all && !err; i++) {
-        err = weft_host_handle(host, all[i].id, all[i].fn, NULL);
+        err = weft__host_handle(host, all[i].id, all[i].fn, NULL);
     }
     return err;
 }

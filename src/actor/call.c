@@ -5,6 +5,7 @@
 #include <weft/actor_command.h>
 
 #include "actor/ledger.h"
+#include "actor/literal.h"
 #include "actor/request.h"
 #include "actor/route.h"
 
@@ -17,6 +18,11 @@ int weft_actor_reply(uint64_t call, int error, weft_buf *buf)
     }
     atomic_fetch_add_explicit(&late, 1, memory_order_relaxed);
     return -ESRCH;
+}
+
+int weft_actor_call_transfer(uint64_t call, weft_pid to)
+{
+    return to.node == weft__node() ? weft__ledger_transfer(call, to) : -EREMOTE;
 }
 
 void weft_actor_call_stats(struct weft_actor_call_stats *out)
@@ -38,41 +44,59 @@ struct call {
     struct weft__waiter waiter;
 };
 
-static int enter(weft_pid to, const struct weft__letter *letter, int64_t deadline)
+static int enter(weft_actor *actor, weft_pid to, const struct weft__letter *letter,
+                 int64_t deadline)
 {
     if (to.node != weft__node()) {
         return -EREMOTE;
     }
     if (weft__letter_is_message(letter)) {
-        return weft__letter_enter(to, deadline);
+        return weft__letter_enter(actor, to, deadline);
     }
     return weft__actor_of(to) ? 0 : -ESRCH;
 }
 
-static void put(weft_pid to, struct weft__letter *letter, int place)
+static void put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place)
 {
     uint64_t ref = letter->tag;
     if (weft__letter_is_message(letter)) {
-        weft__letter_put(to, letter, place);
+        weft__letter_put(actor, to, letter, place);
     } else if (weft__letter_post_system(to, letter) != 0) {
-        weft__ledger_answer(ref, -ESRCH, NULL); /* it has just ended */
+        weft__ledger_answer(ref, -EOWNERDEAD, NULL); /* it has just ended */
     }
 }
 
-/* 0 or an error; what was answered is in the node. Nobody knows the reference before the letter is
- * posted. */
+/* It could not be entered into the ledger. */
+static void take_back(struct call *call, weft_pid to, struct weft__letter *letter)
+{
+    if (weft__waiter_disarm(&call->waiter) == WEFT__REASON_INTERRUPT) {
+        weft_interrupt(weft_self()); /* the next wait has it */
+    }
+    if (weft__letter_is_message(letter)) {
+        weft__gate_give_back(to);
+    }
+}
+
+/* 0 or an error; what was answered is in the node. From the ledger on the actor's end may end the
+ * wait; nobody else knows the reference before the letter is posted. Takes the letter. */
 static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *letter,
                         int64_t deadline)
 {
-    uint64_t ref = letter->tag;
-    int place = enter(to, letter, deadline);
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    int place = enter(actor, to, letter, deadline);
     if (place < 0) {
-        weft__ledger_drop(ref, 1u << WEFT__DEBT_WAIT);
         weft__letter_free(letter);
         return place;
     }
     weft__waiter_arm(&call->waiter, WEFT__WAIT_OBJECT);
-    put(to, letter, place);
+    int err = weft__ledger_add_wait(&call->entry, actor, &letter->tag);
+    if (err) {
+        take_back(call, to, letter);
+        weft__letter_free(letter);
+        return err;
+    }
+    uint64_t ref = letter->tag;
+    put(actor, to, letter, place);
     enum weft__reason reason = weft__waiter_park(&call->waiter, deadline, &answer_kind, 0);
     if (weft__reason_done(reason)) {
         return call->node.status;
@@ -86,13 +110,8 @@ int weft__call(weft_pid to, struct weft__letter *letter, weft_buf **reply, int64
 {
     struct call call;
     weft__node_init(&call.node, &call.waiter, 0);
-    call.entry = (struct weft__debt){.kind = WEFT__DEBT_WAIT, .node = &call.node};
-    int err = weft__ledger_add(&call.entry, WEFT_FOREVER, 0, &letter->tag);
-    if (err) {
-        weft__letter_free(letter);
-        return err;
-    }
-    err = ask_and_wait(&call, to, letter, deadline > 0 ? deadline : 0);
+    weft__debt_init_wait(&call.entry, &call.node, to);
+    int err = ask_and_wait(&call, to, letter, deadline > 0 ? deadline : 0);
     if (reply && !err) {
         *reply = call.node.value;
     } else {
@@ -104,6 +123,7 @@ int weft__call(weft_pid to, struct weft__letter *letter, weft_buf **reply, int64
 int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf **reply,
                     int64_t deadline)
 {
+    weft__topic_check(topic);
     struct weft__letter *letter = weft__letter_new(WEFT_EVENT_CALL, 0, request);
     if (!letter) {
         weft_buf_free(request);
@@ -133,6 +153,7 @@ static void drop_question(struct weft__request *request)
 int weft_out_call(weft_out *out, uint64_t tag, weft_pid to, const char *topic, weft_buf *request,
                   int64_t deadline)
 {
+    weft__topic_check(topic);
     struct question question = {.request.drop = drop_question,
                                 .to = to,
                                 .topic = topic,
@@ -152,9 +173,7 @@ static int ask(const struct question *question, uint64_t ref, weft_buf *request)
     letter->topic = question->topic;
     weft__letter_sign(letter);
     atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
-    int err = question->to.node == weft__node()
-                  ? weft__letter_send(question->to, letter, WEFT__AT_ONCE)
-                  : -EREMOTE;
+    int err = weft__letter_send(question->to, letter, WEFT__AT_ONCE);
     if (err) {
         weft__letter_free(letter);
     }
@@ -164,10 +183,13 @@ static int ask(const struct question *question, uint64_t ref, weft_buf *request)
 int weft__call_handle(const struct weft_command *command, void *arg)
 {
     struct question *question = weft__request_of(command);
-    struct weft__debt *entry =
-        weft__debt_new(WEFT__DEBT_CALL, command->actor, WEFT_EVENT_COMPLETE, command->tag);
-    uint64_t ref;
     (void)arg;
+    if (question->to.node != weft__node()) {
+        weft_buf_free(command->arg);
+        return -EREMOTE;
+    }
+    struct weft__debt *entry = weft__debt_new_call(command->actor, question->to, command->tag);
+    uint64_t ref;
     int err = entry ? weft__ledger_add(entry, question->deadline, 0, &ref) : -ENOMEM;
     if (err) {
         if (entry) {
@@ -177,7 +199,8 @@ int weft__call_handle(const struct weft_command *command, void *arg)
         weft_buf *request = question->buf;
         question->buf = NULL;
         err = ask(question, ref, request);
-        /* If it is not there any more, it has been completed: by its deadline. */
+        /* If it is not there any more, it has been completed: by its deadline, or the end of the
+         * other. */
         if (err && !weft__ledger_drop(ref, 1u << WEFT__DEBT_CALL)) {
             err = 0;
         }

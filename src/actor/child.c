@@ -4,6 +4,7 @@
 
 #include "actor/supervisor.h"
 #include "base/alloc.h"
+#include "base/error.h"
 
 #define NONE UINT32_MAX
 #define DEFAULT_STOP_NS (5 * (int64_t)1000000000)
@@ -165,19 +166,31 @@ static int check_one(const struct weft_supervisor_opts *opts, size_t i)
 {
     const struct weft_child_spec *spec = &opts->children[i];
     bool dynamic = opts->strategy == WEFT_DYNAMIC;
-    if (!spec->kind == !spec->supervisor || (!spec->name && (!dynamic || spec->named)) ||
-        (unsigned)spec->restart > WEFT_CHILD_TEMPORARY ||
-        (dynamic && (spec->requires || spec->named))) {
-        return -EINVAL;
+    if (!spec->kind == !spec->supervisor) {
+        return weft__refuse(-EINVAL, "children: each needs either a kind or a supervisor");
+    }
+    if (!spec->name && (!dynamic || spec->named)) {
+        return weft__refuse(-EINVAL, "children: each needs a name");
+    }
+    if ((unsigned)spec->restart > WEFT_CHILD_TEMPORARY) {
+        return weft__refuse(-EINVAL, "children: restart must be one of enum weft_child_restart");
+    }
+    if (dynamic && (spec->requires || spec->named)) {
+        return weft__refuse(-EINVAL, "children: a dynamic child is not named and requires nothing");
     }
     return dynamic || by_name(opts, spec->name) == (int64_t)i ? 0 : -EEXIST;
 }
 
 static int check(const struct weft_supervisor_opts *opts)
 {
-    int err = opts->strategy == WEFT_DYNAMIC && opts->count != 1 ? -EINVAL : 0;
-    for (size_t i = 0; i < opts->count && !err; i++) {
-        err = opts->children[i].name || opts->strategy == WEFT_DYNAMIC ? 0 : -EINVAL;
+    int err = 0;
+    if (opts->strategy == WEFT_DYNAMIC && opts->count != 1) {
+        return weft__refuse(-EINVAL, "count: a dynamic supervisor has one kind of child");
+    }
+    for (size_t i = 0; i < opts->count; i++) {
+        if (!opts->children[i].name && opts->strategy != WEFT_DYNAMIC) {
+            return weft__refuse(-EINVAL, "children: each needs a name");
+        }
     }
     for (size_t i = 0; i < opts->count && !err; i++) {
         err = check_one(opts, i);

@@ -2,8 +2,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include <weft/actor_command.h>
+
 #include "actor/actor.h"
+#include "actor/request.h"
 #include "base/alloc.h"
+#include "base/need.h"
 
 #define MOST_ID 65535u
 
@@ -69,9 +73,15 @@ static int add_locked(weft_host *host, const struct weft__handler *handler)
 
 int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg)
 {
-    if (id == 0 || id > MOST_ID || !fn) {
+    WEFT__NEED(host);
+    if (id < WEFT_COMMAND_OWN || id > MOST_ID || !fn) {
         return -EINVAL;
     }
+    return weft__host_handle(host, id, fn, arg);
+}
+
+int weft__host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg)
+{
     weft__lock(&host->lock);
     int err = add_locked(host, &(struct weft__handler){.id = id, .fn = fn, .arg = arg});
     weft__unlock(&host->lock);

@@ -8,12 +8,13 @@
 #include <errno.h>
 #include <sched.h>
 
-#include <weft/actor_call.h>
-
+#include "actor/ledger.h"
 #include "actor/route.h"
+#include "base/need.h"
 
 int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg)
 {
+    WEFT__NEED(host);
     int err = 0;
     weft__lock(&host->lock);
     if (atomic_load_explicit(&host->frozen, memory_order_relaxed)) {
@@ -70,7 +71,7 @@ void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
                                });
     }
     if (weft__letter_is_call(letter)) { /* there will be no answer */
-        weft_actor_reply(letter->tag, letter->error ? letter->error : -ESRCH, NULL);
+        weft__ledger_answer(letter->tag, letter->error ? letter->error : -EOWNERDEAD, NULL);
     }
     weft__letter_free(letter);
 }

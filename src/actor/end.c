@@ -22,13 +22,25 @@ static struct weft__link *empty(struct weft__inbox *inbox)
     return weft__inbox_empty(inbox) ? NULL : weft__inbox_drain_local(inbox);
 }
 
-bool weft__actor_leave(weft_actor *actor)
+/* For those who ask when it is gone, before it is. */
+static void keep_end(weft_actor *actor, struct weft__end *end)
+{
+    if (!end->joined && (end->error || end->result)) {
+        weft__exits_keep(&actor->host->exits, weft_actor_pid(actor), end->error, end->result);
+        end->result = NULL;
+    }
+}
+
+bool weft__actor_leave(weft_actor *actor, struct weft__end *end)
 {
     uint32_t slot = (uint32_t)actor->self;
     weft__lock(&actor->lock);
     if (actor->ties) {
         weft__unlock(&actor->lock);
         return false;
+    }
+    if (end) {
+        keep_end(actor, end);
     }
     actor->there = false;
     struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);
@@ -51,7 +63,7 @@ void weft__actor_end(weft_actor *actor, struct weft__end *end)
     atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */
     do {
         weft__ties_cut(actor, end);
-    } while (!weft__actor_leave(actor));
+    } while (!weft__actor_leave(actor, end));
     weft_buf_free(end->result);
     weft__will_unref(end->will);
     atomic_fetch_add_explicit(&host->ended, 1, memory_order_relaxed);
@@ -60,7 +72,7 @@ void weft__actor_end(weft_actor *actor, struct weft__end *end)
 void weft__actor_undo(weft_actor *actor)
 {
     weft__ties_cut(actor, NULL);
-    weft__actor_leave(actor);
+    weft__actor_leave(actor, NULL);
     weft__actor_state_free(actor, actor->kind);
 }
 
@@ -94,6 +106,20 @@ static bool is_ending(const weft_actor *actor, weft_pid pid)
     return actor->there == WEFT__ENDING && actor->self == pid.id;
 }
 
+/* It is gone. */
+static int join_late(weft_pid pid, weft_buf **result)
+{
+    weft_host *host = weft__host_at(pid.host);
+    weft_buf *taken = NULL;
+    int err = host ? weft__exits_take(&host->exits, pid, &taken) : -ESRCH;
+    if (result && err == 0) {
+        *result = taken;
+    } else {
+        weft_buf_free(taken);
+    }
+    return err;
+}
+
 int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
 {
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
@@ -108,7 +134,7 @@ int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline)
     weft__lock(&actor->lock);
     if (weft__actor_of(pid) != actor && !is_ending(actor, pid)) {
         weft__unlock(&actor->lock);
-        return -ESRCH;
+        return join_late(pid, result);
     }
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
     weft__node_init(&join.node, &waiter, 0);

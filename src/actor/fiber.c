@@ -5,6 +5,7 @@
 #include "actor/mailbox.h"
 #include "actor/trace.h"
 #include "base/alloc.h"
+#include "sched/fork.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
@@ -259,9 +260,7 @@ static int doze(weft_actor *actor, struct weft__task *task, int64_t deadline)
                           memory_order_seq_cst); /* pairs: wake */
     if (weft__mailbox_news(actor)) {
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-        if (weft__task_disarm(task) == WEFT__REASON_INTERRUPT) {
-            weft_interrupt(weft__task_handle(task)); /* the next wait has it */
-        }
+        weft__waiter_hand_on(weft__task_disarm(task));
         return 0;
     }
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &receive_kind, 0);
@@ -273,6 +272,9 @@ static int receive(const struct weft_actor_event **out, const struct filter *fil
                    int64_t deadline)
 {
     weft_actor *actor = weft_actor_self();
+    if (!actor) {
+        weft__fork_check_fiber("weft_receive");
+    }
     WEFT__REQUIRE(actor && actor->kind->run, "weft_receive was called outside of a fiber actor");
     struct weft__mail *mail = weft__mail_of(actor);
     struct weft__task *task = here();

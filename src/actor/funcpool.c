@@ -22,7 +22,9 @@
 #include "actor/request.h"
 #include "base/alloc.h"
 #include "base/atomic.h"
+#include "base/error.h"
 #include "base/lock.h"
+#include "base/need.h"
 
 #define DEFAULT_WORKERS 16u
 #define DEFAULT_EACH 256u
@@ -211,9 +213,17 @@ static void probe(weft_timer *timer, void *arg, uint64_t times)
 
 static int check_opts(struct weft_funcpool_opts *opts)
 {
-    if (opts->kind > WEFT_FUNCPOOL_ADAPTIVE || opts->workers > MOST_WORKERS || opts->idle_ns < 0 ||
-        opts->probe_ns < 0 || (!opts->pool && opts->kind != WEFT_FUNCPOOL_INLINE)) {
-        return -EINVAL;
+    if (opts->kind > WEFT_FUNCPOOL_ADAPTIVE) {
+        return weft__refuse(-EINVAL, "kind: must be one of enum weft_funcpool_kind");
+    }
+    if (opts->workers > MOST_WORKERS) {
+        return weft__refuse(-EINVAL, "workers: too many");
+    }
+    if (opts->idle_ns < 0 || opts->probe_ns < 0) {
+        return weft__refuse(-EINVAL, "idle_ns, probe_ns: must not be negative");
+    }
+    if (!opts->pool && opts->kind != WEFT_FUNCPOOL_INLINE) {
+        return weft__refuse(-EINVAL, "pool: must be given outside of a fiber");
     }
     bool fixed = opts->kind == WEFT_FUNCPOOL_STATIC;
     opts->workers = opts->workers ? opts->workers : fixed ? weft_usable_cpus() : DEFAULT_WORKERS;
@@ -284,6 +294,7 @@ int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
 
 int weft_funcpool_stop(weft_funcpool *pool, int64_t deadline)
 {
+    WEFT__NEED(pool);
     if (!atomic_exchange_explicit(&pool->stopping, true, memory_order_acq_rel)) {
         weft_sem_release(&pool->gate, OPEN_GATE);
     }
@@ -414,6 +425,7 @@ static int call_here(weft_funcpool *pool, weft_buf *input, weft_buf **output)
 
 int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output, int64_t deadline)
 {
+    WEFT__NEED(pool);
     weft_waitgroup_add(&pool->inside, 1);
     int err = pass_gate(pool, deadline);
     if (err) {
@@ -429,6 +441,7 @@ int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output, 
 
 void weft_funcpool_stats(weft_funcpool *pool, struct weft_funcpool_stats *out)
 {
+    WEFT__NEED(pool);
     weft__lock(&pool->lock);
     *out = (struct weft_funcpool_stats){.workers = pool->workers,
                                         .idle = pool->idle,

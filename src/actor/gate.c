@@ -135,10 +135,7 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
     weft__node_init(&node, &waiter, 0);
     int err = weft__gate_queue(&sender);
     if (err != WEFT__GATE_WAITS) {
-        enum weft__reason reason = weft__waiter_disarm(&waiter);
-        if (reason == WEFT__REASON_INTERRUPT) {
-            weft_interrupt(weft_self()); /* the next wait has it */
-        }
+        weft__waiter_hand_on(weft__waiter_disarm(&waiter));
         return err;
     }
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &room_kind, 0);
@@ -325,6 +322,11 @@ void weft__gate_pass_drop(weft_pid to)
     change_pass(to, WEFT__GATE_PASS, WEFT__GATE_FRESH);
 }
 
+void weft__gate_give_back(weft_pid to)
+{
+    change_pass(to, 1, 0);
+}
+
 static void turn_away(uint64_t id)
 {
     struct lot *lot = lot_of(id);
@@ -337,7 +339,7 @@ static void turn_away(uint64_t id)
         if (sender->letter) {
             keep(&decided, sender);
         } else {
-            weft__node_fire(sender->node, NULL, -ESRCH, &decided.ready);
+            weft__node_tell(sender->node, -ESRCH, &decided.ready);
         }
     }
     weft__unlock(&lot->lock);

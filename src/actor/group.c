@@ -8,8 +8,8 @@
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "base/alloc.h"
+#include "base/need.h"
 
-#define MOST_BYTES 255u
 #define FEW 64u
 
 struct group {
@@ -143,10 +143,10 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
 
 int weft_actor_group_join(weft_host *host, const char *text, weft_pid pid)
 {
+    WEFT__NEED(host);
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct brought brought = {.member = NULL};
-    size_t bytes = strlen(text);
-    if (bytes == 0 || bytes > MOST_BYTES || pid.node != weft__node()) {
+    if (!text[0] || pid.node != weft__node()) {
         return -EINVAL;
     }
     int err = bring(&brought, host, text, pid) ? -ESRCH : -ENOMEM;
@@ -162,6 +162,7 @@ int weft_actor_group_join(weft_host *host, const char *text, weft_pid pid)
 
 int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
 {
+    WEFT__NEED(host);
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct member *member = NULL;
     bool gone = false;
@@ -186,6 +187,7 @@ int weft_actor_group_leave(weft_host *host, const char *text, weft_pid pid)
 
 size_t weft_actor_group_members(weft_host *host, const char *text, weft_pid *out, size_t room)
 {
+    WEFT__NEED(host);
     size_t count = 0;
     weft__lock(&host->groups.lock);
     const struct group *group = find(host, text);
@@ -220,6 +222,7 @@ static weft_pid *collect(weft_host *host, const char *text, weft_pid *few, size_
 int64_t weft_actor_group_publish(weft_host *host, const char *text, const char *topic, uint64_t tag,
                                  const weft_buf *buf)
 {
+    WEFT__NEED(host);
     weft_pid few[FEW];
     size_t count;
     int64_t sent = 0;

@@ -6,10 +6,13 @@
 
 #include <weft/stats.h>
 
+#include "actor/literal.h"
 #include "actor/look.h"
 #include "actor/request.h"
 #include "actor/route.h"
 #include "base/alloc.h"
+#include "base/error.h"
+#include "base/need.h"
 #include "sched/fault.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
@@ -18,6 +21,8 @@
 #define DEFAULT_BATCH 64u
 #define DEFAULT_TURN_EVENTS 1024u
 #define DEFAULT_TURN_NS 200000
+#define DEFAULT_RESULTS 1024u
+#define MOST_RESULTS (1u << 20)
 #define MOST_HOSTS 65535u
 
 static struct weft__lock lock;
@@ -60,12 +65,19 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
 {
     static const struct weft_host_opts defaults;
     const struct weft_host_opts *opts = options ? options : &defaults;
-    if (opts->batch > WEFT__BATCH_MOST || opts->turn_ns < 0) {
-        return -EINVAL;
+    if (opts->batch > WEFT__BATCH_MOST) {
+        return weft__refuse(-EINVAL, "batch: must be at most 64");
+    }
+    if (opts->turn_ns < 0) {
+        return weft__refuse(-EINVAL, "turn_ns: must not be negative");
+    }
+    if (opts->results > MOST_RESULTS) {
+        return weft__refuse(-EINVAL, "results: must be at most 1048576");
     }
     weft__fault_install_abort();
     weft__node_fix();
     weft__look_register();
+    weft__image_find();
     weft_host *host;
     int err = take(&host);
     if (err) {
@@ -84,6 +96,7 @@ int weft_host_create(weft_host **out, const struct weft_host_opts *options)
     host->mailbox = opts->mailbox ? opts->mailbox : DEFAULT_MAILBOX;
     host->batch = opts->batch ? opts->batch : DEFAULT_BATCH;
     host->turn_events = opts->turn_events ? opts->turn_events : DEFAULT_TURN_EVENTS;
+    weft__exits_init(&host->exits, opts->results ? opts->results : DEFAULT_RESULTS);
     host->turn_ns = opts->turn_ns ? opts->turn_ns : DEFAULT_TURN_NS;
     atomic_store_explicit(&host->spawned, 0, memory_order_relaxed);
     atomic_store_explicit(&host->ended, 0, memory_order_relaxed);
@@ -175,6 +188,7 @@ static void cancel_each(weft_host *host)
 
 int weft_host_stop(weft_host *host, const char *reason, int64_t deadline)
 {
+    WEFT__NEED(host);
     if (say_stop(host, reason)) {
         cancel_each(host);
     }
@@ -186,12 +200,18 @@ int weft_host_stop(weft_host *host, const char *reason, int64_t deadline)
 void weft_host_destroy(weft_host *host)
 {
     if (host) {
+        int phase = atomic_load_explicit(&host->pool->phase, memory_order_acquire);
+        WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
+                      "weft_host_destroy: host %s still runs: call weft_host_stop first, until it "
+                      "returns no error",
+                      host->pool->name);
         leave_list(host);
         weft_pool_destroy(host->pool);
         host->pool = NULL;
         weft__handlers_free(&host->handlers);
         weft__hooks_free(host);
         weft__dead_letters_close(host);
+        weft__exits_free(&host->exits);
         weft__table_free(&host->names);
         weft__table_free(&host->groups);
         weft_buf_free(host->stop_reason);
@@ -203,11 +223,13 @@ void weft_host_destroy(weft_host *host)
 
 const char *weft_host_name(const weft_host *host)
 {
+    WEFT__NEED(host);
     return weft_pool_name(host->pool);
 }
 
 void weft_host_stats(weft_host *host, struct weft_host_stats *out)
 {
+    WEFT__NEED(host);
     *out = (struct weft_host_stats){
         .ended = atomic_load_explicit(&host->ended, memory_order_relaxed),
         .spawned = atomic_load_explicit(&host->spawned, memory_order_relaxed),

@@ -9,92 +9,219 @@
 #include "base/clock.h"
 #include "sched/cancel.h"
 
-#define BUCKET_BITS 12u
-#define SLOT_BITS 20u
-#define BUCKETS (1u << BUCKET_BITS)
-#define MOST_SLOTS (1u << SLOT_BITS)
+#ifdef WEFT_EXPLORE
+#define INDEXES 2u
+#else
+#define INDEXES 1024u
+#endif
+#define MOST_SLOTS (1u << WEFT__SLOT_BITS)
 #define FIRST_SLOTS 8u
 #define NO_SLOT UINT32_MAX
-#define NO_REF UINT64_MAX /* of a parcel: nobody asks for it */
+#define NO_REF UINT64_MAX        /* of a parcel: nobody asks for it */
+#define TURN ((uint64_t)1 << 32) /* of a slot, in a reference */
 
-struct slot {
-    struct weft__debt *entry;
-    uint32_t turn; /* of the entry, or the next one */
-    uint32_t next_free;
-};
+struct weft__bucket weft__buckets[WEFT__BUCKETS];
 
-static struct bucket {
+/* The calls of steps, and those that were transferred, by the slot of their callee. */
+struct weft__callees {
     alignas(WEFT__CACHE_LINE) struct weft__lock lock;
-    /* under it */
-    uint32_t used, room, free; /* `free`: the first + 1, 0: none */
-    struct slot *slots;
-    struct weft__debt *first; /* of actors */
-} buckets[BUCKETS];
+    struct weft__debt *first; /* under it */
+};
+static struct weft__callees indexes[INDEXES];
 
-static struct bucket *bucket_of(uint64_t ref)
+#ifdef WEFT_EXPLORE /* whose executions begin anew */
+void weft__ledger_reset(bool over)
 {
-    return &buckets[ref % BUCKETS];
+    for (unsigned i = 0; over && i < WEFT__BUCKETS; i++) {
+        struct weft__slots *slots =
+            atomic_load_explicit(&weft__buckets[i].slots, memory_order_relaxed);
+        while (slots) {
+            struct weft__slots *former = slots->former;
+            weft__free(slots);
+            slots = former;
+        }
+    }
+    memset(weft__buckets, 0, sizeof weft__buckets);
+    memset(indexes, 0, sizeof indexes);
+}
+#endif
+
+static struct weft__bucket *bucket_of(uint64_t ref)
+{
+    return &weft__buckets[ref % WEFT__BUCKETS];
+}
+
+static struct weft__callees *index_of(uint64_t callee)
+{
+    return &indexes[(uint32_t)callee % INDEXES];
+}
+
+/* The buckets of those who wait for an answer of this actor. */
+static struct weft__bucket *call_bucket(uint64_t callee, unsigned spread)
+{
+    return bucket_of((uint32_t)callee + spread * (WEFT__BUCKETS / WEFT__CALL_SPREAD));
 }
 
 /* --- slots, under the bucket's lock ---------------------------------------------------- */
 
-static bool grow(struct bucket *bucket)
+static bool grow(struct weft__bucket *bucket)
 {
     uint32_t room = bucket->room ? 2 * bucket->room : FIRST_SLOTS;
-    struct slot *more = room <= MOST_SLOTS ? weft__alloc(room * sizeof *more) : NULL;
+    struct weft__slots *more =
+        room <= MOST_SLOTS ? weft__alloc(sizeof *more + room * sizeof more->at[0]) : NULL;
     if (!more) {
         return false;
     }
+    more->former = atomic_load_explicit(&bucket->slots, memory_order_relaxed);
     if (bucket->used) {
-        memcpy(more, bucket->slots, bucket->used * sizeof *more);
+        memcpy(more->at, more->former->at, bucket->used * sizeof more->at[0]);
     }
-    weft__free(bucket->slots);
-    bucket->slots = more;
+    atomic_store_explicit(&bucket->slots, more,
+                          memory_order_release); /* pairs: weft__ledger_is_pending */
     bucket->room = room;
     return true;
 }
 
-static uint32_t take_slot(struct bucket *bucket)
+static struct weft__slot *slot_at(const struct weft__bucket *bucket, uint32_t at)
 {
-    uint32_t slot = bucket->free - 1;
-    if (bucket->free) {
-        bucket->free = bucket->slots[slot].next_free;
-        return slot;
-    }
+    return &atomic_load_explicit(&bucket->slots, memory_order_relaxed)->at[at];
+}
+
+/* None is free. */
+static __attribute__((noinline)) uint32_t take_new_slot(struct weft__bucket *bucket)
+{
     if (bucket->used == bucket->room && !grow(bucket)) {
         return NO_SLOT;
     }
-    slot = bucket->used++;
-    bucket->slots[slot].turn = 1;
-    return slot;
+    uint32_t at = bucket->used++;
+    atomic_store_explicit(&slot_at(bucket, at)->ref,
+                          TURN | at << WEFT__BUCKET_BITS | (uint32_t)(bucket - weft__buckets),
+                          memory_order_relaxed);
+    return at;
 }
 
-static uint32_t slot_of(uint64_t ref)
+/* A slot and with it a reference. False: no memory. */
+static inline bool give_ref(struct weft__bucket *bucket, struct weft__debt *entry)
 {
-    return (uint32_t)(ref >> BUCKET_BITS) % MOST_SLOTS;
+    uint32_t at = bucket->free - 1;
+    if (__builtin_expect(!bucket->free, 0) && (at = take_new_slot(bucket)) == NO_SLOT) {
+        return false;
+    }
+    struct weft__slot *slot = slot_at(bucket, at);
+    bucket->free = slot->next_free; /* of a new one there is none */
+    slot->entry = entry;
+    entry->ref = atomic_load_explicit(&slot->ref, memory_order_relaxed);
+    return true;
 }
 
-static struct weft__debt *find(const struct bucket *bucket, uint64_t ref)
+static struct weft__debt *find(const struct weft__bucket *bucket, uint64_t ref)
 {
-    uint32_t slot = slot_of(ref);
-    struct weft__debt *entry = slot < bucket->used ? bucket->slots[slot].entry : NULL;
+    uint32_t slot = weft__ref_slot(ref);
+    struct weft__debt *entry = slot < bucket->used ? slot_at(bucket, slot)->entry : NULL;
     return entry && entry->ref == ref ? entry : NULL;
 }
 
-static void give_slot(struct bucket *bucket, uint32_t at)
+static inline void give_slot(struct weft__bucket *bucket, uint64_t ref)
 {
-    struct slot *slot = &bucket->slots[at];
+    uint32_t at = weft__ref_slot(ref);
+    struct weft__slot *slot = slot_at(bucket, at);
     slot->entry = NULL;
-    if (++slot->turn) { /* else it is used up */
+    ref += TURN;
+    atomic_store_explicit(&slot->ref, ref, memory_order_relaxed);
+    if (__builtin_expect(ref >= TURN, 1)) { /* else it is used up */
         slot->next_free = bucket->free;
         bucket->free = at + 1;
     }
 }
 
-static void take_out(struct bucket *bucket, struct weft__debt *entry)
+/* --- calls and their callees, under the bucket's lock ------------------------------------- */
+
+static inline void link_call(struct weft__debt **first, struct weft__debt *entry)
 {
+    struct weft__debt *next = *first;
+    entry->linked = true;
+    entry->back = first;
+    entry->next_call = next;
+    if (next) {
+        next->back = &entry->next_call;
+    }
+    *first = entry;
+}
+
+static inline void unlink_call(struct weft__debt *entry)
+{
+    struct weft__debt *next = entry->next_call;
+    *entry->back = next;
+    if (next) {
+        next->back = entry->back;
+    }
+    entry->linked = false;
+}
+
+/* The end of the callee finds it. False: that has ended. */
+static inline bool link_to_live(struct weft__debt **first, struct weft__debt *entry,
+                                weft_actor *actor)
+{
+    weft_pid callee = {.id = entry->callee};
+    uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
+    bool owes =
+        weft__gate_generation(gate) == weft__pid_generation(callee) && (gate & WEFT__GATE_OWED);
+    if (__builtin_expect(!owes, 0) && !weft__gate_owe(actor, callee)) {
+        return false;
+    }
+    link_call(first, entry);
+    return true;
+}
+
+static bool join_callee(struct weft__bucket *bucket, struct weft__debt *entry)
+{
+    struct weft__callees *index = entry->index;
+    weft_actor *callee = weft__actor_find((uint32_t)entry->callee);
+    if (!index) {
+        return link_to_live(&bucket->calls, entry, callee);
+    }
+    weft__lock(&index->lock);
+    bool linked = link_to_live(&index->first, entry, callee);
+    weft__unlock(&index->lock);
+    return linked;
+}
+
+static __attribute__((noinline)) void leave_index(struct weft__debt *entry)
+{
+    weft__lock(&entry->index->lock);
+    unlink_call(entry);
+    weft__unlock(&entry->index->lock);
+}
+
+static inline void leave_callee(struct weft__debt *entry)
+{
+    if (__builtin_expect(!entry->index, 1)) {
+        unlink_call(entry);
+    } else {
+        leave_index(entry);
+    }
+}
+
+static inline void take_out_wait(struct weft__bucket *bucket, struct weft__debt *entry)
+{
+    if (__builtin_expect(entry->linked, 1)) {
+        leave_callee(entry);
+    }
+    give_slot(bucket, entry->ref);
+    entry->ref = 0;
+}
+
+static void take_out(struct weft__bucket *bucket, struct weft__debt *entry)
+{
+    if (entry->kind == WEFT__DEBT_WAIT) {
+        take_out_wait(bucket, entry);
+        return;
+    }
+    if (entry->kind == WEFT__DEBT_CALL && entry->linked) {
+        leave_callee(entry);
+    }
     if (entry->ref != NO_REF) {
-        give_slot(bucket, slot_of(entry->ref));
+        give_slot(bucket, entry->ref);
     }
     if (!weft_pid_is_none(entry->to)) {
         *(entry->prev ? &entry->prev->next : &bucket->first) = entry->next;
@@ -126,6 +253,16 @@ struct weft__debt *weft__debt_new(enum weft__debt_kind kind, weft_pid to,
     entry->kind = (uint8_t)kind;
     entry->to = to;
     entry->letter = letter;
+    return entry;
+}
+
+struct weft__debt *weft__debt_new_call(weft_pid caller, weft_pid callee, uint64_t tag)
+{
+    struct weft__debt *entry = weft__debt_new(WEFT__DEBT_CALL, caller, WEFT_EVENT_COMPLETE, tag);
+    if (entry) {
+        entry->callee = callee.id;
+        entry->index = index_of(callee.id);
+    }
     return entry;
 }
 
@@ -194,7 +331,7 @@ static void set_next(struct weft__debt *entry)
     set_timer(entry);
 }
 
-static void repeat(struct bucket *bucket, struct weft__debt *entry)
+static void repeat(struct weft__bucket *bucket, struct weft__debt *entry)
 {
     weft_pid to = entry->to;
     weft_host *host = entry->host;
@@ -232,7 +369,7 @@ static int due_error(const struct weft__debt *entry)
 static void due(weft_timer *timer, void *arg, uint64_t times)
 {
     struct weft__debt *entry = arg;
-    struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__bucket *bucket = bucket_of((uint32_t)entry->to.id);
     struct weft__parcel *parcel = NULL;
     (void)timer, (void)times;
     weft__lock(&bucket->lock);
@@ -275,7 +412,7 @@ static void set_timer(struct weft__debt *entry)
 /* --- the ledger ------------------------------------------------------------------------------- */
 
 /* Of an actor: its end finds it. */
-static int enlist_locked(struct bucket *bucket, struct weft__debt *entry)
+static int enlist_locked(struct weft__bucket *bucket, struct weft__debt *entry)
 {
     weft_actor *actor = weft__actor_find((uint32_t)entry->to.id);
     entry->prev = NULL;
@@ -292,29 +429,47 @@ static int enlist_locked(struct bucket *bucket, struct weft__debt *entry)
     return 0;
 }
 
-static int add_locked(struct bucket *bucket, struct weft__debt *entry, uint64_t *ref)
+static int add_locked(struct weft__bucket *bucket, struct weft__debt *entry, uint64_t *ref)
 {
-    uint32_t slot = take_slot(bucket);
-    if (slot == NO_SLOT) {
+    if (!give_ref(bucket, entry)) {
         return -ENOMEM;
     }
-    entry->ref = (uint64_t)bucket->slots[slot].turn << 32 | slot << BUCKET_BITS |
-                 (uint32_t)(bucket - buckets);
-    bucket->slots[slot].entry = entry;
-    int err = weft_pid_is_none(entry->to) ? 0 : enlist_locked(bucket, entry);
+    int err = enlist_locked(bucket, entry);
+    if (!err && entry->kind == WEFT__DEBT_CALL && !join_callee(bucket, entry)) {
+        take_out(bucket, entry);
+        err = -ESRCH;
+    }
     if (ref && !err) {
         *ref = entry->ref;
     }
     return err;
 }
 
+int weft__ledger_add_wait(struct weft__debt *entry, weft_actor *callee, uint64_t *ref)
+{
+    unsigned spread = (uint32_t)((uintptr_t)entry >> 12) * 0x9E3779B1u >> 30; /* by its stack */
+    struct weft__bucket *bucket = call_bucket(entry->callee, spread);
+    int err = 0;
+    weft__lock(&bucket->lock);
+    if (__builtin_expect(!link_to_live(&bucket->calls, entry, callee), 0)) {
+        err = -ESRCH;
+    } else if (__builtin_expect(!give_ref(bucket, entry), 0)) {
+        unlink_call(entry);
+        err = -ENOMEM;
+    }
+    *ref = entry->ref;
+    weft__unlock(&bucket->lock);
+    return err;
+}
+
+_Static_assert(WEFT__CALL_SPREAD == 4, "two bits of a hash");
+
 int weft__ledger_add(struct weft__debt *entry, int64_t deadline, int64_t period_ns, uint64_t *ref)
 {
-    /* A fiber's: anywhere; by its stack they are spread. */
-    uint64_t key = weft_pid_is_none(entry->to) ? (uintptr_t)entry >> 12 : (uint32_t)entry->to.id;
-    struct bucket *bucket = bucket_of(key);
+    struct weft__bucket *bucket = bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
     int err = add_locked(bucket, entry, ref);
+    weft__deadline_check(deadline);
     if (!err && deadline != WEFT_FOREVER) {
         entry->deadline = deadline > 0 ? deadline : 0;
         entry->period_ns = period_ns;
@@ -331,7 +486,7 @@ static bool is_on_stack(const struct weft__debt *entry)
 
 bool weft__ledger_drop(uint64_t ref, unsigned kinds)
 {
-    struct bucket *bucket = bucket_of(ref);
+    struct weft__bucket *bucket = bucket_of(ref);
     bool gone = false;
     weft__lock(&bucket->lock);
     struct weft__debt *entry = find(bucket, ref);
@@ -347,9 +502,26 @@ bool weft__ledger_drop(uint64_t ref, unsigned kinds)
     return found;
 }
 
-bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
+enum ending {
+    BY_END,     /* all */
+    BY_UPGRADE, /* those that were seen and not kept */
+    UNKEEP,     /* none, and none is kept */
+};
+
+static bool ends(struct weft__debt *entry, uint64_t callee, enum ending ending)
 {
-    struct bucket *bucket = bucket_of(ref);
+    if (entry->callee != callee) {
+        return false;
+    }
+    entry->kept = entry->kept && ending != UNKEEP;
+    return ending == BY_END || (ending == BY_UPGRADE && entry->seen && !entry->kept);
+}
+
+/* If this callee's is given, the call must still be its own, and one that ends. */
+static inline __attribute__((always_inline)) bool
+settle_call(uint64_t ref, int error, weft_buf *buf, uint64_t callee, enum ending ending)
+{
+    struct weft__bucket *bucket = bucket_of(ref);
     struct weft__letter *letter = NULL;
     struct weft__chain ready;
     weft_pid to = {0};
@@ -357,8 +529,11 @@ bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
     weft__chain_init(&ready);
     weft__lock(&bucket->lock);
     struct weft__debt *entry = find(bucket, ref);
+    if (callee && entry && !ends(entry, callee, ending)) {
+        entry = NULL;
+    }
     if (entry && entry->kind == WEFT__DEBT_WAIT) {
-        take_out(bucket, entry);
+        take_out_wait(bucket, entry);
         told = weft__node_fire(entry->node, buf, error, &ready);
     } else if (entry && entry->kind == WEFT__DEBT_CALL) {
         take_out(bucket, entry);
@@ -383,12 +558,17 @@ bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
     return told;
 }
 
+bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
+{
+    return settle_call(ref, error, buf, 0, BY_END);
+}
+
 /* --- parcels ---------------------------------------------------------------------------------- */
 
 int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
 {
     struct weft__debt *entry = &parcel->entry;
-    struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__bucket *bucket = bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
     entry->ref = NO_REF;
     int err = enlist_locked(bucket, entry);
@@ -397,6 +577,7 @@ int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
         if (err != WEFT__GATE_WAITS) {
             take_out(bucket, entry);
         } else if (deadline != WEFT_FOREVER) {
+            weft__deadline_check(deadline);
             entry->deadline = deadline > 0 ? deadline : 0;
             set_timer(entry);
         }
@@ -408,7 +589,7 @@ int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
 struct weft__letter *weft__ledger_deliver(struct weft__parcel *parcel)
 {
     struct weft__debt *entry = &parcel->entry;
-    struct bucket *bucket = bucket_of((uint32_t)entry->to.id);
+    struct weft__bucket *bucket = bucket_of((uint32_t)entry->to.id);
     weft__lock(&bucket->lock);
     struct weft__letter *letter = entry->letter;
     entry->letter = NULL;
@@ -423,7 +604,7 @@ struct weft__letter *weft__ledger_deliver(struct weft__parcel *parcel)
 
 bool weft__ledger_queues(weft_pid from, weft_pid to)
 {
-    struct bucket *bucket = bucket_of((uint32_t)from.id);
+    struct weft__bucket *bucket = bucket_of((uint32_t)from.id);
     weft__lock(&bucket->lock);
     struct weft__debt *entry = bucket->first;
     while (entry && (entry->kind != WEFT__DEBT_SEND || entry->to.id != from.id ||
@@ -461,9 +642,9 @@ static void bury(struct weft__link *letters)
     }
 }
 
-void weft__ledger_end(weft_pid self)
+static void drop_all(weft_pid self)
 {
-    struct bucket *bucket = bucket_of((uint32_t)self.id);
+    struct weft__bucket *bucket = bucket_of((uint32_t)self.id);
     struct weft__debt *gone = NULL, *next;
     struct weft__link *letters = NULL;
     struct weft__chain ready;
@@ -493,4 +674,155 @@ void weft__ledger_end(weft_pid self)
         weft__debt_free(gone);
         gone = next;
     }
+}
+
+/* --- calls that will not be answered ---------------------------------------------------------- */
+
+static void end_waits(struct weft__bucket *bucket, uint64_t callee, enum ending ending)
+{
+    struct weft__debt *next;
+    struct weft__chain ready;
+    weft__chain_init(&ready);
+    weft__lock(&bucket->lock);
+    for (struct weft__debt *entry = bucket->calls; entry; entry = next) {
+        next = entry->next_call;
+        if (ends(entry, callee, ending)) {
+            take_out_wait(bucket, entry);
+            weft__node_tell(entry->node, -EOWNERDEAD, &ready); /* unless its deadline came first */
+        }
+    }
+    weft__unlock(&bucket->lock);
+    weft__place_many(&ready);
+}
+
+#define REFS 64u
+
+static size_t collect(struct weft__callees *index, uint64_t callee, enum ending ending,
+                      uint64_t *refs)
+{
+    size_t n = 0;
+    weft__lock(&index->lock);
+    for (struct weft__debt *entry = index->first; entry && n < REFS; entry = entry->next_call) {
+        if (ends(entry, callee, ending)) {
+            refs[n++] = entry->ref;
+        }
+    }
+    weft__unlock(&index->lock);
+    return n;
+}
+
+static void end_calls(weft_pid self, enum ending ending)
+{
+    uint64_t refs[REFS];
+    size_t n;
+    for (unsigned i = 0; i < WEFT__CALL_SPREAD; i++) {
+        end_waits(call_bucket(self.id, i), self.id, ending);
+    }
+    do { /* once settled, by whomever, or transferred, they are not in the list any more */
+        n = collect(index_of(self.id), self.id, ending, refs);
+        for (size_t i = 0; i < n; i++) {
+            settle_call(refs[i], -EOWNERDEAD, NULL, self.id, ending);
+        }
+    } while (n == REFS);
+}
+
+void weft__ledger_end(weft_pid self)
+{
+    drop_all(self);
+    end_calls(self, BY_END);
+}
+
+static bool owes(weft_pid self)
+{
+    const weft_actor *actor = weft__actor_of(self);
+    return actor && atomic_load_explicit(&actor->gate, memory_order_relaxed) & WEFT__GATE_OWED;
+}
+
+void weft__ledger_upgrade_begin(weft_pid self)
+{
+    if (owes(self)) {
+        end_calls(self, UNKEEP);
+    }
+}
+
+void weft__ledger_upgrade_end(weft_pid self)
+{
+    if (owes(self)) {
+        end_calls(self, BY_UPGRADE);
+    }
+}
+
+static void mark(struct weft__debt *entry, bool kept)
+{
+    struct weft__callees *index = entry->index;
+    if (index) {
+        weft__lock(&index->lock);
+    }
+    entry->seen = true;
+    entry->kept = kept;
+    if (index) {
+        weft__unlock(&index->lock);
+    }
+}
+
+static struct weft__debt *find_call(const struct weft__bucket *bucket, uint64_t ref)
+{
+    struct weft__debt *entry = find(bucket, ref);
+    bool is_call = entry && (entry->kind == WEFT__DEBT_CALL || entry->kind == WEFT__DEBT_WAIT);
+    return is_call ? entry : NULL;
+}
+
+void weft__ledger_see(uint64_t ref)
+{
+    struct weft__bucket *bucket = bucket_of(ref);
+    weft__lock(&bucket->lock);
+    struct weft__debt *entry = find_call(bucket, ref);
+    if (entry) {
+        mark(entry, entry->kept); /* one to whom it was transferred may be keeping it now */
+    }
+    weft__unlock(&bucket->lock);
+}
+
+static bool move_to(struct weft__bucket *bucket, struct weft__debt *entry, uint64_t callee,
+                    struct weft__callees *index)
+{
+    entry->callee = callee;
+    entry->index = index;
+    return join_callee(bucket, entry);
+}
+
+/* Between two lists nobody finds it: if neither of the two is there any more, it ends here. */
+static int transfer_locked(struct weft__bucket *bucket, struct weft__debt *entry, weft_pid to,
+                           bool *lost)
+{
+    uint64_t former = entry->callee;
+    struct weft__callees *index = entry->index;
+    if (former == to.id) {
+        mark(entry, true);
+        return 0;
+    }
+    leave_callee(entry);
+    if (move_to(bucket, entry, to.id, index_of(to.id))) {
+        mark(entry, false);
+        return 0;
+    }
+    *lost = !move_to(bucket, entry, former, index);
+    return -EOWNERDEAD;
+}
+
+int weft__ledger_transfer(uint64_t ref, weft_pid to)
+{
+    struct weft__bucket *bucket = bucket_of(ref);
+    bool lost = false;
+    int err = -ESRCH;
+    weft__lock(&bucket->lock);
+    struct weft__debt *entry = find_call(bucket, ref);
+    if (entry) {
+        err = transfer_locked(bucket, entry, to, &lost);
+    }
+    weft__unlock(&bucket->lock);
+    if (lost) {
+        weft__ledger_answer(ref, -EOWNERDEAD, NULL);
+    }
+    return err;
 }

@@ -4,9 +4,11 @@
 
 #include "actor/fiber.h"
 #include "actor/gate.h"
+#include "actor/literal.h"
 #include "actor/mailbox.h"
 #include "actor/route.h"
 #include "actor/trace.h"
+#include "base/assert.h"
 #include "sched/slab.h"
 
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf)
@@ -175,14 +177,14 @@ static inline __attribute__((always_inline)) void put(weft_actor *actor, weft_pi
     }
 }
 
-int weft__letter_enter(weft_pid to, int64_t deadline)
+int weft__letter_enter(weft_actor *actor, weft_pid to, int64_t deadline)
 {
-    return enter(weft__actor_find((uint32_t)to.id), to, weft__worker_self(), deadline);
+    return enter(actor, to, weft__worker_self(), deadline);
 }
 
-void weft__letter_put(weft_pid to, struct weft__letter *letter, int place)
+void weft__letter_put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place)
 {
-    put(weft__actor_find((uint32_t)to.id), to, letter, place);
+    put(actor, to, letter, place);
 }
 
 static inline __attribute__((always_inline)) int submit(weft_actor *actor, weft_pid to,
@@ -241,8 +243,12 @@ send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_
         weft_buf_free(buf);
         return -ENOBUFS;
     }
-    struct weft__letter *letter =
-        weft__small_get(w ? &w->small : NULL, weft__small_class(sizeof *letter), sizeof *letter);
+    struct weft__small *small = w ? &w->small : NULL;
+    unsigned class = weft__small_class(sizeof(struct weft__letter));
+    if (WEFT_DEBUG || !small || !small->free[class]) { /* it costs: a sample, on a worker */
+        weft__topic_check(topic);
+    }
+    struct weft__letter *letter = weft__small_get(small, class, sizeof *letter);
     if (__builtin_expect(!letter, 0)) {
         weft_buf_free(buf);
         return -ENOMEM;

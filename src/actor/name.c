@@ -11,8 +11,8 @@
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "base/alloc.h"
-
-#define MOST_BYTES 255u
+#include "base/need.h"
+#include "base/text.h"
 
 struct weft__name {
     struct weft__tie tie; /* first */
@@ -32,7 +32,7 @@ static struct weft__name *of_entry(struct weft__entry *entry)
 struct weft__name *weft__name_new(weft_host *host, const char *text, weft_pid pid, int *err)
 {
     size_t bytes = strlen(text);
-    if (bytes == 0 || bytes > MOST_BYTES) {
+    if (bytes == 0) {
         *err = -EINVAL;
         return NULL;
     }
@@ -139,6 +139,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
 
 int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 {
+    WEFT__NEED(host);
     int err = -EINVAL;
     weft_actor *actor = weft__actor_find((uint32_t)pid.id);
     struct weft__name *name =
@@ -160,6 +161,7 @@ int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 
 int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
 {
+    WEFT__NEED(host);
     weft__lock(&host->names.lock);
     const struct weft__name *name = find(host, text);
     if (name) {
@@ -186,6 +188,7 @@ static struct weft__name *take_from(weft_host *host, const char *text, weft_pid 
 
 int weft_actor_unregister(weft_host *host, const char *text)
 {
+    WEFT__NEED(host);
     weft_pid pid;
     struct weft__name *name = NULL;
     while (!name && weft_actor_whereis(host, text, &pid) == 0) {
@@ -224,5 +227,5 @@ void weft__name_first_locked(const weft_actor *actor, char *text, size_t size)
     for (; tie; tie = tie->next) { /* the newest tie comes first */
         first = tie->kind == WEFT__TIE_NAME ? tie : first;
     }
-    snprintf(text, size, "%s", first ? ((const struct weft__name *)(const void *)first)->text : "");
+    weft__text_cut(text, size, first ? ((const struct weft__name *)(const void *)first)->text : "");
 }

@@ -64,9 +64,8 @@ static int wait_for_room(const struct weft_command *command, weft_pid to,
     return place;
 }
 
-static void put_traced(weft_pid to, struct weft__letter *letter, int place)
+static void put_traced(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place)
 {
-    weft_actor *actor = weft__actor_find((uint32_t)to.id);
     weft__actor_deliver(actor, to, letter);
     if (place > 0) {
         weft__mailbox_shed(actor, to);
@@ -77,7 +76,8 @@ static void put_traced(weft_pid to, struct weft__letter *letter, int place)
 static int submit(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                   struct weft__letter *news, int64_t deadline)
 {
-    int place = weft__letter_enter(to, WEFT__AT_ONCE);
+    weft_actor *actor = weft__actor_find((uint32_t)to.id);
+    int place = weft__letter_enter(actor, to, WEFT__AT_ONCE);
     bool full = place == -ENOBUFS && waits(to, deadline);
     if (full) {
         weft__trace_sent(to, letter); /* before anybody can have it */
@@ -87,9 +87,9 @@ static int submit(const struct weft_command *command, weft_pid to, struct weft__
         return place < 0 ? place : 0;
     }
     if (full) {
-        put_traced(to, letter, place);
+        put_traced(actor, to, letter, place);
     } else {
-        weft__letter_put(to, letter, place);
+        weft__letter_put(actor, to, letter, place);
     }
     weft__letter_post_system(command->actor, news);
     return 0;

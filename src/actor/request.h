@@ -30,6 +30,8 @@ typedef int (*weft__errand_fn)(struct weft__request *request, weft_buf **result)
 /* For a handler: takes the command's buffer, also on an error. */
 int weft__errand_start(const struct weft_command *command, weft__errand_fn fn);
 
+/* As weft_host_handle, for Weft's own numbers. */
+int weft__host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg);
 /* Registers what the actor layer handles itself. */
 int weft__host_handle_builtin(weft_host *host);
 

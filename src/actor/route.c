@@ -6,6 +6,7 @@
 
 #include "actor/trace.h"
 #include "base/alloc.h"
+#include "base/need.h"
 
 /* One node that can be reached. */
 struct route {
@@ -262,6 +263,7 @@ static int step_stand_in(weft_actor *self, const struct weft_actor_event *events
 
 int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_receiver *receiver)
 {
+    WEFT__NEED(host);
     static const struct weft_actor_kind kind = {.name = "receiver",
                                                 .state_bytes = sizeof(struct weft_receiver *),
                                                 .init = init_stand_in,

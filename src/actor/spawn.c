@@ -14,11 +14,13 @@
 #include <weft/names.h>
 
 #include "actor/fiber.h"
+#include "actor/literal.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 #include "actor/trace.h"
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/need.h"
 #include "sched/pool.h"
 
 /* What is on its way to become an actor. */
@@ -282,6 +284,7 @@ static int admits(weft_host *host, const struct weft_actor_kind *kind, const cha
 int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                      const char *method, const weft_buf *input)
 {
+    WEFT__NEED(host);
     struct birth birth = {.join = NULL};
     int err = admits(host, kind, method);
     if (!err) {
@@ -325,6 +328,7 @@ static struct weft__letter *first_letter(const struct weft_actor_spawn_opts *opt
         *err = opts->topic ? -ENOMEM : 0;
         return NULL;
     }
+    weft__topic_check(opts->topic);
     letter->topic = opts->topic;
     weft__letter_sign(letter);
     *err = 0;
@@ -334,6 +338,7 @@ static struct weft__letter *first_letter(const struct weft_actor_spawn_opts *opt
 int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                           const struct weft_actor_spawn_opts *options)
 {
+    WEFT__NEED(host);
     static const struct weft_actor_spawn_opts defaults;
     const struct weft_actor_spawn_opts *opts = options ? options : &defaults;
     struct birth birth = {.join = NULL};
@@ -362,6 +367,7 @@ int weft_actor_spawn_with(weft_host *host, weft_pid *out, const struct weft_acto
 int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const char *method,
                     const weft_buf *input, weft_buf **result, int64_t deadline)
 {
+    WEFT__NEED(host);
     struct weft__waiter waiter;
     struct weft__join join;
     struct birth birth = {.join = &join};

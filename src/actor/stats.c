@@ -44,7 +44,7 @@ int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t deadline)
     weft_buf *text;
     int err = letter ? weft__call(pid, letter, &text, deadline) : -ENOMEM;
     if (err) {
-        return err;
+        return err == -EOWNERDEAD ? -ESRCH : err; /* it was only asked */
     }
     int length = snprintf(buf, size, "%s", (const char *)text->data);
     weft_buf_free(text);

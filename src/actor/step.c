@@ -49,11 +49,26 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
     }
 }
 
+/* What is not a message. A call that the step has not answered is its code's to answer. */
+static __attribute__((noinline)) void forget_other(struct weft__small *small,
+                                                   struct weft__letter *letter)
+{
+    if (letter->kind == WEFT_EVENT_CALL && weft__ledger_is_pending(letter->tag)) {
+        weft__ledger_see(letter->tag);
+    }
+    weft__letter_free_local(small, letter);
+}
+
 static void forget(struct weft__worker *w, struct batch *batch)
 {
     for (size_t i = 0; i < batch->n; i++) {
-        batch->letters[i]->buf = batch->events[i].buf;
-        weft__letter_free_local(&w->small, batch->letters[i]);
+        struct weft__letter *letter = batch->letters[i];
+        letter->buf = batch->events[i].buf;
+        if (letter->kind == WEFT_EVENT_MESSAGE) {
+            weft__letter_free_local(&w->small, letter);
+        } else {
+            forget_other(&w->small, letter);
+        }
     }
 }
 
@@ -90,7 +105,10 @@ static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struc
                           memory_order_seq_cst); /* pairs: wake */
     if (weft__mailbox_any(actor, blocked)) {
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-        weft__task_disarm(task); /* whether or not somebody has fired it */
+        /* Whoever has fired it: a message is there, a cancel stays, and to an interrupt, which
+         * wakes an actor that sleeps, a step has nothing that could say -EINTR. */
+        enum weft__reason any = weft__task_disarm(task);
+        (void)any;
         return false;
     }
     weft__body_steps_over(w);

@@ -7,6 +7,7 @@
 
 #include "actor/tie.h"
 #include "base/clock.h"
+#include "base/need.h"
 #include "sched/pool.h"
 
 #define RETRY_NS 1000000
@@ -216,6 +217,7 @@ const struct weft_actor_kind weft__supervisor_kind = {
 
 int weft_supervisor_start(weft_host *host, weft_pid *out, const struct weft_supervisor_opts *opts)
 {
+    WEFT__NEED(host);
     weft_buf *input = weft__supervisor_input(opts);
     if (!input) {
         return -ENOMEM;

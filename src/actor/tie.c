@@ -203,6 +203,7 @@ static void cut_join(weft_actor *actor, struct weft__tie *tie, struct weft__end 
     weft__tie_remove(tie);
     if (weft__node_fire(&join->node, end->result, end->error, &ready)) {
         end->result = NULL;
+        end->joined = true;
     }
     weft__unlock(&actor->lock);
     weft__place_many(&ready);

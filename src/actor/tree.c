@@ -6,6 +6,7 @@
 
 #include "actor/look.h"
 #include "actor/supervisor.h"
+#include "base/text.h"
 #include "sched/fork.h"
 
 #define PIECE 32u   /* children that are looked at under a lock at a time, */
@@ -170,11 +171,7 @@ static const char *strategy_of(const struct weft__supervisor *s)
 /* As much as there is room for. It may be called by a handler of a signal. */
 static void copy_name(char *to, size_t size, const char *name)
 {
-    size_t i = 0;
-    for (; name && name[i] && i < size - 1; i++) {
-        to[i] = name[i];
-    }
-    to[i] = 0;
+    weft__text_cut(to, size, name ? name : "");
 }
 
 static void team_locked(const struct weft__supervisor *s, struct weft__team *out)

@@ -3,9 +3,14 @@
  * A state belongs to a kind and is closed by that kind, once. The new one is made beside the old,
  * from it; only when it is there is the old closed and forgotten. So there is always one of the two
  * that is whole.
+ *
+ * Calls that the old code has seen and not answered belong to its state. With the same state they
+ * stay; a state that is made anew takes over those that its `convert` transfers to it, and the
+ * others end, after the old one was closed, which may answer them.
  */
 #include <errno.h>
 
+#include "actor/ledger.h"
 #include "actor/mailbox.h"
 #include "base/alloc.h"
 
@@ -82,11 +87,14 @@ static int replace(weft_actor *actor, const struct weft__new_code *code)
         become(actor, code->kind);
         return 0;
     }
+    weft_pid self = weft_actor_pid(actor);
+    weft__ledger_upgrade_begin(self);
     void *state = convert(actor, code, &err);
     if (err) {
         return err;
     }
     weft__actor_close(actor);
+    weft__ledger_upgrade_end(self);
     weft__free(actor->state);
     actor->state = state;
     become(actor, code->kind);

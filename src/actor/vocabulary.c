@@ -5,6 +5,7 @@
 #include <weft/route.h>
 
 #include "actor/actor.h"
+#include "actor/literal.h"
 #include "base/alloc.h"
 
 #define MOST_TOPICS 65536u
@@ -39,4 +40,12 @@ const char *weft_topic(const char *text)
     known = known ? known : add_locked(text);
     weft__unlock(&topics.lock);
     return known ? known->key : NULL;
+}
+
+int weft__topic_is_known(const char *topic)
+{
+    weft__lock(&topics.lock);
+    const struct weft__entry *known = weft__table_find(&topics, topic);
+    weft__unlock(&topics.lock);
+    return known && known->key == topic;
 }

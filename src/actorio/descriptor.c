@@ -9,6 +9,7 @@
 
 #include "actor/request.h"
 #include "base/alloc.h"
+#include "base/need.h"
 
 /* What all of them are asked with. */
 struct work {
@@ -203,10 +204,11 @@ static int handle(const struct weft_command *command, void *arg)
 
 int weft_host_handle_io(weft_host *host)
 {
+    WEFT__NEED(host);
     int err = 0;
     for (size_t i = 0; i < sizeof commands / sizeof *commands && !err; i++) {
         void *arg = (void *)(uintptr_t)&commands[i]; /* it is only read */
-        err = weft_host_handle(host, commands[i].id, handle, arg);
+        err = weft__host_handle(host, commands[i].id, handle, arg);
     }
     return err;
 }

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,13 @@ void *weft__alloc(size_t bytes)
 void weft__free(void *memory)
 {
     free(memory);
+}
+
+void weft__alloc_release(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 void *weft__map(size_t bytes)

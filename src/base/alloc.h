@@ -12,6 +12,9 @@ void *weft__alloc_dirty(size_t bytes);
 /* The same for small things of which there are many: aligned only as malloc does it. */
 void *weft__alloc_packed(size_t bytes);
 void weft__free(void *memory);
+/* What is free within malloc's heaps goes back to the kernel. Some milliseconds for a large heap.
+ */
+void weft__alloc_release(void);
 
 /* Anonymous private pages, read and write, not reserved in swap; NULL if the kernel refuses. */
 void *weft__map(size_t bytes);

@@ -14,6 +14,9 @@ void weft__panic(const char *file, int line, const char *format, ...)
 /* A rule for ourselves. */
 #define WEFT__ASSERT(cond) WEFT__REQUIRE(cond, "broken invariant: %s", #cond)
 
+/* For a function whose result is the only trace of an event: who ignores it does not compile. */
+#define WEFT__MUST_USE __attribute__((warn_unused_result))
+
 #ifndef WEFT_DEBUG
 #define WEFT_DEBUG 0
 #endif

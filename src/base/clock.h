@@ -29,6 +29,17 @@ static inline struct timespec weft__clock_left(int64_t deadline)
     return (struct timespec){.tv_sec = left / WEFT__NS_PER_S, .tv_nsec = left % WEFT__NS_PER_S};
 }
 
+/* Debug builds: a caller's deadline is 0 or not before the program's start, for that would be a
+ * duration where a time is wanted. Called where a deadline decides something. */
+#if defined(WEFT_DEBUG) && WEFT_DEBUG && !defined(WEFT_EXPLORE)
+void weft__deadline_check(int64_t deadline);
+#else
+static inline void weft__deadline_check(int64_t deadline)
+{
+    (void)deadline;
+}
+#endif
+
 /* The same clock as of the last timer interrupt: a quarter of the price, some milliseconds old. */
 static inline int64_t weft__clock_coarse_ns(void)
 {

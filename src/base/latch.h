@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
 #include "base/atomic.h"
 
 struct weft__latch {
@@ -38,6 +39,7 @@ static inline void weft__latch_take(struct weft__latch *latch)
 
 static inline void weft__latch_drop(struct weft__latch *latch)
 {
+    WEFT__DEBUG_ASSERT(atomic_load_explicit(&latch->taken, memory_order_relaxed) != 0); /* held */
     WEFT__STEP();
     atomic_store_explicit(&latch->taken, 0, memory_order_release); /* pairs: try */
 }

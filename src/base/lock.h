@@ -1,5 +1,8 @@
 /* A small lock: 4 bytes, spins briefly, then sleeps in the kernel. For short critical sections of
- * worker threads; never held across a fiber switch.
+ * worker threads; never held across a fiber switch. A few are held for as long as a thread takes to
+ * begin or end (sched/pool.h, sched/watchdog.c, obs/onsignal.c, sync/signal.c): whoever waits for
+ * those sleeps. They are no pthread mutexes, because a mutex of the library would be the hooks', or
+ * a sanitizer's.
  *
  * Word: 0 free, 1 held, 2 held and somebody may sleep. The taker that had to wait leaves 2 behind,
  * so one wake too many is possible and one too few is not.
@@ -10,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
 #include "base/atomic.h"
 #include "base/futex.h"
 
@@ -36,6 +40,7 @@ static inline void weft__lock(struct weft__lock *lock)
 
 static inline void weft__unlock(struct weft__lock *lock)
 {
+    WEFT__DEBUG_ASSERT(atomic_load_explicit(&lock->word, memory_order_relaxed) != 0); /* held */
     /* pairs: weft__lock_try, weft__lock_slow */
     if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2) {
         weft__futex_wake(&lock->word, 1);

@@ -1,10 +1,15 @@
 #include "base/thread.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 
+#include "base/assert.h"
 #include "base/atomic.h"
+#include "base/text.h"
 
 static _Atomic(int) failures; /* still to come */
 
@@ -23,11 +28,61 @@ static bool must_fail(void)
     return left > 0;
 }
 
+void weft__thread_guard(void (*fn)(void *arg), void *arg, void (*lost)(void *arg))
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    pthread_cleanup_push(lost, arg);
+    fn(arg);
+    pthread_cleanup_pop(0);
+    pthread_setcancelstate(before, NULL);
+}
+
+/* On the stack of the one who makes the thread, until the thread has taken it: a thread that frees
+ * memory gets a heap of its own from malloc, 64 MiB of addresses. */
+struct start {
+    void *(*fn)(void *);
+    void *arg;
+    _Atomic(bool) taken;
+};
+
+struct running {
+    void *(*fn)(void *);
+    void *arg, *result;
+};
+
+static void run(void *arg)
+{
+    struct running *running = arg;
+    running->result = running->fn(running->arg);
+}
+
+static void lost(void *arg)
+{
+    (void)arg;
+    weft__panic(
+        __FILE__, __LINE__,
+        "a callback has ended a thread of Weft's by pthread_exit or a cancel, and Weft cannot "
+        "do without it; return from the callback");
+}
+
+/* Before the first call that could be a cancellation point. */
+static void *begin(void *arg)
+{
+    struct start *start = arg;
+    struct running running = {.fn = start->fn, .arg = start->arg};
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    atomic_store_explicit(&start->taken, true, memory_order_release); /* pairs: create */
+    weft__thread_guard(run, &running, lost);
+    return running.result;
+}
+
 int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
 {
     if (must_fail()) {
         return -EAGAIN;
     }
+    struct start start = {.fn = fn, .arg = arg};
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
@@ -39,7 +94,25 @@ int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(
     sigdelset(&all, SIGPROF);
     sigdelset(&all, SIGURG);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(out, attr, fn, arg);
+    int err = pthread_create(out, attr, begin, &start);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (!err && !atomic_load_explicit(&start.taken, memory_order_acquire)) { /* pairs: begin */
+        sched_yield();
+    }
     return err ? -EAGAIN : 0;
+}
+
+void weft__thread_name(pthread_t thread, const char *pool, unsigned index)
+{
+    char name[16], tail[16]; /* all that the kernel keeps */
+    size_t len = strlen(pool), digits = 0;
+    while (digits < 4 && digits < len && isdigit((unsigned char)pool[len - digits - 1])) {
+        digits++;
+    }
+    size_t end = (size_t)snprintf(tail, sizeof tail, "%s_%u", pool + len - digits, index % 100000);
+    size_t most = weft__text_fit(pool, sizeof name - end);
+    size_t head = len - digits < most ? len - digits : most;
+    memcpy(name, pool, head);
+    memcpy(name + head, tail, end + 1);
+    pthread_setname_np(thread, name);
 }

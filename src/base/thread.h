@@ -24,8 +24,19 @@ static inline uint64_t weft__thread_id(void)
 }
 #endif
 
-/* Starts fn(arg) with signals blocked. `attr` may be NULL. 0, or -EAGAIN: no thread to be had. */
+/* Starts fn(arg) with signals blocked and cancellation disabled: pthread_cancel of such a thread
+ * does nothing. `attr` may be NULL. 0, or -EAGAIN: no thread to be had. */
 int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+
+/* The kernel's name for a thread of a pool: "<pool>_<index>", of which it keeps 15 bytes. What does
+ * not fit is left out of the pool's name, but not out of a number at its end: crews are numbered.
+ */
+void weft__thread_name(pthread_t thread, const char *pool, unsigned index);
+
+/* Calls fn(arg), which may run the program's code. If the thread ends inside it, by pthread_exit or
+ * a cancel that the code has allowed, lost(arg) is called on the thread's own stack, whichever
+ * stack that happened on; it does not return. Cancellation is disabled meanwhile. */
+void weft__thread_guard(void (*fn)(void *arg), void *arg, void (*lost)(void *arg));
 
 /* Tests: the next `count` calls answer -EAGAIN. */
 void weft__thread_fail(int count);

@@ -68,8 +68,37 @@ weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__home *home
     return block;
 }
 
+static _Atomic(bool) shed;
+
+bool weft__block_shed(void)
+{
+    return atomic_load_explicit(&shed, memory_order_relaxed);
+}
+
+void weft__block_shed_clear(void)
+{
+    atomic_store_explicit(&shed, false, memory_order_relaxed);
+}
+
+size_t weft__block_bytes_held(void)
+{
+    size_t bytes = 0, larger = 0;
+    for (unsigned class = 0; class < WEFT__BLOCK_CLASSES; class ++) {
+        struct weft_buf_class_stats stats = {0};
+        weft__depot_add_stats(class, &stats, &larger);
+        if (class < WEFT__BLOCK_SMALL) {
+            weft__home_add_stats(class, &stats);
+        }
+        bytes += (size_t)(stats.live + stats.kept) * weft__class_total(class);
+    }
+    return bytes + larger;
+}
+
 void weft__block_destroy(weft_buf *block)
 {
+    if (!weft__block_shed()) { /* no line is written in vain */
+        atomic_store_explicit(&shed, true, memory_order_relaxed);
+    }
     ASAN_UNPOISON_MEMORY_REGION(weft__block_bytes(block), weft__class_bytes(block->weft_class));
     weft__free(block);
 }

@@ -18,6 +18,7 @@
 #define WEFT_BUF_BLOCK_H
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -90,6 +91,11 @@ void weft__block_give(weft_buf *block);
 /* For the pools: a new block of the system's, and back to it. */
 weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__home *home);
 void weft__block_destroy(weft_buf *block);
+/* Has a block gone back to the system since the last clear? */
+bool weft__block_shed(void);
+void weft__block_shed_clear(void);
+/* Bytes of all blocks, in use and in the pools. */
+size_t weft__block_bytes_held(void);
 /* Around the time that a block lies in a pool. */
 void weft__block_poison(weft_buf *block);
 void weft__block_unpoison(weft_buf *block);

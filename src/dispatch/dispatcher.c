@@ -8,6 +8,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/cpu.h"
+#include "base/error.h"
+#include "base/need.h"
 #include "sched/pool.h"
 #include "sync/event.h"
 
@@ -42,13 +44,27 @@ static int64_t spin_ns(const struct weft_dispatcher_opts *opts)
     return asked > 0 && weft__cpu_usable() > 1 ? asked : 0;
 }
 
+/* Installs the callback for this dispatcher alone. After an error its pool is gone. */
+static int listen_to(weft_dispatcher *d, const struct weft_perf *perf)
+{
+    d->perf = *perf;
+    d->perf.pool = d->pool;
+    int err = weft_perf_install(&d->perf);
+    if (err) {
+        weft_pool_destroy(d->pool);
+    }
+    return err;
+}
+
 int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_opts *options)
 {
     static const struct weft_dispatcher_opts defaults;
     const struct weft_dispatcher_opts *opts = options ? options : &defaults;
-    if (opts->max_poll_ns < 0 ||
-        (opts->on_overdue != WEFT_OVERDUE_WARN && opts->on_overdue != WEFT_OVERDUE_CANCEL)) {
-        return -EINVAL;
+    if (opts->max_poll_ns < 0) {
+        return weft__refuse(-EINVAL, "max_poll_ns: must not be negative");
+    }
+    if (opts->on_overdue != WEFT_OVERDUE_WARN && opts->on_overdue != WEFT_OVERDUE_CANCEL) {
+        return weft__refuse(-EINVAL, "on_overdue: must be one of enum weft_overdue");
     }
     weft_dispatcher *d = weft__alloc(sizeof *d);
     struct weft__ranks **ranks = weft__map(WEFT__GROUPS * sizeof *ranks);
@@ -56,6 +72,9 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
     struct weft_pool_opts inner = pool_opts(opts);
     int err =
         d && ranks && (order || !opts->order_hash) ? weft_pool_create(&d->pool, &inner) : -ENOMEM;
+    if (!err && opts->perf) {
+        err = listen_to(d, opts->perf);
+    }
     if (err) {
         weft__order_destroy(order);
         if (ranks) {
@@ -84,6 +103,7 @@ int weft_dispatcher_create(weft_dispatcher **out, const struct weft_dispatcher_o
 
 int weft_dispatcher_start(weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     return atomic_load_explicit(&d->stopping, memory_order_relaxed) ? -ESHUTDOWN
                                                                     : weft__pool_start(d->pool);
 }
@@ -99,6 +119,9 @@ void weft_dispatcher_destroy(weft_dispatcher *d)
         weft_group_destroy(d->groups);
     }
     weft_event_deinit(&d->empty);
+    if (d->perf.on_event) {
+        weft_perf_remove(&d->perf);
+    }
     d->pool->rounds = NULL; /* else it cannot be destroyed */
     weft_pool_destroy(d->pool);
     weft__order_destroy(d->rounds.order);
@@ -153,6 +176,7 @@ static int start_lent(weft_dispatcher *d)
 
 int weft_dispatcher_run(weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     if (!is_callers(d)) {
         return -EINVAL;
     }
@@ -165,17 +189,20 @@ int weft_dispatcher_run(weft_dispatcher *d)
 
 int weft_dispatcher_poll(weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     int err = is_callers(d) ? start_lent(d) : -EINVAL;
     return err ? err : weft__pool_poll(d->pool);
 }
 
 int weft_dispatcher_fd(weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     return weft_pool_fd(d->pool);
 }
 
 int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     if (weft__rounds_busy(&d->rounds)) {
         return 0;
     }
@@ -188,6 +215,7 @@ int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
 
 void weft_dispatcher_request_stop(weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     weft__lock(&d->lock);
     atomic_store_explicit(&d->stopping, true, memory_order_relaxed);
     for (weft_group *group = d->groups; group; group = group->next) {
@@ -250,6 +278,7 @@ static bool needs_absent_caller(weft_dispatcher *d)
 
 int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late, size_t max)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     int64_t began = weft_now();
     int overdue = 0;
     weft_dispatcher_request_stop(d);
@@ -290,17 +319,25 @@ weft_dispatcher *weft_dispatcher_self(void)
 
 const char *weft_dispatcher_name(const weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     return weft_pool_name(d->pool);
+}
+
+weft_pool *weft_dispatcher_pool(const weft_dispatcher *d)
+{
+    return d->pool;
 }
 
 uint64_t weft_dispatcher_order_hash(const weft_dispatcher *d)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     const struct weft__order *order = d->rounds.order;
     return order ? atomic_load_explicit(&order->hash, memory_order_relaxed) : 0;
 }
 
 void weft_dispatcher_stats(weft_dispatcher *d, struct weft_dispatcher_stats *out)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     const struct weft__counters *c = &d->pool->workers[0].counters;
     *out = (struct weft_dispatcher_stats){
         .rounds = atomic_load_explicit(&d->rounds.gone, memory_order_relaxed),

@@ -31,6 +31,7 @@ struct weft_dispatcher {
     weft_pool *pool;
     struct weft__rounds rounds; /* its worker's thread's */
     /* immutable */
+    struct weft_perf perf; /* on_event NULL: none */
     bool caller;
     enum weft_overdue on_overdue;
     /* any thread */
@@ -61,7 +62,7 @@ enum weft__group_phase {
 struct weft_group {
     struct weft__ranks ranks; /* first: sync/source.c knows that */
     weft_dispatcher *dispatcher;
-    char name[32];
+    char *name; /* its own copy */
     enum weft_on_fatal on_fatal;
     weft_group *next; /* under the dispatcher's lock */
     weft_future *finished;
@@ -101,6 +102,7 @@ static inline int weft__group_admit(weft_group *group, const struct weft__worker
         .group = group->ranks.index,
         .signals = (uint16_t)opts->signals_per_round,
         .daemon = opts->daemon,
+        .front = opts->front,
         .gate = weft__group_is_among(group, w) ? NULL : &group->ranks.gate,
     };
     return weft__group_phase(group) == WEFT__GROUP_FINISHED ? -ESHUTDOWN : 0;

@@ -4,19 +4,21 @@
 #include <inttypes.h>
 
 #include "base/alloc.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "dispatch/dispatcher.h"
 #include "obs/dump.h"
 #include "obs/out.h"
 
 /* A group as it was while the dispatcher was locked: it may be gone when it is written. */
 struct seen {
-    char name[sizeof(((weft_group *)0)->name)];
+    char name[64];
     struct weft_group_stats stats;
 };
 
 static void look(const weft_group *group, struct seen *seen)
 {
-    snprintf(seen->name, sizeof seen->name, "%s", group->name);
+    weft__text_cut(seen->name, sizeof seen->name, group->name);
     weft_group_stats(group, &seen->stats);
 }
 
@@ -114,6 +116,7 @@ static struct weft_dump_opts options(const struct weft_dump_opts *opts, weft_dis
 
 int weft_dispatcher_dump(weft_dispatcher *d, FILE *file, const struct weft_dump_opts *opts)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     struct weft_dump_opts o = options(opts, d, NULL);
     size_t room = look_at_all(d, NULL, 0);
     struct seen *seen = weft__alloc((room + 1) * sizeof *seen);
@@ -128,6 +131,7 @@ int weft_dispatcher_dump(weft_dispatcher *d, FILE *file, const struct weft_dump_
 
 int weft_group_dump(weft_group *group, FILE *file, const struct weft_dump_opts *opts)
 {
+    WEFT__NEED(group);
     struct weft_dump_opts o = options(opts, group->dispatcher, group);
     struct seen seen;
     look(group, &seen);

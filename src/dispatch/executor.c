@@ -14,6 +14,9 @@
 #include "base/alloc.h"
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "dispatch/dispatcher.h"
 
 /* --- at once ------------------------------------------------------------------------------ */
@@ -56,6 +59,7 @@ static void *run_call(void *arg)
 
 int weft_group_call(weft_group *group, weft_future **out, weft_work_fn fn, void *arg)
 {
+    WEFT__NEED(group);
     struct call *call = fn ? weft__alloc(sizeof *call) : NULL;
     if (!call) {
         return fn ? -ENOMEM : -EINVAL;
@@ -154,7 +158,7 @@ static void note_failure(weft_schedule *s, int err)
     atomic_store_explicit(&s->last_error, err, memory_order_relaxed);
     if (first && s->kind != WEFT_ONCE) {
         fprintf(stderr, "weft: group %s: %s failed, and goes on: %s\n", weft_group_name(s->group),
-                s->name[0] ? s->name : "a periodic function", strerror(-err));
+                s->name[0] ? s->name : "a periodic function", weft_strerror(err));
     }
 }
 
@@ -224,10 +228,14 @@ static bool is_valid(const struct weft_schedule_opts *opts)
 int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn, void *arg,
                         const struct weft_schedule_opts *options)
 {
+    WEFT__NEED(group);
     static const struct weft_schedule_opts defaults;
     const struct weft_schedule_opts *opts = options ? options : &defaults;
-    if (!fn || !is_valid(opts)) {
-        return -EINVAL;
+    if (!fn) {
+        return weft__refuse(-EINVAL, "fn: must be given");
+    }
+    if (!is_valid(opts)) {
+        return weft__refuse(-EINVAL, "kind, period_ns: a periodic schedule needs a period");
     }
     weft_schedule *s = weft__alloc(sizeof *s);
     if (!s) {
@@ -243,8 +251,9 @@ int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn,
     s->group = group;
     s->kind = opts->kind;
     s->period_ns = opts->period_ns;
+    weft__deadline_check(opts->at);
     s->due = opts->at ? opts->at : weft_now();
-    snprintf(s->name, sizeof s->name, "%s", opts->name ? opts->name : "");
+    weft__text_cut(s->name, sizeof s->name, opts->name ? opts->name : "");
     atomic_init(&s->refs, out ? 2 : 1); /* its fiber's, and the caller's */
     weft_event_init(&s->cancelled, &(struct weft_sync_opts){.name = "its time"});
     struct weft_member_opts member = {.name = opts->name ? opts->name : "schedule",
@@ -262,6 +271,7 @@ int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn,
 
 int weft_schedule_cancel(weft_schedule *s)
 {
+    WEFT__NEED_AS(s, "schedule");
     uint32_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
     do {
         if (word & (CANCELLED | ENDED)) {
@@ -281,11 +291,13 @@ int weft_schedule_cancel(weft_schedule *s)
 
 weft_future *weft_schedule_over(weft_schedule *schedule)
 {
+    WEFT__NEED(schedule);
     return schedule->over;
 }
 
 void weft_schedule_stats(const weft_schedule *s, struct weft_schedule_stats *out)
 {
+    WEFT__NEED_AS(s, "schedule");
     *out = (struct weft_schedule_stats){
         .runs = atomic_load_explicit(&s->runs, memory_order_relaxed),
         .failures = atomic_load_explicit(&s->failures, memory_order_relaxed),

@@ -5,6 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "dispatch/dispatcher.h"
 #include "sched/cancel.h"
 #include "sched/ident.h"
@@ -59,24 +62,35 @@ static int enroll(weft_group *group)
     return stopping ? -ESHUTDOWN : number ? 0 : -EAGAIN;
 }
 
+static void group_free(weft_group *group)
+{
+    weft__free(group->name);
+    weft__free(group);
+}
+
 int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_group_opts *options)
 {
+    WEFT__NEED_AS(d, "dispatcher");
     static const struct weft_group_opts defaults;
     const struct weft_group_opts *opts = options ? options : &defaults;
     if (opts->on_fatal > WEFT_FATAL_ABORTS) {
-        return -EINVAL;
+        return weft__refuse(-EINVAL, "on_fatal: must be one of enum weft_on_fatal");
     }
     weft__pool_check_fork(d->pool);
     weft_group *group = weft__alloc(sizeof *group);
+    if (!group) {
+        return -ENOMEM;
+    }
     weft_future *finished = NULL;
-    int err = group ? weft_future_create(&finished,
-                                         &(struct weft_sync_opts){.name = "the end of a group"})
-                    : -ENOMEM;
+    group->name = weft__text_copy(opts->name ? opts->name : "group");
+    int err =
+        group->name
+            ? weft_future_create(&finished, &(struct weft_sync_opts){.name = "the end of a group"})
+            : -ENOMEM;
     if (err) {
-        weft__free(group);
+        group_free(group);
         return err;
     }
-    snprintf(group->name, sizeof group->name, "%s", opts->name ? opts->name : "group");
     weft__ranks_init(&group->ranks, &d->rounds);
     group->ranks.name = group->name;
     group->ranks.slice = opts->slice ? opts->slice : DEFAULT_SLICE;
@@ -87,7 +101,7 @@ int weft_group_create(weft_dispatcher *d, weft_group **out, const struct weft_gr
     err = enroll(group);
     if (err) {
         weft_future_unref(finished);
-        weft__free(group);
+        group_free(group);
         return err;
     }
     *out = group;
@@ -108,7 +122,7 @@ void weft_group_destroy(weft_group *group)
     d->rounds.ranks[group->ranks.index] = NULL;
     weft__unlock(&d->lock);
     weft_future_unref(group->finished);
-    weft__free(group);
+    group_free(group);
 }
 
 /* --- what comes in -------------------------------------------------------------------------- */
@@ -116,6 +130,7 @@ void weft_group_destroy(weft_group *group)
 int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                      const struct weft_member_opts *opts)
 {
+    WEFT__NEED(group);
     static const struct weft_member_opts defaults;
     opts = opts ? opts : &defaults;
     struct weft__member member;
@@ -148,6 +163,7 @@ static void run_post(struct weft__command *command)
 
 int weft_group_post(weft_group *group, void (*fn)(void *arg), void *arg)
 {
+    WEFT__NEED(group);
     if (is_inside(group)) {
         fn(arg);
         return 0;
@@ -180,6 +196,7 @@ static void run_submitted(struct weft__command *command)
 
 int weft_group_submit(weft_group *group, struct weft_post *post)
 {
+    WEFT__NEED(group);
     struct weft__command *command = (struct weft__command *)(void *)post->weft_private;
     if (is_inside(group)) {
         post->fn(post);
@@ -212,6 +229,7 @@ static void run_stop(struct weft__command *command)
 
 void weft_group_stop(weft_group *group)
 {
+    WEFT__NEED(group);
     weft__pool_check_fork(group->dispatcher->pool);
     if (atomic_exchange_explicit(&group->stop_asked, 1, memory_order_relaxed)) {
         return;
@@ -228,6 +246,7 @@ void weft_group_stop(weft_group *group)
 
 bool weft_group_is_stopping(const weft_group *group)
 {
+    WEFT__NEED(group);
     return atomic_load_explicit(&group->stop_asked, memory_order_relaxed) != 0 ||
            weft__group_phase(group) != WEFT__GROUP_RUNNING;
 }
@@ -238,7 +257,7 @@ int weft_group_sleep(int64_t deadline)
     WEFT__REQUIRE(group, "weft_group_sleep was called outside of a group");
     if (weft_event_is_set(&group->stop)) {
         weft_yield();
-        return weft_sleep_until(0); /* a wait, which one that is cancelled does not survive */
+        return weft_sleep(0); /* a wait, which one that is cancelled does not survive */
     }
     return weft_event_wait(&group->stop, deadline);
 }
@@ -249,7 +268,7 @@ void weft_group_fail(int err)
     WEFT__REQUIRE(group && err < 0, "weft_group_fail: %d, %s", err,
                   group ? "which is no error" : "outside of a group");
     if (group->on_fatal == WEFT_FATAL_ABORTS) {
-        weft__panic(__FILE__, __LINE__, "group %s failed: %s", group->name, strerror(-err));
+        weft__panic(__FILE__, __LINE__, "group %s failed: %s", group->name, weft_strerror(err));
     }
     group->error = group->error ? group->error : err;
     weft_group_stop(group);
@@ -336,6 +355,7 @@ void weft__group_settle(struct weft__ranks *ranks)
 
 weft_future *weft_group_finished(weft_group *group)
 {
+    WEFT__NEED(group);
     return group->finished;
 }
 
@@ -347,11 +367,13 @@ weft_group *weft_group_self(void)
 
 weft_dispatcher *weft_group_dispatcher(const weft_group *group)
 {
+    WEFT__NEED(group);
     return group->dispatcher;
 }
 
 const char *weft_group_name(const weft_group *group)
 {
+    WEFT__NEED(group);
     return group->name;
 }
 
@@ -372,6 +394,7 @@ const char *weft_group_state_name(enum weft_group_state state)
 
 void weft_group_stats(const weft_group *group, struct weft_group_stats *out)
 {
+    WEFT__NEED(group);
     const struct weft__group_shot *s = &group->shot;
     uint64_t version, again;
     do {

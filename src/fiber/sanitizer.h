@@ -1,9 +1,17 @@
-/* What the checking tools must be told of stacks and switches. Empty in a plain build, except for
- * one predicted branch per new fiber that asks whether Valgrind is watching.
+/* What the checking tools must be told of stacks and switches.
  *
- * Order around a switch: weft__san_leave on the old stack, the switch, weft__san_arrive on the new
- * one. Between the two no instrumented function may be entered or left, so these are always
- * inlined.
+ * AddressSanitizer and LeakSanitizer belong to the program, not to this library: a plain libweft
+ * finds their calls by name when the program has them, so what is installed works with them as it
+ * is. Fibers are then WATCHED (sched/task.h) and switch out of line (sched/switch.c); without a
+ * sanitizer a switch pays nothing.
+ *
+ * ThreadSanitizer must see every access, so the library has to be compiled for it (libweft-tsan);
+ * a plain one refuses to run under it (fiber/sanitizer.c). Valgrind is asked once per new fiber
+ * whether it is there.
+ *
+ * Order around a switch: weft__asan_leave and weft__san_leave on the old stack, the switch,
+ * weft__asan_arrive on the new one. Between them no instrumented function may be
+ * entered or left, so these are always inlined.
  */
 #ifndef WEFT_FIBER_SANITIZER_H
 #define WEFT_FIBER_SANITIZER_H
@@ -39,26 +47,113 @@
 #define WEFT__VALGRIND 0
 #endif
 
-#if WEFT__ASAN
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
 #if WEFT__TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
 
 /* One per stack, and one per worker for its base context. */
 struct weft__san {
-#if WEFT__ASAN
-    void *fake;         /* ASan's fake stack of a suspended context */
-    const void *bottom; /* its real stack; learned on first arrival for base contexts */
-    size_t size;
-#endif
 #if WEFT__TSAN
     void *fiber;
 #endif
     char unused; /* C has no empty struct */
 };
+
+/* --- AddressSanitizer and LeakSanitizer, if the program has them ---------------------------------
+ */
+
+#define WEFT__OF_PROGRAM(name) __asm__(name) __attribute__((weak))
+void weft__asan_start_switch(void **fake, const void *bottom, size_t size)
+    WEFT__OF_PROGRAM("__sanitizer_start_switch_fiber");
+void weft__asan_finish_switch(void *fake, const void **bottom, size_t *size)
+    WEFT__OF_PROGRAM("__sanitizer_finish_switch_fiber");
+void weft__asan_unpoison(const void *bottom, size_t size)
+    WEFT__OF_PROGRAM("__asan_unpoison_memory_region");
+void weft__lsan_add_root(const void *bottom, size_t size)
+    WEFT__OF_PROGRAM("__lsan_register_root_region");
+void weft__lsan_remove_root(const void *bottom, size_t size)
+    WEFT__OF_PROGRAM("__lsan_unregister_root_region");
+
+/* One per worker, for its thread. */
+struct weft__asan {
+    const void *bottom; /* the stack of its base context; NULL: not known yet */
+    size_t size;
+    const void *left; /* the stack that the last switch left */
+    size_t left_size;
+    void *fake; /* the fake stack of the context that is being left */
+};
+
+/* Must switches be told to anybody? The same answer at any time. */
+static inline bool weft__asan_is_there(void)
+{
+    return weft__asan_start_switch || weft__lsan_add_root;
+}
+
+/* A fiber gets this stack: what the last one left poisoned is not, and what it holds is no leak.
+ * Each `attach` has its `detach`, before the fiber ends. */
+static inline void weft__asan_attach(const void *bottom, size_t size)
+{
+    if (weft__asan_unpoison) {
+        weft__asan_unpoison(bottom, size);
+    }
+    if (weft__lsan_add_root) {
+        weft__lsan_add_root(bottom, size);
+    }
+}
+
+static inline void weft__asan_detach(const void *bottom, size_t size)
+{
+    if (weft__lsan_remove_root) {
+        weft__lsan_remove_root(bottom, size);
+    }
+}
+
+/* To the stack at `bottom`, or to the base context if that is NULL. `ends`: this context is never
+ * resumed. Returns what its `arrive` must be given. */
+static inline __attribute__((always_inline)) void *
+weft__asan_leave(struct weft__asan *here, const void *bottom, size_t size, bool ends)
+{
+    if (!weft__asan_start_switch) {
+        return NULL;
+    }
+    weft__asan_start_switch(ends ? NULL : &here->fake, bottom ? bottom : here->bottom,
+                            bottom ? size : here->size);
+    return ends ? NULL : here->fake;
+}
+
+/* `fake` is NULL in a context that has just begun. The first switch of a thread leaves its base
+ * context, and tells where its stack is. */
+static inline __attribute__((always_inline)) void weft__asan_arrive(struct weft__asan *here,
+                                                                    void *fake)
+{
+    if (!weft__asan_finish_switch) {
+        return;
+    }
+    weft__asan_finish_switch(fake, &here->left, &here->left_size);
+    if (!here->bottom) {
+        here->bottom = here->left;
+        here->size = here->left_size;
+        if (weft__lsan_add_root) { /* LSan looks at the stack that a thread is on, and no other */
+            weft__lsan_add_root(here->bottom, here->size);
+        }
+    }
+}
+
+/* The thread becomes a worker, and ceases to be one. */
+static inline void weft__asan_enter_thread(struct weft__asan *here)
+{
+    here->bottom = NULL;
+}
+
+static inline void weft__asan_leave_thread(struct weft__asan *here)
+{
+    if (here->bottom) {
+        weft__asan_detach(here->bottom, here->size);
+        here->bottom = NULL;
+    }
+}
+
+/* --- Valgrind and ThreadSanitizer ---------------------------------------------------------- */
 
 /* Set once, before the first stack is used. */
 extern bool weft__san_valgrind;
@@ -105,12 +200,6 @@ static inline void weft__san_create(struct weft__san *san, const void *bottom, s
         (void)VALGRIND_MAKE_MEM_DEFINED(bottom, size);
     }
 #endif
-#if WEFT__ASAN
-    san->fake = NULL;
-    san->bottom = bottom;
-    san->size = size;
-    __asan_unpoison_memory_region(bottom, size); /* what the last user left poisoned */
-#endif
 #if WEFT__TSAN
     san->fiber = __tsan_create_fiber(0);
 #endif
@@ -142,43 +231,18 @@ static inline __attribute__((always_inline)) void weft__san_bury(void **dead)
 /* The calling thread's own stack becomes a base context. */
 static inline void weft__san_thread(struct weft__san *san)
 {
-#if WEFT__ASAN
-    san->fake = NULL;
-    san->bottom = NULL; /* arrive learns it from ASan */
-    san->size = 0;
-#endif
 #if WEFT__TSAN
     san->fiber = __tsan_get_current_fiber();
 #endif
     (void)san;
 }
 
-static inline __attribute__((always_inline)) void
-weft__san_leave(struct weft__san *from, const struct weft__san *to, bool ends)
+static inline __attribute__((always_inline)) void weft__san_leave(const struct weft__san *to)
 {
-#if WEFT__ASAN
-    __sanitizer_start_switch_fiber(ends ? NULL : &from->fake, to->bottom, to->size);
-#endif
 #if WEFT__TSAN
     __tsan_switch_to_fiber(to->fiber, 0);
 #endif
-    (void)from, (void)to, (void)ends;
-}
-
-/* `left`, if it is not NULL, is the context that was left; its bounds are noted. */
-static inline __attribute__((always_inline)) void weft__san_arrive(struct weft__san *self,
-                                                                   struct weft__san *left)
-{
-#if WEFT__ASAN
-    const void *bottom;
-    size_t size;
-    __sanitizer_finish_switch_fiber(self->fake, &bottom, &size);
-    if (left && !left->bottom) {
-        left->bottom = bottom;
-        left->size = size;
-    }
-#endif
-    (void)self, (void)left;
+    (void)to;
 }
 
 #endif

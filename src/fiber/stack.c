@@ -33,6 +33,7 @@ struct stack_class {
     /* under lock */
     struct weft__stack *warm, *cold;
     size_t warm_count;
+    size_t low;         /* the fewest that were warm since weft__stack_low_begin */
     size_t reserved;    /* stacks in all chunks */
     size_t issued;      /* credits out */
     size_t hoards;      /* stacks that caches may keep from others */
@@ -47,8 +48,6 @@ static _Atomic(int) guard_limit = WEFT__GUARD_INSTALL;
 static _Atomic(int) weakest = -1;
 static _Atomic(size_t) warm_total;
 static _Atomic(bool) locked; /* the process locks its memory: keep chunks small */
-
-bool weft__san_valgrind;
 
 int weft__stack_class(size_t bytes)
 {
@@ -176,6 +175,7 @@ void weft__stack_credit_give(unsigned class, size_t n)
 static void warm_changed_locked(struct stack_class *c, int by)
 {
     c->warm_count += (size_t)by;
+    c->low = c->warm_count < c->low ? c->warm_count : c->low;
     atomic_fetch_add_explicit(&warm_total, (size_t)by, memory_order_relaxed);
 }
 
@@ -422,25 +422,29 @@ size_t weft__stack_warm(void)
     return atomic_load_explicit(&warm_total, memory_order_relaxed);
 }
 
-size_t weft__stack_trim(size_t keep, size_t most)
+/* Out of both lists a stack is hoarded: only what no credit may ask for meanwhile. */
+static struct weft__stack *begin_purge(struct stack_class *c, size_t keep, bool unused)
+{
+    weft__lock(&c->lock);
+    bool spare = c->issued + c->hoards < c->reserved;
+    bool more = spare && (unused ? c->low : c->warm_count) > keep;
+    struct weft__stack *stack = more ? pop(&c->warm) : NULL;
+    if (stack) {
+        c->low -= c->low > 0; /* nobody has used it */
+        warm_changed_locked(c, -1);
+        c->hoards++;
+    }
+    weft__unlock(&c->lock);
+    return stack;
+}
+
+static size_t trim(size_t keep, size_t most, bool unused)
 {
     size_t trimmed = 0;
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
         struct stack_class *c = &classes[class];
-        for (;;) {
-            weft__lock(&c->lock);
-            /* Out of both lists it is hoarded: only what no credit may ask for meanwhile. */
-            bool spare = c->issued + c->hoards < c->reserved;
-            bool more = trimmed < most && spare && c->warm_count > keep;
-            struct weft__stack *stack = more ? pop(&c->warm) : NULL;
-            if (stack) {
-                warm_changed_locked(c, -1);
-                c->hoards++;
-            }
-            weft__unlock(&c->lock);
-            if (!stack) {
-                break;
-            }
+        struct weft__stack *stack;
+        while (trimmed < most && (stack = begin_purge(c, keep, unused))) {
             purge(stack, class); /* without the lock: a system call */
             weft__lock(&c->lock);
             push(&c->cold, stack);
@@ -450,6 +454,36 @@ size_t weft__stack_trim(size_t keep, size_t most)
         }
     }
     return trimmed;
+}
+
+size_t weft__stack_trim(size_t keep, size_t most)
+{
+    return trim(keep, most, false);
+}
+
+size_t weft__stack_trim_unused(size_t keep, size_t most)
+{
+    return trim(keep, most, true);
+}
+
+void weft__stack_low_begin(void)
+{
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        weft__lock(&classes[class].lock);
+        classes[class].low = classes[class].warm_count;
+        weft__unlock(&classes[class].lock);
+    }
+}
+
+bool weft__stack_low_passed(void)
+{
+    bool passed = false;
+    for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {
+        weft__lock(&classes[class].lock);
+        passed = passed || classes[class].low != classes[class].warm_count;
+        weft__unlock(&classes[class].lock);
+    }
+    return passed;
 }
 
 /* --- asking -------------------------------------------------------------- */

@@ -37,7 +37,7 @@
 struct weft__stack {
     _Atomic(void *) user; /* in use: whose it is (for the fault report); free: the next free one */
     char *top;
-#if WEFT__ASAN || WEFT__TSAN
+#if WEFT__TSAN
     struct weft__san san;
 #endif
 };
@@ -109,6 +109,12 @@ size_t weft__stack_warm(void);
 /* Warm free stacks beyond `keep` per class give their pages back, at most `most` of them. Returns
  * how many. */
 size_t weft__stack_trim(size_t keep, size_t most);
+/* From here on the fewest warm stacks of each class are noted: so many were not used since. */
+void weft__stack_low_begin(void);
+/* As weft__stack_trim, but only of those. */
+size_t weft__stack_trim_unused(size_t keep, size_t most);
+/* Has any come or gone since the lowest mark? */
+bool weft__stack_low_passed(void);
 
 static inline char *weft__stack_bottom(const struct weft__stack *stack, unsigned class)
 {

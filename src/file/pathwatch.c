@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/atomic.h"
+#include "base/need.h"
 #include "io/fd.h"
 #include "sched/worker.h"
 
@@ -88,6 +89,7 @@ static void *add(void *arg)
 
 int weft_pathwatch_add(weft_pathwatch *watch, const char *path, uint32_t mask, int64_t deadline)
 {
+    WEFT__NEED(watch);
     struct addition one = {.fd = watch->fd, .path = path, .mask = mask};
     if (!weft__worker_self()) {
         add(&one);
@@ -99,6 +101,7 @@ int weft_pathwatch_add(weft_pathwatch *watch, const char *path, uint32_t mask, i
 
 int weft_pathwatch_remove(weft_pathwatch *watch, int id)
 {
+    WEFT__NEED(watch);
     return inotify_rm_watch(watch->fd, id) == 0 ? 0 : -errno;
 }
 
@@ -143,6 +146,7 @@ static int give(weft_pathwatch *watch, struct weft_pathwatch_event *out)
 
 int weft_pathwatch_next(weft_pathwatch *watch, struct weft_pathwatch_event *out, int64_t deadline)
 {
+    WEFT__NEED(watch);
     ref(watch);
     int err = weft_mutex_lock(&watch->mutex, deadline);
     if (!err) {

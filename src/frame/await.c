@@ -10,6 +10,7 @@
 #include "sync/cond.h"
 #include "sync/event.h"
 #include "sync/future.h"
+#include "sync/sem.h"
 
 #define MOST_CONDITIONS 64u
 
@@ -78,15 +79,15 @@ enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task,
 }
 
 enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
-                                 const struct weft__await *wait, const struct weft_point *then)
+                                 const struct weft__await *wait, unsigned others,
+                                 const struct weft_point *then)
 {
     frame->next = then; /* for the trace */
     if (weft__frame_does(frame, WEFT__ACT_THROW)) {
-        weft_error *error = weft__error_new(frame, err, "%s", wait->kind->shown.name);
-        if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
-            weft__error_ended(error, &wait->kind->shown, wait->on);
-        }
-        frame->wait = error;
+        bool ended = reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT;
+        /* The step that waits has named the object: it is there. */
+        struct weft__ended what = weft__ended_by(&wait->kind->shown, wait->on, others);
+        frame->wait = weft__error_of_wait(frame, err, &what, ended);
     }
     return WEFT_RETURN;
 }
@@ -138,7 +139,7 @@ HOT enum weft_step await(const struct weft__await_kind *kind, struct weft__worke
             kind->abandon(waits);
         }
         if (err || (kind->attempt && kind->attempt(waits, &got, &err))) {
-            return err ? weft__await_throw(frame, reason, err, waits, then)
+            return err ? weft__await_throw(frame, reason, err, waits, n - 1, then)
                        : weft__frame_got(frame, waits, got, then);
         }
     } while (!arm(task, kind, waits, n, &reason));
@@ -194,8 +195,7 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
     return false;
 }
 
-/* --- one object of the fiber's own group
- * ----------------------------------------------------------
+/* --- one object of the fiber's own group ------------------------------------------------------
  *
  * Nothing comes between a look at it and the end of the step, so there is no second look. */
 
@@ -322,7 +322,7 @@ enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct
             return weft_frame_go(frame, NULL, then);
         }
         if (reason != WEFT__REASON_NONE) {
-            return weft__await_throw(frame, reason, weft__reason_errno(reason), &parked, then);
+            return weft__await_throw(frame, reason, weft__reason_errno(reason), &parked, 0, then);
         }
     }
 }
@@ -386,6 +386,58 @@ enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, 
     return weft_event_is_set(&group->stop)
                ? weft_frame_yield(frame, then) /* a loop around it starves nobody */
                : weft_frame_await_event(frame, wait, &group->stop, deadline, then);
+}
+
+/* --- semaphores ------------------------------------------------------------------------------- */
+
+static uint64_t permits_of(const struct weft__await *wait)
+{
+    return (uint64_t)(uintptr_t)wait->item;
+}
+
+/* node.value, until it is linked: they were taken when it was to be. */
+static bool attempt_sem(struct weft__await *wait, struct weft_got *got, int *err)
+{
+    (void)got, (void)err;
+    return wait->node.value || weft_sem_acquire(wait->object, permits_of(wait), 0) == 0;
+}
+
+static bool arm_sem(struct weft__await *wait)
+{
+    bool waits = weft__sem_arm(weft__sem_of(wait->object), &wait->node, permits_of(wait));
+    wait->node.value = waits ? NULL : wait;
+    return waits;
+}
+
+static void finish_sem(struct weft__await *wait)
+{
+    weft__sem_finish(weft__sem_of(wait->object), &wait->node);
+}
+
+/* A cancel or an interrupt had ended the wait when they were taken. */
+static void abandon_sem(struct weft__await *wait)
+{
+    if (wait->node.value) {
+        weft_sem_release(wait->object, permits_of(wait));
+    }
+}
+
+static const struct weft__await_kind sem_kind = {
+    .shown = {.name = "semaphore", .label = weft__source_label},
+    .attempt = attempt_sem,
+    .arm = arm_sem,
+    .finish = finish_sem,
+    .outcome = status_only,
+    .abandon = abandon_sem,
+};
+
+enum weft_step weft_frame_await_sem(weft_frame *frame, struct weft_wait *wait, weft_sem *sem,
+                                    uint64_t permits, int64_t deadline,
+                                    const struct weft_point *then)
+{
+    weft__await_of(wait)->node.value = NULL;
+    return await_one(frame, wait, &sem_kind, sem, (void *)(uintptr_t)permits,
+                     weft__await_address(sem), deadline, then);
 }
 
 static inline bool arm_cond(struct weft__await *wait)

@@ -112,26 +112,31 @@ static struct weft__body_wait wait_of(const weft_frame *frame)
     static const struct weft__wait_kind park_kind = {.name = "park"};
     if (frame->waits) {
         const struct weft__await *wait = waits_of(frame);
-        return (struct weft__body_wait){
-            .kind = &wait->kind->shown, .on = wait->on, .since = wait->since};
+        return (struct weft__body_wait){.kind = &wait->kind->shown,
+                                        .on = wait->on,
+                                        .since = wait->since,
+                                        .others = frame->waits - 1u};
     }
     return (struct weft__body_wait){.kind = weft__frame_did(frame) == WEFT__ACT_SLEEP ? &sleep_kind
                                                                                       : &park_kind};
 }
 
-/* Of a wait that throws. A cancel and an interrupt keep what they have ended, for
- * weft_ended_wait. */
-static weft_error *thrown(const weft_frame *frame, bool ended, int err)
+static bool ends_waits(enum weft__reason reason)
 {
-    struct weft__body_wait wait = wait_of(frame);
-    weft_error *error = weft__error_new(frame, err, "%s", wait.kind->name);
-    if (ended) {
-        weft__error_ended(error, wait.kind, wait.on);
-    }
-    return error;
+    return reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT;
 }
 
-static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reason)
+/* By name if it may be looked at: while its nodes are linked. Of what has ended by itself the
+ * object may be gone with that. */
+static struct weft__ended what_waits(const weft_frame *frame, bool named)
+{
+    struct weft__body_wait wait = wait_of(frame);
+    return named ? weft__ended_by(wait.kind, wait.on, wait.others)
+                 : (struct weft__ended){.kind = wait.kind, .on = wait.on, .others = wait.others};
+}
+
+static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reason,
+                                 const struct weft__ended *what)
 {
     struct outcome out = value(0, NULL);
     const struct weft__await *wait = waits_of(frame);
@@ -152,8 +157,8 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
         return out;
     }
     if (err) {
-        bool ended = reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT;
-        out.error = thrown(frame, ended, err);
+        struct weft__ended unnamed = what_waits(frame, false);
+        out.error = weft__error_of_wait(frame, err, what ? what : &unnamed, what != NULL);
     }
     return out;
 }
@@ -162,9 +167,14 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
 static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                          enum weft__reason reason, struct outcome *out)
 {
+    struct weft__ended ended, *what = NULL;
+    if (__builtin_expect(ends_waits(reason), 0)) { /* kept for weft_ended_wait */
+        ended = what_waits(frame, true);
+        what = &ended;
+    }
     take_back(frame);
     if (__builtin_expect(frame->waits == 0 || !waits_of(frame)->kind->again, 1)) {
-        *out = outcome_of(frame, reason);
+        *out = outcome_of(frame, reason, what);
         return true;
     }
     int err = 0;
@@ -172,7 +182,12 @@ static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_f
     if (weft__await_again(w, task, frame, reason, &out->got, &err)) {
         return false;
     }
-    out->error = err ? thrown(frame, err == -ECANCELED || err == -EINTR, err) : NULL;
+    if (err) {
+        if (!what) { /* what is waited on in rounds is no object but a descriptor, or is kept */
+            ended = what_waits(frame, wait_of(frame).kind->descriptor);
+        }
+        out->error = weft__error_of_wait(frame, err, &ended, err == -ECANCELED || err == -EINTR);
+    }
     return true;
 }
 
@@ -648,10 +663,10 @@ static const weft_error *error_at_hand(const struct weft__task *task)
     return NULL;
 }
 
-struct weft__body_wait weft__frame_ended(const struct weft__task *task)
+struct weft__ended weft__frame_ended(const struct weft__task *task)
 {
     const weft_error *error = error_at_hand(task);
-    return error ? weft__error_what_ended(error) : (struct weft__body_wait){0};
+    return error ? weft__error_what_ended(error) : (struct weft__ended){0};
 }
 
 const struct weft__body_kind weft__frame_body = {WEFT__FRAME_BODY_KIND, .step = weft__frame_run};

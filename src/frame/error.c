@@ -15,8 +15,7 @@ struct weft_error {
     weft_error *cause, *suppressed;
     struct weft_error_frame *trace;
     char *message;
-    const struct weft__wait_kind *ended; /* by a cancel or an interrupt; or NULL */
-    uint64_t ended_on;
+    struct weft__ended ended; /* by a cancel or an interrupt; its kind NULL: nothing was */
     _Alignas(struct weft_error_frame) char room[]; /* the trace, then the message */
 };
 
@@ -120,17 +119,21 @@ static weft_error *copy(const weft_error *from)
     return to;
 }
 
-void weft__error_ended(weft_error *error, const struct weft__wait_kind *kind, uint64_t on)
+weft_error *weft__error_of_wait(const weft_frame *frame, int code, const struct weft__ended *wait,
+                                bool ended)
 {
-    if (error != &no_memory) {
-        error->ended = kind;
-        error->ended_on = on;
+    char text[96];
+    weft__ended_text(wait, text, sizeof text);
+    weft_error *error = weft__error_new(frame, code, "%s", text);
+    if (ended && error != &no_memory) {
+        error->ended = *wait;
     }
+    return error;
 }
 
-struct weft__body_wait weft__error_what_ended(const weft_error *error)
+struct weft__ended weft__error_what_ended(const weft_error *error)
 {
-    return (struct weft__body_wait){.kind = error->ended, .on = error->ended_on};
+    return error->ended;
 }
 
 void weft__error_because(weft_error *error, const weft_error *cause)
@@ -211,9 +214,10 @@ struct weft_error_frame weft_error_frame(const weft_error *error, size_t i)
 
 static void print(const weft_error *error, const char *what, FILE *out)
 {
-    const char *message = weft_error_message(error), *text = strerrordesc_np(-error->code);
-    fprintf(out, "%s%s%s%s\n", what, text ? text : "of a kind of its own", message[0] ? ": " : "",
-            message);
+    const char *message = weft_error_message(error);
+    const char *text =
+        strerrordesc_np(-error->code) ? weft_strerror(error->code) : "of a kind of its own";
+    fprintf(out, "%s%s%s%s\n", what, text, message[0] ? ": " : "", message);
     for (unsigned i = 0; i < error->frames; i++) {
         const struct weft_error_frame *at = &error->trace[i];
         fprintf(out, "    in %s, %s", at->frame, at->step);

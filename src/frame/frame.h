@@ -114,7 +114,7 @@ extern const struct weft__body_kind weft__frame_body;
 enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task);
 const char *weft__frame_name(const struct weft__task *task);
 struct weft__body_wait weft__frame_waits(const struct weft__task *task);
-struct weft__body_wait weft__frame_ended(const struct weft__task *task);
+struct weft__ended weft__frame_ended(const struct weft__task *task);
 int weft__frame_trace(const struct weft__task *task, void **out, int max);
 struct weft__body_frame weft__frame_describe(void *const *pair);
 
@@ -142,7 +142,8 @@ enum weft_step weft__await_park(struct weft__worker *w, struct weft__task *task,
                                 const struct weft_point *then);
 /* It has ended by this without having been parked, and nothing is linked: -EINTR or -ECANCELED. */
 enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, int err,
-                                 const struct weft__await *wait, const struct weft_point *then);
+                                 const struct weft__await *wait, unsigned others,
+                                 const struct weft_point *then);
 /* Further rounds of one that has `again`, the last of which has ended so. True: it waits. */
 bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                        enum weft__reason reason, struct weft_got *got, int *err);
@@ -202,9 +203,10 @@ void weft__error_free(weft_error *error);
 /* `earlier` becomes its suppressed one. */
 void weft__error_suppress(weft_error *error, weft_error *earlier);
 void weft__error_because(weft_error *error, const weft_error *cause);
-/* What a cancel or an interrupt has ended. */
-void weft__error_ended(weft_error *error, const struct weft__wait_kind *kind, uint64_t on);
-struct weft__body_wait weft__error_what_ended(const weft_error *error);
+/* Of a wait, which the message names; `ended`: a cancel or an interrupt has ended it. */
+weft_error *weft__error_of_wait(const weft_frame *frame, int code, const struct weft__ended *wait,
+                                bool ended);
+struct weft__ended weft__error_what_ended(const weft_error *error);
 /* To whoever is set by weft_frame_on_error. */
 void weft__error_report(weft_fiber fiber, const char *name, const weft_error *error);
 

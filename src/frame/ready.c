@@ -261,7 +261,7 @@ enum weft_step weft_frame_await_fd(weft_frame *frame, struct weft_wait *wait, in
     }
     struct ready *r = weft__small_get(&w->small, weft__small_class(sizeof *r), sizeof *r);
     if (!r) {
-        return weft__await_throw(frame, WEFT__REASON_NONE, -ENOMEM, a, then);
+        return weft__await_throw(frame, WEFT__REASON_NONE, -ENOMEM, a, 0, then);
     }
     *r = (struct ready){
         .record = record, .deadline = deadline, .generation = weft__fd_generation(record)};

@@ -3,6 +3,7 @@
  * found. */
 #include <errno.h>
 
+#include "base/need.h"
 #include "frame/frame.h"
 #include "sync/scope.h"
 
@@ -34,6 +35,7 @@ static const struct weft__body_kind child_body = {
 int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame,
                            const struct weft_fiber_opts *opts)
 {
+    WEFT__NEED(scope);
     struct weft__scope *s = weft__scope_of(scope);
     int err = weft__scope_admit(s);
     if (err) {

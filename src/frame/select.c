@@ -42,15 +42,9 @@ static void timed_out(const struct weft__await *wait, unsigned n, struct weft_go
     }
 }
 
-/* The name of what the first case is about; every object begins with a source. */
-static const char *label(uint64_t on)
-{
-    const struct weft_case *first = (const struct weft_case *)(uintptr_t)on;
-    return first->object ? ((const struct weft__source *)first->object)->name : NULL;
-}
-
+/* Every object begins with a source. */
 static const struct weft__await_kind case_kind = {
-    .shown = {.name = "select", .label = label},
+    .shown = {.name = "select", .label = weft__source_label},
     .arm = arm_case,
     .finish = finish_case,
     .outcome = case_done,
@@ -91,12 +85,14 @@ enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *places,
     if (!w) {
         return WEFT_SUSPEND;
     }
+    unsigned others;
+    uint64_t first = weft__select_first(cases, n, &others);
     for (size_t i = 0; i < n; i++) {
         WEFT__REQUIRE(cases[i].kind != WEFT_CASE_COND || !cases[i].item,
                       "frame %s selects a condition with a mutex", frame->kind->name);
         waits[i].kind = &case_kind;
         waits[i].object = &cases[i];
-        waits[i].on = weft__await_address(cases);
+        waits[i].on = first;
     }
     for (;;) {
         int which = weft__select_take(cases, n);
@@ -119,7 +115,8 @@ enum weft_step weft_frame_select(weft_frame *frame, struct weft_wait *places,
             return go_on(frame, waits, got.status, then);
         }
         if (reason != WEFT__REASON_NONE) {
-            return weft__await_throw(frame, reason, weft__reason_errno(reason), waits, then);
+            return weft__await_throw(frame, reason, weft__reason_errno(reason), waits, others,
+                                     then);
         }
         if (weft__case_ops_of(&cases[armed])->take(&cases[armed])) {
             return go_on(frame, waits, (int)armed, then);

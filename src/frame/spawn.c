@@ -1,8 +1,10 @@
 /* Fibers whose bottom is a frame. */
 #include <errno.h>
 
+#include "base/need.h"
 #include "dispatch/dispatcher.h"
 #include "frame/frame.h"
+#include "sched/fork.h"
 #include "sched/pool.h"
 
 /* The frame is its fiber's from now on; which one, nobody knows yet. */
@@ -30,6 +32,7 @@ int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_
 int weft_pool_spawn_frame(weft_pool *pool, weft_fiber *out, weft_frame *frame,
                           const struct weft_fiber_opts *options)
 {
+    WEFT__NEED(pool);
     static const struct weft_fiber_opts defaults;
     const struct weft_fiber_opts *opts = options ? options : &defaults;
     if (pool->rounds) {
@@ -46,6 +49,7 @@ int weft_spawn_frame(weft_fiber *out, weft_frame *frame, const struct weft_fiber
     const struct weft_fiber_opts *opts = options ? options : &defaults;
     struct weft__worker *w = weft__worker_self();
     if (!w || !(weft__running(w) || (w->rounds && w->rounds->running))) {
+        weft__fork_check_fiber("weft_spawn_frame");
         return -ENXIO;
     }
     return weft__frame_spawn(w->pool, out, &weft__frame_body, frame,
@@ -58,6 +62,7 @@ __attribute__((noinline)) int weft_group_spawn_frame(weft_group *group, weft_fib
                                                      weft_frame *frame,
                                                      const struct weft_member_opts *options)
 {
+    WEFT__NEED(group);
     static const struct weft_member_opts defaults;
     const struct weft_member_opts *opts = options ? options : &defaults;
     struct weft__body_opts body = {.name = opts->name, .detached = opts->detached};

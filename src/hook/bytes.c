@@ -91,6 +91,9 @@ static ssize_t file_move(struct file_job *job)
     job->n -= done;
     job->offset += job->offset < 0 ? 0 : (off_t)done;
     n = file_cold(job);
+    if (n < 0 && done > 0) {
+        weft__hook_hand_on(-errno); /* a file gives no EINTR of its own */
+    }
     if (n < 0) {
         return done > 0 ? (ssize_t)done : -1;
     }
@@ -189,7 +192,7 @@ static ssize_t stream_write_one(struct weft__hook_io *io, const char *buf, size_
             return put < 0 && done == 0 ? -1 : (ssize_t)done + (put > 0 ? put : 0);
         }
         if (next == WEFT__HOOK_FAILED) {
-            return done ? (ssize_t)done : -1;
+            return done ? weft__hook_io_moved(io, done) : -1;
         }
     }
     return (ssize_t)done;
@@ -251,7 +254,7 @@ static ssize_t stream_write(int fd, const struct iovec *iov, int count, bool fif
             break;
         }
     }
-    return done > 0 || put >= 0 ? (ssize_t)done : -1;
+    return done > 0 || put >= 0 ? weft__hook_io_moved(&io, done) : -1;
 }
 
 /* --- the names -------------------------------------------------------------------------------- */

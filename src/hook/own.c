@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
@@ -20,8 +19,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "fiber/sanitizer.h"
 
 #define NS_PER_MS 1000000
 #define SIGSET_BYTES (_NSIG / 8)
@@ -234,28 +231,3 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
     return (int)syscall(SYS_waitid, type, id, info, options, NULL);
 }
-
-/* --- locks ------------------------------------------------------------------------------------ */
-
-/* The C library's second name of these. A sanitizer must see them under the first. */
-#if !WEFT__ASAN && !WEFT__TSAN
-#ifdef __x86_64__
-#define BASE_VERSION "GLIBC_2.2.5"
-#else
-#define BASE_VERSION "GLIBC_2.17"
-#endif
-int weft__plain_lock(pthread_mutex_t *mutex);
-int weft__plain_unlock(pthread_mutex_t *mutex);
-__asm__(".symver weft__plain_lock, __pthread_mutex_lock@" BASE_VERSION);
-__asm__(".symver weft__plain_unlock, __pthread_mutex_unlock@" BASE_VERSION);
-
-int pthread_mutex_lock(pthread_mutex_t *mutex)
-{
-    return weft__plain_lock(mutex);
-}
-
-int pthread_mutex_unlock(pthread_mutex_t *mutex)
-{
-    return weft__plain_unlock(mutex);
-}
-#endif

@@ -105,6 +105,7 @@ static int poll_one(struct pollfd *one, int64_t deadline)
         int err = weft__hook_wait(one->fd, one->events, deadline);
         int n = look(one, 1);
         if (n != 0 || err == -ETIMEDOUT) {
+            weft__hook_hand_on(err);
             return n;
         }
         if (ends(err)) {
@@ -134,6 +135,7 @@ static int poll_many(struct pollfd *fds, nfds_t count, int64_t deadline)
     if (n == 0 && ends(err)) {
         return weft__hook_fail(err);
     }
+    weft__hook_hand_on(err);
     return n == 0 && err != -ETIMEDOUT ? poll_rest(fds, count, deadline) : n;
 }
 
@@ -287,6 +289,7 @@ static int select_until(const struct sets *sets, int64_t deadline)
         restore(sets);
         return weft__hook_fail(err);
     }
+    weft__hook_hand_on(err);
     return n == 0 && err != -ETIMEDOUT && weft_now() < deadline ? select_rest(sets, deadline) : n;
 }
 

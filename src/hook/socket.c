@@ -133,7 +133,7 @@ ssize_t weft__hook_recv(int fd, void *buf, size_t n, int flags, struct sockaddr 
         got = recv_once(&io, (char *)buf + have, n - have, flags & ~MSG_WAITALL, addr, len);
         have += got > 0 ? (size_t)got : 0;
     } while (got > 0 && have < n);
-    return have > 0 || got >= 0 ? (ssize_t)have : -1;
+    return have > 0 || got >= 0 ? weft__hook_io_moved(&io, have) : -1;
 }
 
 /* The rest of a message that was to be complete. */
@@ -150,7 +150,7 @@ static ssize_t recv_rest(struct weft__hook_io *io, const struct msghdr *msg, siz
         }
         done += (size_t)got;
     }
-    return (ssize_t)done;
+    return weft__hook_io_moved(io, done);
 }
 
 /* Numbers that have come with it are new. */
@@ -204,7 +204,7 @@ static ssize_t send_all(struct weft__hook_io *io, const char *buf, size_t n, int
         done += put > 0 ? (size_t)put : 0;
         flags &= ~MSG_FASTOPEN;
     } while (put > 0 && done < n && !(flags & MSG_DONTWAIT));
-    return done > 0 || put >= 0 ? (ssize_t)done : -1;
+    return done > 0 || put >= 0 ? weft__hook_io_moved(io, done) : -1;
 }
 
 ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
@@ -229,7 +229,7 @@ static ssize_t send_rest(struct weft__hook_io *io, const struct msghdr *msg, siz
             break;
         }
     }
-    return (ssize_t)done;
+    return weft__hook_io_moved(io, done);
 }
 
 ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)

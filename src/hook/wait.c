@@ -42,7 +42,8 @@ int64_t weft__hook_at(clockid_t clock, const struct timespec *time)
 {
     struct timespec now;
     if (clock == CLOCK_MONOTONIC || clock_gettime(clock, &now) != 0) {
-        return ns_of(time);
+        int64_t at = ns_of(time), moment = weft_now();
+        return at > moment ? at : moment; /* any time may be asked for, also of long ago */
     }
     return weft_after(ns_of(time) - ns_of(&now));
 }
@@ -121,6 +122,7 @@ enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io)
         return WEFT__HOOK_FAILED;
     }
     int err = weft__hook_wait(io->fd, io->events, io->deadline);
+    io->ended = err == -EINTR;
     switch (err) {
     case 0:
         return WEFT__HOOK_AGAIN;
@@ -136,6 +138,20 @@ enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io)
     default:
         return WEFT__HOOK_PLAIN;
     }
+}
+
+void weft__hook_hand_on(int err)
+{
+    if (err == -EINTR) {
+        weft_interrupt(weft_self());
+    }
+}
+
+ssize_t weft__hook_io_moved(struct weft__hook_io *io, size_t bytes)
+{
+    weft__hook_hand_on(io->ended ? -EINTR : 0);
+    io->ended = false;
+    return (ssize_t)bytes;
 }
 
 int weft__hook_pause(unsigned tries, int64_t deadline)

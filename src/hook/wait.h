@@ -33,6 +33,7 @@ struct weft__hook_io {
     int fd;
     short events; /* POLLIN or POLLOUT */
     bool asked;   /* `deadline` is there */
+    bool ended;   /* an interrupt has ended its last wait */
     int64_t deadline;
 };
 
@@ -47,6 +48,12 @@ enum weft__hook_next {
 /* After a try that would have blocked: waits, unless the user wants to know. errno is EAGAIN then,
  * and when the socket's timeout has passed. */
 enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io);
+
+/* The call succeeds all the same, because it has moved this much: returns that. An interrupt that
+ * has ended its last wait is for the fiber's next. */
+ssize_t weft__hook_io_moved(struct weft__hook_io *io, size_t bytes);
+/* The same for others: `err` is what their last wait returned. */
+void weft__hook_hand_on(int err);
 
 /* Runs a plain call on a thread of the blocking pool, as `run(arg)`. False: it did not run, errno
  * says why; or it could not be had, and *plain is true. */

@@ -7,16 +7,24 @@
  * has others to serve.
  */
 #include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <weft/net.h>
 
 #include "base/alloc.h"
 #include "http/conn.h"
+#include "net/room.h"
 #include "net/socket.h"
 
 #define PAUSE_NS 20000000 /* when descriptors or memory have run out */
 #define AT_ONCE 16u       /* connections */
+#define ARRIVALS_NS 1000000
+#define ARRIVALS_MOST 100
+#define QUIET_NS 10000000   /* a stop: nobody has connected for so long */
+#define DRAIN_NS 1000000000 /* ... and it takes so long at most */
 
 struct weft__http_acceptor {
     struct weft__http_acceptor *next;
@@ -24,6 +32,7 @@ struct weft__http_acceptor {
     enum weft_http_spread spread;
     int fd;
     int worker;
+    bool far_only; /* in a stop: packets of its clients are dropped */
     weft_fiber fiber;
     struct weft_addr at;
     struct weft__socket_file file; /* of a Unix socket */
@@ -89,12 +98,14 @@ static int start(struct weft__http_acceptor *acceptor, int fd, const struct weft
     *arrival = (struct weft__http_arrival){
         .server = server, .fd = fd, .worker = (int)worker, .address = address, .peer = *peer};
     weft_waitgroup_add(&server->live, 1);
+    atomic_fetch_add_explicit(&server->arriving, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&server->shards[worker].open, 1, memory_order_relaxed);
     int err = weft_pool_spawn(
         server->pool, NULL, weft__http_conn_run, arrival,
         &(struct weft_fiber_opts){
             .name = server->opts.name, .worker = (int)worker, .bound = true, .detached = true});
     if (err) {
+        atomic_fetch_sub_explicit(&server->arriving, 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&server->shards[worker].open, 1, memory_order_relaxed);
         weft_waitgroup_done(&server->live);
         weft__free(arrival);
@@ -102,24 +113,74 @@ static int start(struct weft__http_acceptor *acceptor, int fd, const struct weft
     return err;
 }
 
+/* Of a burst, those who have just come cannot give their places before their fibers have run: they
+ * are waited for, for a moment. */
+static bool make_room(struct weft_http_server *server, weft__http_peer address)
+{
+    for (int i = 0; i < ARRIVALS_MOST; i++) {
+        if (weft__http_room_make(server, address)) {
+            return true;
+        }
+        if (atomic_load_explicit(&server->arriving, memory_order_relaxed) == 0) {
+            break;
+        }
+        weft_sleep(ARRIVALS_NS);
+    }
+    return false;
+}
+
+/* Those who give their places have closed their descriptors, so that the reserve is whole again. */
+static void await_descriptors(const struct weft_http_server *server)
+{
+    for (int i = 0; i < ARRIVALS_MOST; i++) {
+        uint32_t held = atomic_load_explicit(&server->held, memory_order_relaxed);
+        uint32_t open = atomic_load_explicit(&server->open, memory_order_relaxed);
+        if (open <= held + 1) { /* the new one is open, and holds no place yet */
+            break;
+        }
+        weft_sleep(ARRIVALS_NS);
+    }
+}
+
+/* Within the limits, if need be in the place of a connection that waits for its client. */
+static bool take_place(struct weft_http_server *server, int fd, weft__http_peer address)
+{
+    const struct weft_http_server_limits *limits = &server->opts.limits;
+    if (weft__http_room_is_scarce(server, fd)) {
+        if (!make_room(server, 0)) {
+            return false;
+        }
+        await_descriptors(server);
+    }
+    while (atomic_fetch_add_explicit(&server->held, 1, memory_order_relaxed) >=
+           limits->connections) {
+        atomic_fetch_sub_explicit(&server->held, 1, memory_order_relaxed);
+        if (!make_room(server, 0)) {
+            return false;
+        }
+    }
+    while (!weft__http_peers_enter(&server->peers, address, limits->per_address)) {
+        if (!make_room(server, address)) {
+            atomic_fetch_sub_explicit(&server->held, 1, memory_order_relaxed);
+            return false;
+        }
+    }
+    return true;
+}
+
 static void admit(struct weft__http_acceptor *acceptor, int fd, const struct weft_addr *peer)
 {
     struct weft_http_server *server = acceptor->server;
     struct weft__http_shard *shard = &server->shards[acceptor->worker];
-    const struct weft_http_server_limits *limits = &server->opts.limits;
     weft__http_peer address = weft__http_peer_of(peer);
-    bool counted = false;
-    int err = -EUSERS;
-    if (atomic_fetch_add_explicit(&server->open, 1, memory_order_relaxed) < limits->connections) {
-        counted = weft__http_peers_enter(&server->peers, address, limits->per_address);
-        err = counted ? start(acceptor, fd, peer, address) : -EUSERS;
-    }
-    if (!err) {
+    atomic_fetch_add_explicit(&server->open, 1, memory_order_relaxed);
+    bool placed = take_place(server, fd, address);
+    if (placed && start(acceptor, fd, peer, address) == 0) {
         atomic_fetch_add_explicit(&shard->accepted, 1, memory_order_relaxed);
         return;
     }
-    if (counted) {
-        weft__http_peers_leave(&server->peers, address);
+    if (placed) {
+        weft__http_room_give_back(server, address);
     }
     atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&shard->refused, 1, memory_order_relaxed);
@@ -132,13 +193,90 @@ static void admit(struct weft__http_acceptor *acceptor, int fd, const struct wef
 static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
 {
     struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
-    int fd = weft_accept_from(acceptor->fd, peer, 0);
+    int fd = weft__accept_or_lack(acceptor->fd, peer, 0);
     if (fd != -ETIMEDOUT) {
         return fd;
     }
-    fd = weft_accept_from(acceptor->fd, peer, WEFT_FOREVER);
+    fd = weft__accept_or_lack(acceptor->fd, peer, WEFT_FOREVER);
     atomic_fetch_add_explicit(&shard->accept_wakes, 1, memory_order_relaxed);
     return fd;
+}
+
+/* Descriptors have run out: connections that wait for their clients give theirs. */
+static int next_in_shortage(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
+{
+    struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
+    atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
+    weft__http_room_make(acceptor->server, 0);
+    return weft_accept_from(acceptor->fd, peer,
+                            weft_after(PAUSE_NS)); /* wakes when one is closed */
+}
+
+/* Drops packets with SYN and without ACK. Some kernels want a privilege for that. */
+static bool filter_syns(int fd)
+{
+    static const struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, offsetof(struct tcphdr, th_flags)),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, TH_SYN | TH_ACK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TH_SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, (struct sock_filter *)(uintptr_t)code};
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
+}
+
+/* Packets to this socket that have come over any router, or from this machine by its usual number
+ * of hops, are dropped; 0: none are. Those of a handshake under way are not for the listener, but
+ * its connection inherits the number: it is set back when that is accepted, and what was dropped
+ * until then is sent again by the client's system. */
+static void set_least_hops(int fd, int family, int hops)
+{
+    setsockopt(fd, IPPROTO_IP, IP_MINTTL, &hops, sizeof hops); /* of IPv6, for mapped addresses */
+    if (family == AF_INET6) {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MINHOPCOUNT, &hops, sizeof hops);
+    }
+}
+
+/* Nobody connects any more, but who has begun to may finish: a SYN that is dropped is sent again
+ * after a second, and finds the listener closed, or a new one. A Unix socket that is shut down
+ * refuses, and still has its backlog. */
+static void hold_off(struct weft__http_acceptor *acceptor)
+{
+    int family = acceptor->at.storage.ss_family;
+    if (family == AF_UNIX) {
+        shutdown(acceptor->fd, SHUT_RD);
+    } else if (!filter_syns(acceptor->fd)) {
+        set_least_hops(acceptor->fd, family, 255);
+        acceptor->far_only = true;
+    }
+}
+
+/* Accepts what has connected before the stop: until nobody has for a while, which a handshake under
+ * way may need. */
+static void drain(struct weft__http_acceptor *acceptor)
+{
+    int64_t until = weft_after(DRAIN_NS), now;
+    hold_off(acceptor);
+    weft_shield_enter(); /* the fiber was cancelled */
+    while (weft__http_stop_stage(acceptor->server) < WEFT__HTTP_STOP_CUT &&
+           (now = weft_now()) < until) {
+        struct weft_addr peer;
+        int64_t quiet_at = now + QUIET_NS;
+        int fd = weft__accept_or_lack(acceptor->fd, &peer, quiet_at < until ? quiet_at : until);
+        if (weft__room_lacks(fd)) {
+            fd = next_in_shortage(acceptor, &peer);
+        }
+        if (fd >= 0) {
+            if (acceptor->far_only) {
+                set_least_hops(fd, acceptor->at.storage.ss_family, 0);
+            }
+            admit(acceptor, fd, &peer);
+        } else if (!weft__room_lacks(fd)) {
+            break;
+        }
+    }
+    weft_shield_leave();
 }
 
 static void *accept_all(void *arg)
@@ -150,6 +288,9 @@ static void *accept_all(void *arg)
     while (!weft__http_stopping(server)) {
         struct weft_addr peer;
         int fd = next(acceptor, &peer);
+        if (weft__room_lacks(fd)) {
+            fd = next_in_shortage(acceptor, &peer);
+        }
         if (fd >= 0) {
             admit(acceptor, fd, &peer);
             if (++taken % AT_ONCE == 0) {
@@ -157,11 +298,12 @@ static void *accept_all(void *arg)
             }
         } else if (fd == -ECANCELED || fd == -EBADF || fd == -EBADFD) {
             break;
-        } else if (fd != -EINTR) {
+        } else if (fd != -EINTR && fd != -ETIMEDOUT && !weft__room_lacks(fd)) {
             atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
             weft_sleep(PAUSE_NS);
         }
     }
+    drain(acceptor);
     weft__socket_file_remove(&acceptor->file, &acceptor->at);
     weft_close(acceptor->fd);
     weft_waitgroup_done(&server->acceptors_live);

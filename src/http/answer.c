@@ -63,6 +63,7 @@ const char *weft__http_reason(int status)
         {415, "Unsupported Media Type"},
         {416, "Range Not Satisfiable"},
         {417, "Expectation Failed"},
+        {421, "Misdirected Request"},
         {422, "Unprocessable Content"},
         {426, "Upgrade Required"},
         {429, "Too Many Requests"},
@@ -102,8 +103,9 @@ static char *put_last_fields(struct weft_http *x, char *to)
     struct weft__http_conn *conn = x->conn;
     to = put(to, weft__http_shard_date(conn->shard, weft_now_cached()), WEFT__HTTP_DATE_LINE);
     /* Nobody knows whether a body that waits to be asked for will come; and a stop may have begun
-     * while the handler ran. */
-    conn->close |= x->continue_due || weft__http_stopping(conn->server);
+     * while the handler ran. Requests that came behind this one are answered before the end. */
+    bool has_next = x->body_over && conn->end > conn->start;
+    conn->close |= x->continue_due || (weft__http_stopping(conn->server) && !has_next);
     if (conn->close) {
         to = put(to, LITERAL("Connection: close\r\n"));
     } else if (x->head.minor == 0) {
@@ -142,7 +144,7 @@ static char *start(struct weft_http *x, int status, size_t room)
         x->begun_on_wire = false;
     }
     x->stage = WEFT__HTTP_FIELDS;
-    x->status = status;
+    x->status = x->conn->turned_away ? 503 : status;
     x->sent = 0;
     return to;
 }

@@ -108,12 +108,15 @@ static int next_piece(struct weft_http *x)
     ssize_t used = weft_http_chunked_next(&x->chunked, weft__http_input(conn) + conn->start,
                                           conn->end - conn->start, &piece, &x->piece_len);
     if (used < 0) {
-        return -EBADMSG;
+        return x->chunked.refused == 413 ? -EMSGSIZE : -EBADMSG;
     }
     conn->start += (size_t)used;
     x->piece = piece;
     x->body_over = x->chunked.done;
-    return x->chunked.total > x->body_most ? -EMSGSIZE : 0;
+    /* A chunk that is too large is refused when it is announced: its bytes may never come. */
+    return x->chunked.left > x->body_most || x->chunked.total > x->body_most - x->chunked.left
+               ? -EMSGSIZE
+               : 0;
 }
 
 static ssize_t read_chunked(struct weft_http *x, void *buf, size_t n)

@@ -1,13 +1,14 @@
 /* Files at hand: small ones with their bytes and their head, larger ones open.
  *
  * Each worker has its own, so nothing is locked. A path has a few places it may be in; who comes
- * last takes the next of them. For fresh_ns a file is not looked at; then it is opened anew, and if
- * it is another one, or has changed, it is read anew. Who sends a file holds it, whatever becomes
- * of its place.
+ * last takes the next of them. For revalidate_ns a file is not looked at; then it is opened anew,
+ * and if it is another one, or has changed, it is read anew. Who sends a file holds it, whatever
+ * becomes of its place.
  *
  * Descriptors are for connections first: few files are kept open, and each time that one is looked
  * at, those that nobody has asked for since they were fresh are closed. So a file that was removed
- * does not keep its disk space for long either.
+ * does not keep its disk space for long either. If the look lacks a descriptor, the file is served
+ * as it was.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -136,9 +137,8 @@ static bool read_content(int fd, char *to, const struct stat *st)
 /* A file's time is whatever somebody has set: what a date cannot say is the nearest that it can. */
 void weft__http_file_date(const struct weft__http_file *file, char *out)
 {
-    const int64_t last = INT64_C(253402300799); /* of the year 9999 */
     int64_t time = file->st.st_mtim.tv_sec;
-    time = time < 0 ? 0 : time > last ? last : time;
+    time = time < 0 ? 0 : time > WEFT_HTTP_DATE_LAST ? WEFT_HTTP_DATE_LAST : time;
     weft_http_date_format(time, out);
     out[WEFT_HTTP_DATE_BYTES] = '\0';
 }
@@ -275,39 +275,55 @@ static struct weft__http_file **choose_place(struct weft__http_cache *cache, uin
     return &cache->slots[set][cache->turn[set]++ % WEFT__HTTP_CACHE_WAYS];
 }
 
+static bool lacks(int err)
+{
+    return err == -EMFILE || err == -ENFILE || err == -ENOMEM;
+}
+
 int weft__http_cache_get(struct weft_http_files *files, int worker, const char *path, size_t len,
                          struct weft__http_file **out, int *dir)
 {
-    if (worker < 0 || (unsigned)worker >= files->workers) {
+    if (worker < 0 || (unsigned)worker >= files->workers || files->opts.revalidate_ns < 0) {
         return look(files, path, len, NULL, out, dir);
     }
     struct weft__http_cache *cache = &files->caches[worker];
     uint64_t hash = hash_of(path, len);
     int64_t now = weft_now_cached();
     struct weft__http_file **place = find(cache, hash, path, len), *file = NULL;
-    if (place && now < (*place)->fresh_until) {
-        file = *place;
-        file->refs++;
-        *out = file;
-        return 0;
+    struct weft__http_file *old = place ? *place : NULL;
+    if (old) {
+        old->refs++; /* the caller's, or until there is another */
+        if (now < old->fresh_until) {
+            *out = old;
+            return 0;
+        }
     }
-    int err = look(files, path, len, place ? *place : NULL, &file, dir);
-    if ((err == -EMFILE || err == -ENFILE) && cache->open) {
+    int err = look(files, path, len, old, &file, dir);
+    if (lacks(err) && cache->open) {
         close_some(cache, 0, now);
         place = find(cache, hash, path, len);
-        err = look(files, path, len, place ? *place : NULL, &file, dir);
+        err = look(files, path, len, old, &file, dir);
+    }
+    if (lacks(err) && old) { /* as it was is better than not at all */
+        *out = old;
+        return 0;
     }
     if (err) {
         if (place) {
             replace(cache, place, NULL);
         }
+        weft__http_file_unref(old);
         return err;
     }
     file->hash = hash;
-    file->fresh_until =
-        files->opts.fresh_ns < 0 ? now : weft__clock_later(now, files->opts.fresh_ns);
+    file->fresh_until = weft__clock_later(now, files->opts.revalidate_ns);
+    if (file != old || !place) {
+        file->refs++; /* the place's */
+    }
     replace(cache, place ? place : choose_place(cache, hash), file);
-    file->refs++;
+    if (file != old) {
+        weft__http_file_unref(old);
+    }
     close_some(cache, files->open_most, now);
     *out = file;
     return 0;

@@ -243,7 +243,7 @@ static void refuse_head(struct weft__http_conn *conn, ssize_t err)
         weft__http_count(conn->shard, WEFT__HTTP_N_BAD, 1);
         refuse(x, x->head.refused, x->head.why);
     } else {
-        refuse(x, 408, NULL);
+        refuse(x, err == -ENOMEM ? 503 : 408, NULL);
     }
     count_answer(conn, x->status);
     if (conn->server->opts.on_request) {
@@ -259,23 +259,48 @@ static void refuse_head(struct weft__http_conn *conn, ssize_t err)
  * line. */
 static bool may_come_more(const struct weft__http_conn *conn)
 {
-    return conn->unread || (conn->close && (conn->end > conn->start || conn->x.head.keep_alive ||
-                                            conn->x.head.body != WEFT_HTTP_NO_BODY));
+    return conn->unread || conn->grace_over ||
+           (conn->close && (conn->end > conn->start || conn->x.head.keep_alive ||
+                            conn->x.head.body != WEFT_HTTP_NO_BODY));
+}
+
+/* The kernel gives up a closed connection whose client has had no room for a few minutes; one that
+ * reads slowly is kept open until it has all. Little is not waited for: it has room anywhere. */
+static bool may_take_slowly(const struct weft__http_conn *conn)
+{
+    return weft__http_written(conn) >= WEFT__HTTP_LITTLE && weft__http_pace_untaken(conn) > 0;
+}
+
+static bool still_takes(struct weft__http_conn *conn)
+{
+    return !weft__http_stopping(conn->server) && weft__http_pace_untaken(conn) > 0 &&
+           weft__http_pace_spares(conn, weft_now());
 }
 
 /* A client sees the answer only when it comes to read, and has sent what its system holds by then:
  * many times more than one read. */
 static void linger(struct weft__http_conn *conn)
 {
+    void *to = conn->in ? conn->in->data : (void *)conn->fields_room; /* what is there anyway */
+    size_t room = conn->in ? conn->in->len : sizeof conn->fields_room;
     size_t dropped = 0, turn_at = WEFT__HTTP_DROPPED;
     int64_t deadline = weft_after(conn->server->opts.limits.linger_ns);
     if (weft_shutdown(conn->fd, SHUT_WR) != 0) {
         return;
     }
+    atomic_store_explicit(&conn->since, weft_now(), memory_order_relaxed);
+    atomic_store_explicit(&conn->phase, WEFT__HTTP_LINGERING, memory_order_relaxed);
     while (dropped < WEFT__HTTP_LINGER) {
-        ssize_t n = weft_read(conn->fd, weft__http_input(conn), conn->in->len, deadline);
+        ssize_t n = weft_read(conn->fd, to, room, deadline);
+        if (n == -ETIMEDOUT && still_takes(conn)) {
+            deadline = weft_after(conn->server->opts.limits.linger_ns);
+            continue;
+        }
         if (n <= 0) {
             return;
+        }
+        if (conn->grace_over && !dropped) {
+            atomic_fetch_add_explicit(&conn->server->stop_crossed, 1, memory_order_relaxed);
         }
         dropped += (size_t)n;
         if (dropped >= turn_at) {
@@ -314,9 +339,8 @@ static void leave(struct weft__http_conn *conn)
 
 static void converse(struct weft__http_conn *conn)
 {
-    /* 2: the stop is past its deadline, and has not seen this connection */
-    while (!conn->close &&
-           atomic_load_explicit(&conn->server->stopping, memory_order_relaxed) < 2) {
+    /* A stop past its deadline may not have seen this connection. */
+    while (!conn->close && weft__http_stop_stage(conn->server) < WEFT__HTTP_STOP_CUT) {
         ssize_t n = weft__http_input_head(conn);
         if (n == 0) {
             break;
@@ -327,12 +351,16 @@ static void converse(struct weft__http_conn *conn)
         }
         /* Chunks are read behind their head, which must not move from here on. */
         if (conn->x.head.body == WEFT_HTTP_CHUNKED && !weft__http_input_room(conn, 2048)) {
+            refuse_head(conn, -ENOMEM);
             break;
         }
         serve(conn, (size_t)n);
     }
     weft__http_out_flush(conn);
-    if (!conn->broken && may_come_more(conn)) {
+    if (conn->grace_over) {
+        atomic_fetch_add_explicit(&conn->server->stop_idle, 1, memory_order_relaxed);
+    }
+    if ((!conn->broken || conn->turned_away) && (may_come_more(conn) || may_take_slowly(conn))) {
         linger(conn);
     }
 }
@@ -385,15 +413,22 @@ void *weft__http_conn_run(void *arg)
     init(&conn, arg);
     weft__free(arg);
     struct weft_http_server *server = conn.server;
+    atomic_fetch_sub_explicit(&server->arriving, 1, memory_order_relaxed);
     if (prepare(&conn)) {
         enter(&conn);
         converse(&conn);
         leave(&conn);
         weft__http_phase_leave(&conn);
+    } else {
+        atomic_fetch_add_explicit(&conn.shard->refused, 1, memory_order_relaxed);
+        weft__http_out_turn_away(&conn);
+        linger(&conn);
     }
     dispose(&conn);
     weft_close(conn.fd);
-    weft__http_peers_leave(&server->peers, conn.address);
+    if (!conn.shed) {
+        weft__http_room_give_back(server, conn.address);
+    }
     atomic_fetch_sub_explicit(&conn.shard->open, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);
     weft_waitgroup_done(&server->live); /* the last touch */

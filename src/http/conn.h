@@ -15,6 +15,7 @@ enum {
     WEFT__HTTP_PATH = 256,       /* longer ones take memory */
     WEFT__HTTP_DROPPED = 65536,  /* bytes of a body that nobody read, for the next request */
     WEFT__HTTP_LINGER = 4 << 20, /* bytes behind a last answer */
+    WEFT__HTTP_LITTLE = 65536,   /* bytes that a client's system takes before its program reads */
     WEFT__HTTP_TURN = 1 << 20    /* bytes to write before others have a turn */
 };
 
@@ -81,24 +82,33 @@ struct weft__http_conn {
     uint32_t gathered;  /* answers that were not written yet */
     uint32_t unyielded; /* requests */
     /* pace.c */
-    uint64_t written;   /* bytes */
-    uint64_t turn_at;   /* ... and others have their turn */
-    uint64_t window_at; /* ... when the window began */
-    int64_t waited_ns;  /* for room, in this window */
-    int64_t notice_ns;  /* a wait of so long is noticed; 0: watched, or not begun */
-    bool close;         /* after this answer */
-    bool unread;        /* the client may still send: linger */
-    bool broken;        /* writing has failed */
+    uint64_t turn_at;     /* bytes written, and others have their turn */
+    uint64_t window_at;   /* ... when the window began */
+    int64_t waited_ns;    /* for room, in this window */
+    int64_t uncounted_ns; /* of them not subtracted from left_ns yet */
+    int64_t notice_ns;    /* a wait of so long is noticed; 0: watched, or not begun */
+    bool close;           /* after this answer */
+    bool unread;          /* the client may still send: linger */
+    bool broken;          /* writing has failed */
+    bool turned_away;     /* ... for want of memory, and the client was told */
     bool ended_counted;
+    bool woken;      /* the stop has interrupted its idle wait; written on its own worker only */
+    bool grace_over; /* closed because the grace of a stop is over */
 
     /* Any thread. */
     _Atomic(int) phase; /* enum weft__http_phase */
     _Atomic(int) ended; /* 1 + the phase whose time was over; 0 */
     _Atomic(int64_t) since;
+    /* pace.c; changed by the fiber, or for it while it waits */
+    _Atomic(uint64_t) written;  /* bytes */
+    _Atomic(uint64_t) taken_at; /* of them the client had taken when left_ns was last settled */
+    _Atomic(int64_t) left_ns;   /* time that the client may still make this wait */
     weft_idle_member member[WEFT__HTTP_PATIENCES];
     bool joined[WEFT__HTTP_PATIENCES];         /* the fiber's */
     _Atomic(int) out_of[WEFT__HTTP_PATIENCES]; /* came out of the group for good */
     struct weft__http_conn *next, *prev;       /* in the shard, under its lock */
+    bool cut;                                  /* by a stop, under the same lock */
+    bool shed;                                 /* has given its place, under the same lock */
 
     struct weft_http_field *fields;
     struct weft_http_field fields_room[WEFT_HTTP_FIELDS];
@@ -136,6 +146,21 @@ bool weft__http_pace_begin(struct weft__http_conn *conn);
  * slow. */
 bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns);
 
+/* Has the client, which keeps this connection waiting since `since`, time left? Then it counts from
+ * now. Only while the fiber waits. */
+bool weft__http_pace_spares(struct weft__http_conn *conn, int64_t now);
+/* Bytes written that the client's system has not acknowledged. */
+uint64_t weft__http_pace_untaken(const struct weft__http_conn *conn);
+
+static inline uint64_t weft__http_written(const struct weft__http_conn *conn)
+{
+    return atomic_load_explicit(&conn->written, memory_order_relaxed);
+}
+static inline void weft__http_add_written(struct weft__http_conn *conn, size_t n)
+{
+    atomic_store_explicit(&conn->written, weft__http_written(conn) + n, memory_order_relaxed);
+}
+
 /* The phase of writing begins. True: it is watched, so what has room should not wait for anything
  * else. */
 static inline bool weft__http_write_begin(struct weft__http_conn *conn)
@@ -154,7 +179,7 @@ static inline bool weft__http_write_begin(struct weft__http_conn *conn)
 static inline bool weft__http_write_end(struct weft__http_conn *conn, size_t n)
 {
     int64_t waited = weft_now_cached() - atomic_load_explicit(&conn->since, memory_order_relaxed);
-    conn->written += n;
+    weft__http_add_written(conn, n);
     return __builtin_expect(waited < conn->notice_ns, 1) || !weft__http_pace_judge(conn, waited);
 }
 
@@ -165,7 +190,7 @@ static inline char *weft__http_input(const struct weft__http_conn *conn)
     return (char *)conn->in->data;
 }
 /* Reads the next head: its length; 0: there is none, the connection is over; -EBADMSG: refused, as
- * head says; -ETIMEDOUT: too slow. */
+ * head says; -ETIMEDOUT: too slow; -ENOMEM. */
 ssize_t weft__http_input_head(struct weft__http_conn *conn);
 /* Room for more behind a head that must stay where it is. False: no memory. */
 bool weft__http_input_room(struct weft__http_conn *conn, size_t room);
@@ -194,6 +219,8 @@ static inline void weft__http_out_used(struct weft__http_conn *conn, size_t n)
 }
 /* What is to be written, then the file's bytes. -ENODATA: it is shorter. */
 int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, uint64_t n);
+/* Answers 503 without any memory. The connection is broken after it. */
+void weft__http_out_turn_away(struct weft__http_conn *conn);
 /* Takes the unwritten part of this answer back. */
 void weft__http_out_rewind(struct weft_http *x);
 

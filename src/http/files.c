@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "http/conn.h"
 #include "http/files.h"
 
 enum { RANGES = 16, PART_HEAD = 256 };
 
-#define FRESH_NS 1000000000
-#define MOST_WORKERS 1024u /* that a pool may have */
+#define REVALIDATE_NS 1000000000
 
 /* --- ranges ----------------------------------------------------------------------------------- */
 
@@ -282,11 +282,12 @@ int weft_http_files_open(weft_http_files **out, const char *dir,
     }
     weft_pool *pool = weft_pool_self();
     files->dir = -1;
-    files->opts.fresh_ns = files->opts.fresh_ns ? files->opts.fresh_ns : FRESH_NS;
+    files->opts.revalidate_ns =
+        files->opts.revalidate_ns ? files->opts.revalidate_ns : REVALIDATE_NS;
     files->workers = files->opts.workers ? files->opts.workers
                      : pool              ? weft_pool_workers(pool)
                                          : 64;
-    files->workers = files->workers < MOST_WORKERS ? files->workers : MOST_WORKERS;
+    files->workers = files->workers < WEFT_MAX_WORKERS ? files->workers : WEFT_MAX_WORKERS;
     files->open_most = open_share(files->workers);
     files->opts.index = copy(files->opts.index ? files->opts.index : "index.html");
     files->opts.prefix = copy(files->opts.prefix ? files->opts.prefix : "/");
@@ -295,7 +296,9 @@ int weft_http_files_open(weft_http_files **out, const char *dir,
     int err = whole ? open_directory(files, dir) : -ENOMEM;
     if (!err) {
         size_t n = files->prefix_len = strlen(files->opts.prefix);
-        err = n && files->opts.prefix[0] == '/' && files->opts.prefix[n - 1] == '/' ? 0 : -EINVAL;
+        err = n && files->opts.prefix[0] == '/' && files->opts.prefix[n - 1] == '/'
+                  ? 0
+                  : weft__refuse(-EINVAL, "prefix: must begin and end with a slash");
     }
     if (err) {
         weft_http_files_close(files);

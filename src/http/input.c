@@ -86,6 +86,26 @@ static ssize_t over(struct weft__http_conn *conn, bool partial, ssize_t got)
     return partial && late && got == 0 ? -ETIMEDOUT : 0;
 }
 
+/* A wait for the next request. When the grace of a stop is over, it is ended (stop.c) and takes
+ * only what is there already. */
+static ssize_t read_next(struct weft__http_conn *conn, char *to, size_t room)
+{
+    const struct weft_http_server *server = conn->server;
+    bool over = weft__http_stop_stage(server) >= WEFT__HTTP_STOP_IDLE;
+    ssize_t got = weft_read(conn->fd, to, room, over ? 0 : WEFT_FOREVER);
+    if (conn->woken) { /* an interrupt that came too late must not end a wait of a handler */
+        conn->woken = false;
+        weft_clear_interrupt();
+        over = true;
+        got = got == -EINTR ? weft_read(conn->fd, to, room, 0) : got;
+    }
+    if (over && got == -ETIMEDOUT) {
+        conn->grace_over = true;
+        return 0;
+    }
+    return got;
+}
+
 /* 1: there are more bytes. */
 static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
 {
@@ -93,7 +113,8 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
     if (!partial) {
         conn->start = conn->end = 0;
     } else if (!more_room(conn)) {
-        return 0; /* no memory; the limits of a head are below input_most */
+        weft__http_phase_end(conn);
+        return -ENOMEM; /* the limits of a head are below input_most */
     }
     char *to = weft__http_input(conn) + conn->end;
     size_t room = capacity(conn) - conn->end;
@@ -104,11 +125,7 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
     if (first_wait) { /* the time of a head does not begin anew with each of its bytes */
         weft__http_phase_begin(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
     }
-    if (!partial && weft__http_stopping(conn->server)) {
-        weft__http_phase_end(conn);
-        return 0;
-    }
-    got = weft_read(conn->fd, to, room, WEFT_FOREVER);
+    got = partial ? weft_read(conn->fd, to, room, WEFT_FOREVER) : read_next(conn, to, room);
     if (got <= 0) {
         weft__http_phase_end(conn);
         return over(conn, partial, got);

@@ -15,6 +15,9 @@ static int broke(struct weft__http_conn *conn, int err)
 {
     conn->broken = conn->close = true;
     if (weft__http_phase_ended(conn, WEFT__HTTP_WRITE)) {
+        /* Else the kernel would keep what nobody takes, for minutes. */
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
+                   sizeof(struct linger));
         return -ETIMEDOUT;
     }
     return err;
@@ -50,8 +53,8 @@ static inline bool written(struct weft__http_conn *conn, size_t n)
 {
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, n);
     bool good = weft__http_write_end(conn, n);
-    if (conn->written >= conn->turn_at) {
-        conn->turn_at = conn->written + WEFT__HTTP_TURN;
+    if (weft__http_written(conn) >= conn->turn_at) {
+        conn->turn_at = weft__http_written(conn) + WEFT__HTTP_TURN;
         weft_yield();
     }
     return good;
@@ -121,6 +124,18 @@ int weft__http_out_flush(struct weft__http_conn *conn)
     return conn->out ? write_with(conn, NULL, 0) : conn->broken ? -EPIPE : 0;
 }
 
+void weft__http_out_turn_away(struct weft__http_conn *conn)
+{
+    static const char answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+                                 "Retry-After: 1\r\nConnection: close\r\n\r\n";
+    ssize_t n = send(conn->fd, answer, sizeof answer - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    conn->broken = conn->close = conn->unread = true;
+    conn->turned_away = n > 0;
+    if (n > 0) {
+        weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)n);
+    }
+}
+
 char *weft__http_out_room(struct weft__http_conn *conn, size_t n)
 {
     if (conn->out && weft_buf_tailroom(conn->out) < n && weft__http_out_flush(conn) != 0) {
@@ -129,6 +144,9 @@ char *weft__http_out_room(struct weft__http_conn *conn, size_t n)
     if (!conn->out) {
         conn->out = conn->broken ? NULL : weft_buf_alloc(WEFT__HTTP_OUTPUT, 0);
         if (!conn->out) {
+            if (!conn->broken && conn->x.stage == WEFT__HTTP_UNANSWERED) {
+                weft__http_out_turn_away(conn);
+            }
             conn->broken = conn->close = true;
             return NULL;
         }
@@ -174,6 +192,7 @@ static int send_gathered(struct weft__http_conn *conn)
         return weft__http_out_flush(conn);
     }
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, (uint64_t)sent);
+    weft__http_add_written(conn, (size_t)sent);
     weft_buf_pull(conn->out, (size_t)sent);
     if (conn->out->len) {
         return weft__http_out_flush(conn);

@@ -1,11 +1,19 @@
-/* How fast a client must take what it is sent.
+/* The least rate at which a client must take what it is sent.
  *
- * One that takes a little now and then never makes a single wait long, and would keep its
- * connection, a fiber and full buffers for ever. So the time that a connection waits for room is
- * summed up in windows. One is passed as soon as as many bytes were written in it as the least rate
- * asks for in write_ns; once the waits are longer than that together it must have been as many as
- * the rate asks for in their time, or the client is too slow. What it took faster than it had to
- * does not help it later.
+ * A client that takes a little now and then never makes a single wait long, and would keep its
+ * connection, a fiber and full buffers for ever. So a connection has an allowance of time
+ * (left_ns). Waiting for room uses it up; each byte that the client takes brings the time that the
+ * least rate gives for a byte. It begins with write_ns and what the client has taken before, never
+ * exceeds write_ns and the time for `write_ahead` bytes, and when it is used up the client is too
+ * slow. What it took long ago does not help it later, beyond that.
+ *
+ * Taken is what the client's system has acknowledged, not what was written: room in a send buffer
+ * is reported when a third of it has drained, which may be a megabyte. And a client's system
+ * acknowledges ahead of its reader, then nothing until a part of the receive buffer was read, up to
+ * a half of it: who reads slowly is seen to take much in long intervals, and until the second
+ * interval ends nobody can tell him from one that does not read. `write_ahead` is how large such a
+ * part may be. A Unix socket has no receive buffer of its own: what was written lies with the
+ * client already, in pieces that leave the queue when all of one was read.
  *
  * Nearly every write finds room. All that it pays is a look at the clock that its worker has at
  * hand, which stands still unless the fiber was away. A wait below the time that one byte may take
@@ -13,23 +21,53 @@
  * either, since it may have been the handler who held up the clock. From then on the connection is
  * watched: its waits are timed by the true clock, and on a driver that completes operations a write
  * is tried before it is handed over, so that only the lack of room is waited for. That lasts until
- * a window is passed with hardly any waiting.
+ * the allowance is full and the client has taken what write_ns asks for with hardly any waiting.
  */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
 #include "http/conn.h"
 
 #define NS_PER_S 1000000000
 #define HARDLY 16 /* of write_ns, the part of it */
+#define UNSET INT64_MIN
+#define LONG_NS (INT64_MAX / 4) /* sums of these do not overflow */
+
+/* The time in which so many bytes are to be taken. */
+static int64_t time_for(const struct weft_http_server *server, uint64_t bytes)
+{
+    double ns = (double)bytes * ((double)NS_PER_S / server->opts.limits.write_rate);
+    return ns < (double)LONG_NS ? (int64_t)ns : LONG_NS;
+}
+
+static int64_t write_ns(const struct weft_http_server *server)
+{
+    int64_t ns = server->opts.limits.write_ns;
+    return ns < LONG_NS ? ns : LONG_NS;
+}
 
 void weft__http_pace_init(struct weft_http_server *server)
 {
     const struct weft_http_server_limits *limits = &server->opts.limits;
     server->notice_ns = limits->write_rate < NS_PER_S ? NS_PER_S / limits->write_rate : 1;
+    server->allowance_ns = write_ns(server) + time_for(server, limits->write_ahead);
+}
+
+static int64_t left(const struct weft__http_conn *conn)
+{
+    return atomic_load_explicit(&conn->left_ns, memory_order_relaxed);
+}
+
+static void set_left(struct weft__http_conn *conn, int64_t ns)
+{
+    atomic_store_explicit(&conn->left_ns, ns, memory_order_relaxed);
 }
 
 static void open_window(struct weft__http_conn *conn)
 {
-    conn->waited_ns = 0;
-    conn->window_at = conn->written;
+    conn->waited_ns = conn->uncounted_ns = 0;
+    conn->window_at = weft__http_written(conn);
 }
 
 bool weft__http_pace_begin(struct weft__http_conn *conn)
@@ -41,16 +79,53 @@ bool weft__http_pace_begin(struct weft__http_conn *conn)
     } else {
         conn->notice_ns = conn->server->notice_ns;
         conn->turn_at = WEFT__HTTP_TURN;
+        set_left(conn, UNSET);
     }
     return watched;
 }
 
-static bool is_passed(const struct weft__http_conn *conn)
+uint64_t weft__http_pace_untaken(const struct weft__http_conn *conn)
 {
-    const struct weft_http_server_limits *limits = &conn->server->opts.limits;
-    int64_t ns = conn->waited_ns > limits->write_ns ? conn->waited_ns : limits->write_ns;
-    return (double)(conn->written - conn->window_at) >=
-           (double)limits->write_rate * ((double)ns / NS_PER_S);
+    int queued = 0;
+    return ioctl(conn->fd, SIOCOUTQ, &queued) == 0 && queued > 0 ? (uint64_t)queued : 0;
+}
+
+static uint64_t taken(const struct weft__http_conn *conn)
+{
+    uint64_t written = weft__http_written(conn), untaken = weft__http_pace_untaken(conn);
+    if (conn->peer.storage.ss_family == AF_UNIX) {
+        uint64_t ahead = conn->server->opts.limits.write_ahead;
+        untaken = untaken > ahead ? untaken - ahead : 0;
+    }
+    /* More is queued than written where a part of an operation under way is. */
+    return written > untaken ? written - untaken : 0;
+}
+
+/* Adds the time for what was taken since the last call, and subtracts what was waited. */
+static int64_t settle(struct weft__http_conn *conn, int64_t waited_ns)
+{
+    const struct weft_http_server *server = conn->server;
+    int64_t ns = left(conn), most = server->allowance_ns;
+    uint64_t now = taken(conn);
+    uint64_t before = atomic_load_explicit(&conn->taken_at, memory_order_relaxed);
+    if (ns == UNSET) {
+        ns = write_ns(server);
+        before = 0;
+    }
+    if (now > before) {
+        ns += time_for(server, now - before);
+    }
+    ns -= waited_ns < LONG_NS ? waited_ns : LONG_NS;
+    ns = ns < most ? ns : most;
+    atomic_store_explicit(&conn->taken_at, now > before ? now : before, memory_order_relaxed);
+    set_left(conn, ns);
+    return ns;
+}
+
+static bool window_is_passed(const struct weft__http_conn *conn)
+{
+    const struct weft_http_server *server = conn->server;
+    return time_for(server, weft__http_written(conn) - conn->window_at) >= write_ns(server);
 }
 
 bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns)
@@ -58,21 +133,40 @@ bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns)
     const struct weft_http_server *server = conn->server;
     if (conn->notice_ns) {
         conn->notice_ns = 0;
+        settle(conn, 0);
         open_window(conn);
         return false;
     }
-    conn->waited_ns += waited_ns;
-    if (is_passed(conn)) {
-        if (conn->waited_ns < server->opts.limits.write_ns / HARDLY) {
+    waited_ns = waited_ns > 0 ? waited_ns : 0; /* the clock at hand may be behind */
+    conn->waited_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
+    conn->uncounted_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
+    bool passed = window_is_passed(conn);
+    if (!passed && conn->uncounted_ns < server->notice_ns) {
+        return false;
+    }
+    int64_t ns = settle(conn, conn->uncounted_ns);
+    conn->uncounted_ns = 0;
+    if (ns < 0) {
+        /* As if its time for one write were over. pairs: weft__http_phase_ended */
+        atomic_store_explicit(&conn->ended, 1 + WEFT__HTTP_WRITE, memory_order_release);
+        return true;
+    }
+    if (passed) {
+        if (ns == server->allowance_ns && conn->waited_ns < write_ns(server) / HARDLY) {
             conn->notice_ns = server->notice_ns;
+            set_left(conn, UNSET);
         }
         open_window(conn);
+    }
+    return false;
+}
+
+bool weft__http_pace_spares(struct weft__http_conn *conn, int64_t now)
+{
+    int64_t since = atomic_load_explicit(&conn->since, memory_order_relaxed);
+    if (settle(conn, now > since ? now - since : 0) < 0) {
         return false;
     }
-    if (conn->waited_ns <= server->opts.limits.write_ns) {
-        return false;
-    }
-    /* As if its time for one write were over. pairs: weft__http_phase_ended */
-    atomic_store_explicit(&conn->ended, 1 + WEFT__HTTP_WRITE, memory_order_release);
+    atomic_store_explicit(&conn->since, now, memory_order_relaxed);
     return true;
 }

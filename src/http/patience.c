@@ -71,11 +71,20 @@ static bool has_stirred(const struct weft__http_conn *conn, int phase)
                : recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* It reads, if slowly: what it was sent is still on its way to it, or its system is full. */
+static bool is_reading(struct weft__http_conn *conn, int phase, int64_t now)
+{
+    return (phase == WEFT__HTTP_WRITE ||
+            (phase == WEFT__HTTP_IDLE && weft__http_pace_untaken(conn) > 0)) &&
+           weft__http_pace_spares(conn, now);
+}
+
 /* It came out of the group: its end, or back into it. */
 static void judge(weft_idle_group *group, weft_idle_member *member, int phase)
 {
     struct weft__http_conn *conn = conn_of(member, phase);
-    if (!is_over(conn, phase, weft_now()) || has_stirred(conn, phase)) {
+    int64_t now = weft_now();
+    if (!is_over(conn, phase, now) || has_stirred(conn, phase) || is_reading(conn, phase, now)) {
         weft_idle_add(group, member);
         return;
     }
@@ -195,14 +204,7 @@ void weft__http_phase_begin(struct weft__http_conn *conn, enum weft__http_phase 
 {
     weft_idle_group *group = &conn->server->patience[phase];
     atomic_store_explicit(&conn->since, weft_now_cached(), memory_order_relaxed);
-    /* Whoever goes idle looks whether there is a stop behind this store, and a stop sets its word
-     * before it looks at phases: one of them sees the other's. Hence the exchange. pairs:
-     * weft__http_stop_quiet, is_over */
-    if (phase == WEFT__HTTP_IDLE) {
-        atomic_store_explicit(&conn->phase, phase, memory_order_seq_cst);
-    } else {
-        atomic_store_explicit(&conn->phase, phase, memory_order_release);
-    }
+    atomic_store_explicit(&conn->phase, phase, memory_order_release); /* pairs: is_over */
     if (conn->joined[phase]) {
         weft_idle_touch(group, &conn->member[phase]);
     } else {

@@ -1,18 +1,17 @@
-/* The server: made, listening, stopped. */
+/* The server: made, listening, seen. */
 #include "http/server.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include <weft/net.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
 #include "http/conn.h"
 
 #define S(n) ((n)*INT64_C(1000000000))
-#define PATIENCE_NS S(5) /* with handlers that were cancelled */
 
 /* --- options ------------------------------------------------------------------------------- */
 
@@ -34,23 +33,36 @@ static void fill_in(struct weft_http_server_limits *limits)
     limits->body_bytes = limits->body_bytes ? limits->body_bytes : 1 << 20;
     set_u32(&limits->requests, 1000);
     set_u32(&limits->pipelined, 64);
-    set_u32(&limits->connections, 131072);
-    set_u32(&limits->per_address, 16384);
+    weft__http_room_limits(limits);
     set_ns(&limits->idle_ns, S(60));
     set_ns(&limits->header_ns, S(10));
     set_ns(&limits->body_ns, S(10));
     set_u32(&limits->body_rate, 500);
     set_ns(&limits->write_ns, S(30));
     set_u32(&limits->write_rate, 500);
+    set_u32(&limits->write_ahead, 256 << 10);
     set_ns(&limits->linger_ns, S(2));
+    set_ns(&limits->grace_ns, S(1));
 }
 
-static bool is_good(const struct weft_http_server_limits *limits)
+/* What is wrong, or NULL. */
+static const char *wrong_in(const struct weft_http_server_limits *limits)
 {
     const uint32_t most = 16 << 20; /* bytes of a line, and of a header block */
-    return limits->line_bytes >= 64 && limits->line_bytes <= most && limits->header_bytes <= most &&
-           limits->fields < UINT16_MAX && limits->idle_ns > 0 && limits->header_ns > 0 &&
-           limits->body_ns > 0 && limits->write_ns > 0 && limits->linger_ns > 0;
+    if (limits->line_bytes < 64 || limits->line_bytes > most) {
+        return "limits.line_bytes: must be from 64 bytes to 16 MiB";
+    }
+    if (limits->header_bytes > most) {
+        return "limits.header_bytes: must be at most 16 MiB";
+    }
+    if (limits->fields >= UINT16_MAX) {
+        return "limits.fields: must be less than 65535";
+    }
+    if (limits->idle_ns < 0 || limits->header_ns < 0 || limits->body_ns < 0 ||
+        limits->write_ns < 0 || limits->linger_ns < 0 || limits->grace_ns < 0) {
+        return "limits: a time must not be negative";
+    }
+    return NULL;
 }
 
 /* --- made and freed --------------------------------------------------------------------------- */
@@ -64,8 +76,14 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
     fill_in(&opts.limits);
     opts.name = opts.name ? opts.name : "http";
     opts.pool = opts.pool ? opts.pool : weft_pool_self();
-    if (!opts.pool || !is_good(&opts.limits) || opts.spread > WEFT_HTTP_REUSEPORT) {
-        return -EINVAL;
+    const char *wrong = wrong_in(&opts.limits);
+    if (!opts.pool) {
+        wrong = "pool: must be given outside of a fiber";
+    } else if (opts.spread > WEFT_HTTP_REUSEPORT) {
+        wrong = "spread: must be one of enum weft_http_spread";
+    }
+    if (wrong) {
+        return weft__refuse(-EINVAL, wrong);
     }
     struct weft_http_server *server = weft__alloc(sizeof *server);
     if (!server) {
@@ -91,6 +109,7 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
     }
     for (unsigned i = 0; i < server->workers; i++) {
         weft__http_shard_init(&server->shards[i]);
+        server->shards[i].server = server;
     }
     *out = server;
     return 0;
@@ -138,58 +157,6 @@ int weft_http_server_listen(weft_http_server *server, const char *address, struc
     return err;
 }
 
-/* --- stop ------------------------------------------------------------------------------------- */
-
-/* Idle connections find their end; `all`: the others are cut. */
-static void end_connections(struct weft_http_server *server, bool all)
-{
-    for (unsigned i = 0; i < server->workers; i++) {
-        struct weft__http_shard *shard = &server->shards[i];
-        weft__lock(&shard->lock);
-        for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
-            /* pairs: weft__http_phase_begin */
-            if (all) {
-                shutdown(conn->fd, SHUT_RDWR);
-                weft_cancel(conn->fiber);
-            } else if (atomic_load_explicit(&conn->phase, memory_order_seq_cst) ==
-                       WEFT__HTTP_IDLE) {
-                shutdown(conn->fd, SHUT_RD);
-            }
-        }
-        weft__unlock(&shard->lock);
-    }
-}
-
-static void set_stopping(struct weft_http_server *server, uint32_t to)
-{
-    uint32_t is = atomic_load_explicit(&server->stopping, memory_order_relaxed);
-    while (is < to && !atomic_compare_exchange_weak_explicit(
-                          &server->stopping, &is, to, memory_order_seq_cst, memory_order_relaxed)) {
-    }
-}
-
-int weft_http_server_stop(weft_http_server *server, int64_t deadline)
-{
-    weft__lock(&server->lock); /* no acceptor is added behind this */
-    set_stopping(server, 1);
-    weft__unlock(&server->lock);
-    weft__http_accept_stop(server);
-    end_connections(server, false);
-    int err = weft_waitgroup_wait(&server->live, deadline);
-    if (err == -ETIMEDOUT) {
-        set_stopping(server, 2);
-        end_connections(server, true);
-        err = weft_waitgroup_wait(&server->live, weft_after(PATIENCE_NS));
-        err = err == -ETIMEDOUT ? -EBUSY : err;
-    }
-    return err;
-}
-
-bool weft_http_server_stopping(const weft_http_server *server)
-{
-    return weft__http_stopping(server);
-}
-
 /* --- seen ------------------------------------------------------------------------------------- */
 
 static uint64_t sum(const struct weft_http_server *server, int counter)
@@ -224,6 +191,10 @@ void weft_http_server_stats(const weft_http_server *server, struct weft_http_sta
         .body_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_BODY),
         .write_ended = sum(server, WEFT__HTTP_N_ENDED + WEFT__HTTP_WRITE),
         .flushes = sum(server, WEFT__HTTP_N_FLUSHES),
+        .idle_shed = atomic_load_explicit(&server->shed, memory_order_relaxed),
+        .stop_idle = atomic_load_explicit(&server->stop_idle, memory_order_relaxed),
+        .stop_crossed = atomic_load_explicit(&server->stop_crossed, memory_order_relaxed),
+        .stop_cut = atomic_load_explicit(&server->stop_cut, memory_order_relaxed),
         .took_ns = (int64_t)sum(server, WEFT__HTTP_N_TOOK_NS),
         .open = atomic_load_explicit(&server->open, memory_order_relaxed),
     };

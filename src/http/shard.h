@@ -27,6 +27,7 @@ enum weft__http_phase {
     WEFT__HTTP_WRITE,  /* waits for the client to read */
     WEFT__HTTP_PATIENCES,
     WEFT__HTTP_BUSY = WEFT__HTTP_PATIENCES, /* its handler runs */
+    WEFT__HTTP_LINGERING,                   /* the last response is written; reads to the end */
 };
 
 enum weft__http_counter {
@@ -57,6 +58,7 @@ struct weft__http_shard {
     _Atomic(uint64_t) accepted, refused, accept_errors, accept_wakes; /* by any acceptor */
     struct weft__lock lock;
     struct weft__http_conn *first; /* connections; under the lock */
+    struct weft_http_server *server;
 
     /* The idle group's callback's: those of its batch that are here. */
     struct weft_idle_member *silent[WEFT__HTTP_PATIENCES];

@@ -1,12 +1,14 @@
 #include "io/driver.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
 
 _Atomic(int64_t) weft__driver_foreign;
 
@@ -27,25 +29,54 @@ static int choose_uring(const struct weft__driver_kind **out, const char **why)
     return -EOPNOTSUPP;
 }
 
-/* WEFT_DRIVER in the environment stands for `auto`. False: it says nothing that is known. */
-static bool from_environment(enum weft_driver *out)
+/* WEFT_DRIVER in the environment stands for `auto`. AUTO: it is not set, or says that; -EINVAL: it
+ * names no driver. */
+static int from_environment(void)
 {
     static const char *const names[] = {"auto", "epoll", "uring", "poll"};
     const char *text = secure_getenv("WEFT_DRIVER");
-    for (unsigned i = 1; text && i < sizeof names / sizeof *names; i++) {
+    if (!text || !*text) {
+        return WEFT_DRIVER_AUTO;
+    }
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(text, names[i]) == 0) {
-            *out = (enum weft_driver)i;
-            return true;
+            return (int)i;
         }
     }
-    return false;
+    return -EINVAL;
+}
+
+int weft__driver_check(enum weft_driver wanted)
+{
+    const struct weft__driver_kind *kind;
+    const char *why;
+    int set = wanted == WEFT_DRIVER_AUTO ? from_environment() : WEFT_DRIVER_AUTO;
+    if (set < 0) {
+        fprintf(stderr,
+                "weft: WEFT_DRIVER=%s names no driver: set it to auto, epoll, uring or poll, or "
+                "unset it\n",
+                secure_getenv("WEFT_DRIVER"));
+        return weft__refuse(set, "WEFT_DRIVER: must be auto, epoll, uring or poll");
+    }
+    int err = wanted == WEFT_DRIVER_AUTO ? 0 : weft__driver_choose(wanted, &kind, &why);
+    return err == -EINVAL ? weft__refuse(err, "driver: must be one of enum weft_driver")
+           : err          ? weft__refuse(err, why)
+                          : 0;
 }
 
 int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
                         const char **why)
 {
-    const char *by =
-        wanted == WEFT_DRIVER_AUTO && from_environment(&wanted) ? "by WEFT_DRIVER" : "as asked for";
+    int set = wanted == WEFT_DRIVER_AUTO ? from_environment() : WEFT_DRIVER_AUTO;
+    const char *by = "as asked for";
+    if (set < 0) {
+        *why = "WEFT_DRIVER names no driver";
+        return set;
+    }
+    if (set != WEFT_DRIVER_AUTO) {
+        wanted = (enum weft_driver)set;
+        by = "by WEFT_DRIVER";
+    }
     switch (wanted) {
     case WEFT_DRIVER_EPOLL:
         *out = &weft__driver_epoll;
@@ -71,12 +102,19 @@ int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind 
     return -EINVAL;
 }
 
+const char *weft_driver_unavailable(enum weft_driver driver)
+{
+    const struct weft__driver_kind *kind;
+    const char *why = "there is no such driver";
+    return weft__driver_choose(driver, &kind, &why) == 0 ? NULL : why;
+}
+
 bool weft__driver_choose_again(enum weft_driver wanted, int err,
                                const struct weft__driver_kind **kind, const char **why)
 {
     bool forbidden = err == -EPERM || err == -EACCES || err == -ENOSYS;
     if (!forbidden || !(*kind)->completes || wanted != WEFT_DRIVER_AUTO ||
-        from_environment(&wanted)) {
+        from_environment() != WEFT_DRIVER_AUTO) {
         return false;
     }
     *kind = &weft__driver_epoll;
@@ -115,6 +153,30 @@ void weft__driver_close(struct weft__driver *driver)
     }
 }
 
+void weft__driver_failed(const struct weft__driver *driver, const char *call, int fd, int err)
+{
+    const char *name = strerrorname_np(err), *why;
+    switch (err) {
+    case EPERM:
+    case EACCES:
+    case ENOSYS:
+        why = "a filter of system calls (seccomp) that was installed after the start forbids it; "
+              "choose another driver (WEFT_DRIVER=epoll, say) or allow it";
+        break;
+    case EBADF:
+    case EINVAL:
+    case EOPNOTSUPP:
+        why = "the program has closed this descriptor, which is Weft's: by close_range or "
+              "closefrom, or by a close of a number that was not its own";
+        break;
+    default:
+        why = strerrordesc_np(err);
+        break;
+    }
+    weft__panic(__FILE__, __LINE__, "the I/O driver %s has failed: %s on descriptor %d: %s: %s",
+                driver->kind->name, call, fd, name ? name : "?", why ? why : "an unknown error");
+}
+
 void weft__driver_fork_child(const struct weft__driver *driver)
 {
     close(driver->wake_fd);
@@ -129,7 +191,10 @@ void weft__driver_wake(struct weft__driver *driver)
 {
     uint64_t one = 1;
     /* EAGAIN: the counter is full, so it is woken anyway. */
-    while (write(driver->wake_fd, &one, sizeof one) < 0 && errno == EINTR) {
+    while (write(driver->wake_fd, &one, sizeof one) < 0 && errno != EAGAIN) {
+        if (errno != EINTR) {
+            weft__driver_failed(driver, "write", driver->wake_fd, errno);
+        }
     }
 }
 

@@ -79,6 +79,11 @@ struct weft__driver {
     struct weft__op *asked; /* to be cancelled; under the lock */
 };
 
+/* For who takes the option: a driver that was asked for must be one that can run here, -EOPNOTSUPP;
+ * what `auto` comes to is found out by its first use, but WEFT_DRIVER must name a driver, -EINVAL,
+ * which stderr is told, as the caller cannot know the cause. */
+int weft__driver_check(enum weft_driver wanted);
+
 /* Which driver the choice comes to on this machine; `why` (a static text) says how. -EOPNOTSUPP:
  * that one cannot run here. */
 int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
@@ -94,6 +99,13 @@ bool weft__driver_choose_again(enum weft_driver wanted, int err,
 int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
                       int wake_fd, struct weft__io_counters *counters);
 void weft__driver_close(struct weft__driver *driver);
+
+/* The driver's call on this descriptor has failed with `err` (positive), and will fail again: ends
+ * the program, and says why. Nothing else would be honest: what is in flight in a ring has the
+ * memory of those who wait for it, and the number of a closed descriptor may be another's by now.
+ */
+void weft__driver_failed(const struct weft__driver *driver, const char *call, int fd, int err)
+    __attribute__((noreturn, cold));
 
 /* In a forked child: lets go of the parent's descriptors, and nothing else. */
 void weft__driver_fork_child(const struct weft__driver *driver);
@@ -155,7 +167,7 @@ extern const struct weft__driver_kind weft__driver_uring;
 extern struct weft__uring_sizes {
     unsigned submissions, completions;
 } weft__uring_sizes;
-/* NULL: a ring can be had, with all that the driver needs; else why not. */
+/* NULL: a ring can be had and entered, with all that the driver needs; else why not. */
 const char *weft__uring_probe(void);
 #endif
 

@@ -19,7 +19,8 @@
 struct epoll_driver {
     struct weft__driver base;
     int epoll;
-    int count; /* events that are not dispatched yet */
+    int count;   /* events that are not dispatched yet */
+    bool coarse; /* there is no epoll_pwait2 here, or a filter denies it: times in ms */
     struct epoll_event events[EVENTS];
 };
 
@@ -93,27 +94,34 @@ static void epoll_forget(struct weft__driver *driver, struct weft__fd *record)
     epoll_ctl(of(driver)->epoll, EPOLL_CTL_DEL, record->number, NULL);
 }
 
-/* The C library of Debian 12 has epoll_pwait2; kernels before 5.11 have not. */
-static int wait_until(int epoll, struct epoll_event *events, int64_t deadline)
+/* The C library of Debian 12 has epoll_pwait2; kernels before 5.11 have not, and filters of that
+ * age answer EPERM. */
+static int wait_until(struct epoll_driver *d, int64_t deadline)
 {
     if (deadline == INT64_MAX) {
-        return epoll_wait(epoll, events, EVENTS, -1);
+        return epoll_wait(d->epoll, d->events, EVENTS, -1);
     }
     struct timespec left = weft__clock_left(deadline);
-    int n = epoll_pwait2(epoll, events, EVENTS, &left, NULL);
-    if (n < 0 && errno == ENOSYS) {
-        int64_t ms = (int64_t)left.tv_sec * 1000 + left.tv_nsec / 1000000 + 1;
-        n = epoll_wait(epoll, events, EVENTS, ms < INT32_MAX ? (int)ms : INT32_MAX);
+    if (!d->coarse) {
+        int n = epoll_pwait2(d->epoll, d->events, EVENTS, &left, NULL);
+        if (n >= 0 || (errno != ENOSYS && errno != EPERM)) {
+            return n;
+        }
+        d->coarse = true;
     }
-    return n;
+    int64_t ms = (int64_t)left.tv_sec * 1000 + left.tv_nsec / 1000000 + 1;
+    return epoll_wait(d->epoll, d->events, EVENTS, ms < INT32_MAX ? (int)ms : INT32_MAX);
 }
 
 static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
 {
     struct epoll_driver *d = of(driver);
     if (d->count == 0) {
-        int n = deadline == 0 ? epoll_wait(d->epoll, d->events, EVENTS, 0)
-                              : wait_until(d->epoll, d->events, deadline);
+        int n =
+            deadline == 0 ? epoll_wait(d->epoll, d->events, EVENTS, 0) : wait_until(d, deadline);
+        if (__builtin_expect(n < 0 && errno != EINTR, 0)) {
+            weft__driver_failed(driver, "epoll_wait", d->epoll, errno);
+        }
         d->count = n > 0 ? n : 0; /* EINTR: the caller looks at the time and comes again */
     }
 }

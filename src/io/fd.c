@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "io/driver.h"
 #include "io/edge.h"
+#include "io/stat.h"
 
 _Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
 
@@ -146,7 +147,7 @@ int weft__fd_look(int fd, unsigned *flags)
     int protocol, mode;
     socklen_t len = sizeof protocol;
     *flags = 0;
-    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0) {
+    if (weft__statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0) {
         return -errno;
     }
     if (S_ISSOCK(st.stx_mode)) {

@@ -13,6 +13,7 @@
 #include "io/fd.h"
 #include "io/plain.h"
 #include "io/quiet.h"
+#include "io/stat.h"
 
 #if !WEFT__LIBC_CALLS
 /* As in io/plain.h, by their own names. */
@@ -108,7 +109,7 @@ static ssize_t call(struct weft__op *op)
     case WEFT__OP_OPEN:
         return call_open(op);
     case WEFT__OP_STAT:
-        return statx(op->fd, op->path, op->flags, op->mask, op->statx);
+        return weft__statx(op->fd, op->path, op->flags, op->mask, op->statx);
     case WEFT__OP_SYNC:
         return op->flags ? fdatasync(op->fd) : fsync(op->fd);
     case WEFT__OP_TRUNCATE:

@@ -183,6 +183,20 @@ static bool collect(struct poll_driver *d)
     return !record;
 }
 
+/* EINVAL: there are more of them than the process may have descriptors by now (setrlimit), ENOMEM:
+ * the kernel has no memory for so many. Both may pass; until then it looks seldom, and does not
+ * spin. */
+static void failed(const struct poll_driver *d, int err, int64_t deadline)
+{
+    struct pollfd wake = {.fd = d->base.wake_fd, .events = POLLIN};
+    if (err != EINVAL && err != ENOMEM && err != EAGAIN) {
+        weft__driver_failed(&d->base, "poll", d->base.wake_fd, err);
+    }
+    if (deadline != 0) {
+        poll(&wake, 1, NO_ROOM_NS / 1000000);
+    }
+}
+
 static void poll_wait(struct weft__driver *driver, int64_t deadline)
 {
     struct poll_driver *d = of(driver);
@@ -195,7 +209,14 @@ static void poll_wait(struct weft__driver *driver, int64_t deadline)
     }
     struct timespec left = weft__clock_left(deadline);
     d->found = ppoll(d->asked, d->used, deadline == INT64_MAX ? NULL : &left, NULL);
+    int err = d->found < 0 ? errno : 0;
     atomic_store_explicit(&d->waiting, false, memory_order_relaxed);
+    if (__builtin_expect(d->found > 0 && (d->asked[0].revents & POLLNVAL), 0)) {
+        weft__driver_failed(driver, "poll", driver->wake_fd, EBADF);
+    }
+    if (__builtin_expect(err && err != EINTR, 0)) {
+        failed(d, err, deadline);
+    }
 }
 
 static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)

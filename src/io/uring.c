@@ -17,7 +17,7 @@
 #define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
 
 /* Completions of our own: user data that is no operation's address. */
-enum { WAKE = 1, CANCEL = 2 };
+enum { NOTHING = 0, WAKE = 1, CANCEL = 2 };
 
 struct uring_driver {
     struct weft__driver base;
@@ -87,13 +87,41 @@ static bool has_operations(struct io_uring *ring)
     return all;
 }
 
+/* It may be entered again later: nothing is wrong with the ring. */
+static bool may_pass(int err)
+{
+    return err == -EINTR || err == -ETIME || err == -EBUSY || err == -EAGAIN || err == -ENOMEM;
+}
+
+/* A filter may allow the one system call and deny the other. */
+static int try_to_enter(struct io_uring *ring)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    io_uring_prep_nop(sqe);
+    io_uring_sqe_set_data64(sqe, NOTHING);
+    int n = io_uring_submit(ring);
+    return n >= 0 || may_pass(n) ? 0 : n;
+}
+
+static const char *try_ring(struct io_uring *ring)
+{
+    if (!has_operations(ring)) {
+        return "io_uring is too old here";
+    }
+    int err = try_to_enter(ring);
+    return err == 0                          ? NULL
+           : err == -EPERM || err == -EACCES ? "io_uring_enter is forbidden here (EPERM)"
+           : err == -ENOSYS                  ? "io_uring_enter is forbidden here (ENOSYS)"
+                                             : "io_uring cannot be entered here";
+}
+
 static void probe_once(void)
 {
     struct io_uring ring;
     bool since_519;
     int err = ring_init_best(&ring, true, &since_519);
     if (err == 0) {
-        probe_result = has_operations(&ring) ? NULL : "io_uring is too old here";
+        probe_result = try_ring(&ring);
         io_uring_queue_exit(&ring);
     } else if (err == -EPERM || err == -EACCES) {
         probe_result = "io_uring is forbidden here (EPERM)";
@@ -121,6 +149,12 @@ static int uring_open(struct weft__driver *driver, bool roams)
     int err = ring_init_best(&d->ring, roams, &d->poll_first);
     d->last = &d->backlog;
     d->roams = roams;
+    if (!err) {
+        err = try_to_enter(&d->ring); /* it may have been forbidden since the probe */
+        if (err) {
+            io_uring_queue_exit(&d->ring);
+        }
+    }
     driver->poll_fd = err ? -1 : d->ring.ring_fd;
     return err;
 }
@@ -144,9 +178,17 @@ static void uring_forget(struct weft__driver *driver, struct weft__fd *record)
 
 /* --- submit ----------------------------------------------------------------------------------- */
 
+static int check(const struct uring_driver *d, int result)
+{
+    if (__builtin_expect(result < 0 && !may_pass(result), 0)) {
+        weft__driver_failed(&d->base, "io_uring_enter", d->ring.ring_fd, -result);
+    }
+    return result;
+}
+
 static __attribute__((noinline)) struct io_uring_sqe *entry_when_full(struct uring_driver *d)
 {
-    return io_uring_submit(&d->ring) > 0 ? io_uring_get_sqe(&d->ring) : NULL;
+    return check(d, io_uring_submit(&d->ring)) > 0 ? io_uring_get_sqe(&d->ring) : NULL;
 }
 
 /* NULL: the queue is full, and the kernel takes nothing before completions were seen. */
@@ -335,9 +377,9 @@ static bool kernel_has_work(const struct io_uring *ring)
 static void look(struct uring_driver *d)
 {
     if (io_uring_sq_ready(&d->ring) > 0) {
-        io_uring_submit_and_get_events(&d->ring);
+        check(d, io_uring_submit_and_get_events(&d->ring));
     } else if (kernel_has_work(&d->ring)) {
-        io_uring_get_events(&d->ring);
+        check(d, io_uring_get_events(&d->ring));
     }
 }
 
@@ -352,7 +394,8 @@ static void sleep_until(struct uring_driver *d, int64_t deadline)
     struct __kernel_timespec timeout = {.tv_sec = left.tv_sec, .tv_nsec = left.tv_nsec};
     int n = io_uring_submit_and_wait_timeout(&d->ring, &cqe, 1,
                                              deadline == INT64_MAX ? NULL : &timeout, NULL);
-    if ((n == -EBUSY || n == -EAGAIN) && io_uring_cq_ready(&d->ring) == 0) {
+    check(d, n);
+    if ((n == -EBUSY || n == -EAGAIN || n == -ENOMEM) && io_uring_cq_ready(&d->ring) == 0) {
         struct pollfd wake = {.fd = d->base.wake_fd, .events = POLLIN};
         poll(&wake, 1, BUSY_NS / 1000000);
     }
@@ -513,7 +556,7 @@ static void leave_to_host(struct uring_driver *d)
 {
     push_wake(d);
     if (io_uring_sq_ready(&d->ring) > 0) {
-        io_uring_submit(&d->ring);
+        check(d, io_uring_submit(&d->ring));
     }
     bool all = !d->backlog && !d->cancels && d->told && io_uring_sq_ready(&d->ring) == 0;
     atomic_store_explicit(&d->base.again, all ? INT64_MAX : weft__clock_ns() + BUSY_NS,
@@ -536,7 +579,7 @@ static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver 
             if (read(driver->wake_fd, &count, sizeof count) < 0) {
                 /* It was not written to since. */
             }
-        } else if (cqe->user_data != CANCEL) {
+        } else if (cqe->user_data != CANCEL && cqe->user_data != NOTHING) {
             events++;
             done(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, ready);
         }

@@ -10,6 +10,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/need.h"
 
 #define TIMERS 256 /* called in one turn */
 #define MAX_TICK_NS 1000000000
@@ -60,11 +62,15 @@ int weft_loop_create(weft_loop **out, const struct weft_loop_opts *options)
     }
     opts.timer_tick_ns = opts.timer_tick_ns ? opts.timer_tick_ns : 1 << WEFT__WHEEL_TICK_SHIFT;
     if (opts.timer_tick_ns < 0 || opts.timer_tick_ns > MAX_TICK_NS) {
-        return -EINVAL;
+        return weft__refuse(-EINVAL, "timer_tick_ns: must be from 0 to one second");
     }
-    int err = weft__driver_choose(opts.driver, &kind, &why);
+    int err = weft__driver_check(opts.driver);
     if (err) {
         return err;
+    }
+    err = weft__driver_choose(opts.driver, &kind, &why);
+    if (err) {
+        return weft__refuse(err, why);
     }
     pthread_once(&once, watch_forks);
     weft_loop *loop = weft__alloc_dirty(sizeof *loop);
@@ -125,11 +131,13 @@ void weft_loop_destroy(weft_loop *loop)
 
 const char *weft_loop_driver(const weft_loop *loop)
 {
+    WEFT__NEED(loop);
     return loop->driver->kind->name;
 }
 
 size_t weft_loop_pending(const weft_loop *loop)
 {
+    WEFT__NEED(loop);
     return loop->ops + loop->watches;
 }
 
@@ -150,6 +158,7 @@ void weft__loop_woken(struct weft__op *op, void *ready)
 
 int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg)
 {
+    WEFT__NEED(loop);
     struct weft__loop_post *post = weft__alloc(sizeof *post);
     if (!post) {
         return -ENOMEM;
@@ -167,6 +176,7 @@ int weft_loop_post(weft_loop *loop, void (*fn)(void *arg), void *arg)
 
 void weft_loop_stop(weft_loop *loop)
 {
+    WEFT__NEED(loop);
     weft__lock(&loop->lock);
     atomic_store_explicit(&loop->stopping, true, memory_order_relaxed);
     weft__driver_wake(loop->driver);
@@ -294,11 +304,14 @@ static int turn(weft_loop *loop, int64_t deadline)
 
 int weft_loop_turn(weft_loop *loop, int64_t deadline)
 {
+    WEFT__NEED(loop);
+    weft__deadline_check(deadline);
     return turn(loop, deadline);
 }
 
 void weft_loop_run(weft_loop *loop)
 {
+    WEFT__NEED(loop);
     do {
         turn(loop, INT64_MAX);
     } while (!stopping(loop));
@@ -309,11 +322,13 @@ void weft_loop_run(weft_loop *loop)
 
 int weft_loop_fd(const weft_loop *loop)
 {
+    WEFT__NEED(loop);
     return loop->driver->poll_fd;
 }
 
 int64_t weft_loop_next_deadline(weft_loop *loop)
 {
+    WEFT__NEED(loop);
     int64_t timer = weft__wheel_next(&loop->wheel);
     int64_t again = atomic_load_explicit(&loop->driver->again, memory_order_relaxed);
     return loop->dirty || has_work(loop) ? 0 : again < timer ? again : timer;
@@ -378,18 +393,22 @@ static struct loop_timer *of(weft_loop_timer *timer)
 
 void weft_loop_timer_init(weft_loop_timer *timer, weft_loop *loop, weft_loop_timer_fn fn, void *arg)
 {
+    WEFT__NEED(timer);
     *of(timer) = (struct loop_timer){.loop = loop, .fn = fn, .arg = arg};
     weft__timer_init(&of(timer)->timer, timer_expired);
 }
 
 bool weft_loop_timer_set(weft_loop_timer *timer, int64_t deadline)
 {
+    WEFT__NEED(timer);
     bool pending = weft__timer_pending(&of(timer)->timer);
+    weft__deadline_check(deadline);
     weft__wheel_rearm(&of(timer)->loop->wheel, &of(timer)->timer, deadline);
     return pending;
 }
 
 bool weft_loop_timer_cancel(weft_loop_timer *timer)
 {
+    WEFT__NEED(timer);
     return weft__wheel_cancel(&of(timer)->loop->wheel, &of(timer)->timer);
 }

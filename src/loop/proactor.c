@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/need.h"
 #include "loop/loop.h"
 
 enum state { IDLE, UNDER_WAY, ENDED };
@@ -441,6 +442,7 @@ int weft__proactor_call(weft_loop *loop)
 
 weft_op *weft_op_take(weft_loop *loop)
 {
+    WEFT__NEED(loop);
     struct op *op = of_link(weft__list_pop(&loop->hand));
     if (op) {
         op->state = IDLE;

@@ -16,6 +16,7 @@
 #include <poll.h>
 
 #include "base/alloc.h"
+#include "base/need.h"
 #include "loop/loop.h"
 
 #define CHUNK 64
@@ -348,6 +349,7 @@ int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_w
 
 int weft_watch_modify(weft_watch *watch, int events)
 {
+    WEFT__NEED(watch);
     if (events & ~(WEFT_READABLE | WEFT_WRITABLE)) {
         return -EINVAL;
     }
@@ -363,6 +365,7 @@ int weft_watch_modify(weft_watch *watch, int events)
 
 int weft_watch_remove(weft_watch *watch)
 {
+    WEFT__NEED(watch);
     /* One whose end is being told is in no list, and goes when that returns. */
     if (watch->end < 0 && weft__list_empty(&watch->link)) {
         return -ENOENT;
@@ -373,6 +376,7 @@ int weft_watch_remove(weft_watch *watch)
 
 int weft_watch_cancel(weft_watch *watch)
 {
+    WEFT__NEED(watch);
     if (watch->end < 0) {
         return -ENOENT;
     }
@@ -382,6 +386,7 @@ int weft_watch_cancel(weft_watch *watch)
 
 int weft_watch_cancel_all(weft_loop *loop, int fd)
 {
+    WEFT__NEED(loop);
     int n = 0;
     for (struct weft__list *at = loop->all.next; at != &loop->all; at = at->next) {
         weft_watch *watch = WEFT__LIST_OF(at, weft_watch, all_link);

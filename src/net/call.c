@@ -29,6 +29,18 @@ static void ready(struct weft__op *op, void *arg)
     weft__waiter_fire(&wait->waiter, WEFT__REASON_DONE, arg);
 }
 
+/* The wait was not linked, for this reason, and was taken back. An interrupt may have ended it
+ * before that: then it was delivered to this wait, which ends by it, unless the call fails. */
+static int end_unlinked(enum weft__reason reason, int err, const struct weft__wait_kind *kind,
+                        int fd)
+{
+    if (err != -EAGAIN && err != -EBUSY) {
+        weft__waiter_hand_on(reason);
+        return err;
+    }
+    return weft__waiter_end_by(reason, kind, (uint64_t)(unsigned)fd);
+}
+
 static int wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                        int64_t deadline, const struct weft__wait_kind *kind)
 {
@@ -39,8 +51,7 @@ static int wait_listed(struct weft__fd *record, enum weft__side side, struct wef
     int err = weft__fd_link(record, &wait.op, seen.generation, seen.edges,
                             weft__worker_peek_driver(weft__worker_self()));
     if (err) {
-        weft__waiter_disarm(&wait.waiter);
-        return err == -EAGAIN ? 0 : err;
+        return end_unlinked(weft__waiter_disarm(&wait.waiter), err, kind, record->number);
     }
     enum weft__reason reason =
         weft__waiter_park(&wait.waiter, deadline, kind, (uint64_t)(unsigned)record->number);
@@ -55,9 +66,9 @@ static int wait_listed(struct weft__fd *record, enum weft__side side, struct wef
 int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                            int err, int64_t deadline, const struct weft__wait_kind *kind)
 {
-    return err == -EAGAIN  ? 0
-           : err == -EBUSY ? wait_listed(record, side, seen, deadline, kind)
-                           : err;
+    enum weft__reason reason = weft__task_disarm(weft__current(weft__worker_self()));
+    int ended = end_unlinked(reason, err, kind, record->number);
+    return ended || err != -EBUSY ? ended : wait_listed(record, side, seen, deadline, kind);
 }
 
 int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason)
@@ -137,12 +148,12 @@ static void await_end(struct weft__call *call, const struct weft__wait_kind *kin
         WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM;
     struct weft__task *task = call->op.fiber;
     uint64_t ticket = weft__task_arm(task, how);
-    if (!weft__ending_wait(&call->op.end, ticket)) {
-        weft__task_disarm(task);
-        return;
-    }
-    weft__waiter_park_armed(task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
-                            (uint64_t)(unsigned)call->op.fd);
+    bool waits = weft__ending_wait(&call->op.end, ticket);
+    enum weft__reason reason =
+        waits ? weft__waiter_park_armed(task, ticket, weft__worker_self(), WEFT_FOREVER, kind,
+                                        (uint64_t)(unsigned)call->op.fd)
+              : weft__task_disarm(task);
+    WEFT__ASSERT(reason == (waits ? WEFT__REASON_DONE : WEFT__REASON_NONE));
 }
 
 int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
@@ -154,9 +165,7 @@ int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uin
     if (call->op.result == -ECANCELED || call->op.result == WEFT__MOVED) {
         return weft__reason_errno(reason);
     }
-    if (reason == WEFT__REASON_INTERRUPT) {
-        weft_interrupt(weft_self()); /* it was done after all: the interrupt is for the next wait */
-    }
+    weft__waiter_hand_on(reason); /* it was done after all */
     return call->op.result;
 }
 
@@ -194,6 +203,7 @@ int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call
 static int poll_until(int fd, enum weft__side side, int64_t deadline)
 {
     struct pollfd ask = {.fd = fd, .events = side == WEFT__SIDE_IN ? POLLIN | POLLRDHUP : POLLOUT};
+    weft__deadline_check(deadline);
     for (;;) {
         struct timespec timeout = weft__clock_left(deadline);
         int n = ppoll(&ask, 1, deadline == WEFT_FOREVER ? NULL : &timeout, NULL);
@@ -364,6 +374,7 @@ int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int6
         return run_by_readiness(record, &call->op, deadline, kind);
     }
     bool cancelled = (weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS) != 0;
+    weft__deadline_check(deadline);
     bool late = deadline != WEFT_FOREVER && deadline <= weft__clock_ns();
     if (try_first(record, &call->op, cancelled || late)) {
         int64_t result = weft__fd_perform(record, &call->op);

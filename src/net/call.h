@@ -44,8 +44,8 @@ static inline struct weft__seen weft__call_see(const struct weft__fd *record, en
  * again. */
 int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                          int64_t deadline, const struct weft__wait_kind *kind);
-/* The parts of it that are not for nearly every message: no place in the record (`err` says why);
- * it has ended otherwise. */
+/* The parts of it that are not for nearly every message: no place in the record (`err` says why),
+ * for the calling fiber, which is armed; it has ended otherwise. */
 int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                            int err, int64_t deadline, const struct weft__wait_kind *kind);
 int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason);
@@ -63,7 +63,6 @@ weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum we
     uint64_t ticket = weft__task_arm(task, task->shields > 0 ? how | WEFT__WAIT_SHIELDED : how);
     int err = weft__fd_wait(record, side, seen.generation, seen.edges, driver, task, ticket);
     if (__builtin_expect(err != 0, 0)) {
-        weft__task_disarm(task);
         return weft__call_wait_listed(record, side, seen, err, deadline, kind);
     }
     enum weft__reason reason =

@@ -47,10 +47,12 @@ static int end(struct weft__fd *record, bool closes)
     struct closer closer = {.base = {.empty = empty}, .record = record, .closes = closes};
     weft__waiter_arm(&closer.waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_SHIELDED | WEFT__WAIT_FIRM);
     if (end_now(&closer)) {
-        weft__waiter_disarm(&closer.waiter);
+        enum weft__reason none = weft__waiter_disarm(&closer.waiter);
+        WEFT__ASSERT(none == WEFT__REASON_NONE);
         return closer.err;
     }
-    weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
+    enum weft__reason reason = weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
+    WEFT__ASSERT(reason == WEFT__REASON_DONE);
     weft__latch_take(&record->lock); /* whoever told us is through */
     weft__latch_drop(&record->lock);
     return closer.err;

@@ -11,7 +11,10 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/lock.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "io/op.h"
 #include "sched/timer.h"
 #include "sched/waiter.h"
@@ -32,7 +35,7 @@ struct weft_connpool {
     struct weft__source source; /* those who wait for a place; its lock guards the rest */
     struct weft_connpool_opts opts;
     weft_timer timer;
-    char name[32];
+    char *name;     /* its own copy */
     bool ticking;   /* the timer is set, or about to be */
     unsigned count; /* idle and in use, and those being made */
     unsigned idle_count;
@@ -97,20 +100,27 @@ int weft_connpool_create(weft_connpool **out, const char *address,
     opts.max = opts.max ? opts.max : opts.min > MAX ? opts.min : MAX;
     opts.idle_ns = opts.idle_ns ? opts.idle_ns : IDLE_NS;
     opts.pool = opts.pool ? opts.pool : weft_pool_self();
-    if (opts.min > opts.max || opts.max > MOST || !address[0] || (!opts.pool && opts.idle_ns > 0)) {
-        return -EINVAL;
+    const char *wrong = opts.min > opts.max              ? "min: must be at most max"
+                        : opts.max > MOST                ? "max: too many"
+                        : !address[0]                    ? "address: must be given"
+                        : !opts.pool && opts.idle_ns > 0 ? "pool: must be given outside of a fiber"
+                                                         : NULL;
+    if (wrong) {
+        return weft__refuse(-EINVAL, wrong);
     }
     size_t len = strlen(address) + 1;
     weft_connpool *pool = weft__alloc(sizeof *pool + len);
     struct idle *idle = pool ? weft__alloc(opts.max * sizeof *idle) : NULL;
-    if (!idle) {
+    char *name = idle ? weft__text_copy(opts.name ? opts.name : address) : NULL;
+    if (!name) {
+        weft__free(idle);
         weft__free(pool);
         return -ENOMEM;
     }
     pool->opts = opts;
     pool->idle = idle;
     memcpy(pool->address, address, len);
-    snprintf(pool->name, sizeof pool->name, "%s", opts.name ? opts.name : address);
+    pool->name = name;
     weft__source_init(&pool->source, &(struct weft_sync_opts){.name = pool->name});
     if (opts.idle_ns > 0) {
         weft_timer_init(&pool->timer, retire, pool, &(struct weft_timer_opts){.pool = opts.pool});
@@ -136,6 +146,7 @@ void weft_connpool_destroy(weft_connpool *pool)
         weft_close(pool->idle[i].fd);
     }
     weft__free(pool->idle);
+    weft__free(pool->name);
     weft__free(pool);
 }
 
@@ -195,6 +206,7 @@ static int wait_locked(weft_connpool *pool, int64_t deadline)
 
 int weft_connpool_take(weft_connpool *pool, int64_t deadline)
 {
+    WEFT__NEED(pool);
     for (;;) {
         weft__source_lock(&pool->source);
         int fd = take_idle_locked(pool);
@@ -254,6 +266,7 @@ static void give_back(weft_connpool *pool, int fd)
 
 void weft_connpool_give(weft_connpool *pool, int fd, bool reusable)
 {
+    WEFT__NEED(pool);
     if (reusable && is_quiet(fd)) {
         give_back(pool, fd);
     } else {
@@ -262,8 +275,37 @@ void weft_connpool_give(weft_connpool *pool, int fd, bool reusable)
     }
 }
 
+/* --- in advance ------------------------------------------------------------------------------- */
+
+/* A place for one that is missing from the minimum. Those being made have theirs already, so two
+ * who fill at once make no more than one would. */
+static bool reserve_missing(weft_connpool *pool)
+{
+    weft__source_lock(&pool->source);
+    bool missing = pool->count < pool->opts.min;
+    pool->count += missing;
+    weft__source_unlock(&pool->source);
+    return missing;
+}
+
+int weft_connpool_fill(weft_connpool *pool, int64_t deadline)
+{
+    while (reserve_missing(pool)) {
+        int fd = make(pool, deadline);
+        if (fd < 0) {
+            return fd;
+        }
+        weft__source_lock(&pool->source);
+        pool->stats.filled++;
+        weft__source_unlock(&pool->source);
+        give_back(pool, fd);
+    }
+    return 0;
+}
+
 void weft_connpool_stats(weft_connpool *pool, struct weft_connpool_stats *out)
 {
+    WEFT__NEED(pool);
     weft__source_lock(&pool->source);
     *out = pool->stats;
     out->idle = pool->idle_count;

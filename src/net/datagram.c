@@ -37,7 +37,7 @@ int weft_datagram_open_addr(const struct weft_addr *addr, const struct weft_data
         return fd;
     }
     int err = set_options(fd, family, opts);
-    err = err ? err : weft__socket_bind(fd, SOCK_DGRAM, addr);
+    err = err ? err : weft__socket_bind(fd, SOCK_DGRAM, addr, WEFT__SOCKET_RETRY_NS);
     if (err) {
         weft_close(fd);
     }
@@ -66,7 +66,7 @@ int weft_datagram_set_peer(int fd, const struct weft_addr *peer)
 static int bind_any(int fd, int family)
 {
     const struct weft_addr any = {.len = sizeof(sa_family_t), .storage.ss_family = AF_UNIX};
-    return family == AF_UNIX ? weft__socket_bind(fd, SOCK_DGRAM, &any) : 0;
+    return family == AF_UNIX ? weft__socket_bind(fd, SOCK_DGRAM, &any, 0) : 0;
 }
 
 int weft_datagram_connect_addr(const struct weft_addr *addr)

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "io/driver.h"
+#include "io/stat.h"
 #include "sched/worker.h"
 
 /* --- at once -------------------------------------------------------------------------- */
@@ -26,7 +27,7 @@ static size_t asked_for(const struct weft__op *op)
 static bool at_end(int fd, int64_t offset)
 {
     struct statx st;
-    return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &st) == 0 &&
+    return weft__statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &st) == 0 &&
            (uint64_t)offset >= st.stx_size;
 }
 
@@ -161,6 +162,7 @@ int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t
     if (at_once(&call->op, &result)) {
         return result;
     }
+    weft__deadline_check(deadline);
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         return result == -EAGAIN || result == -EOPNOTSUPP || result == -ENOSYS ? -ETIMEDOUT
                                                                                : result;

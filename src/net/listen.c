@@ -7,6 +7,7 @@
 #include <weft/net.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "io/fd.h"
 #include "net/call.h"
 #include "net/room.h"
@@ -46,7 +47,10 @@ static int set_options(int fd, const struct weft_addr *addr, const struct weft_l
  * there, and shares from then on: so there is no moment at which the address is free again. */
 static int bind_to(int fd, const struct weft_addr *addr, const struct weft_listen_opts *opts)
 {
-    int err = weft__socket_bind(fd, SOCK_STREAM, addr);
+    int64_t retry_ns = opts->retry_ns < 0    ? 0
+                       : opts->retry_ns == 0 ? WEFT__SOCKET_RETRY_NS
+                                             : opts->retry_ns;
+    int err = weft__socket_bind(fd, SOCK_STREAM, addr, retry_ns);
     if (!err && opts->reuseport_first && addr->storage.ss_family != AF_UNIX) {
         err = weft__socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
     }
@@ -60,7 +64,7 @@ int weft_listen_addr(const struct weft_addr *addr, const struct weft_listen_opts
         opts = *options;
     }
     if (opts.backlog < 0 || opts.defer_accept_seconds < 0) {
-        return -EINVAL;
+        return weft__refuse(-EINVAL, "backlog, defer_accept_seconds: must not be negative");
     }
     int fd = weft__socket_make(addr->storage.ss_family, SOCK_STREAM);
     if (fd < 0) {
@@ -145,7 +149,7 @@ static int64_t accept_with_room(const struct weft__fd *record, uint32_t generati
     return got;
 }
 
-int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
+static int accept_from(int fd, struct weft_addr *peer, int64_t deadline, bool waits_for_room)
 {
     int err = 0;
     const struct weft__fd *record = weft__fd_use(fd, &err);
@@ -156,10 +160,20 @@ int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
     /* What is accepted is of the listener's kind. */
     unsigned flags = weft__fd_is(record, WEFT__FD_STREAM) ? WEFT__FD_STREAM : 0;
     int64_t got = accept_next(fd, peer, deadline);
-    if (__builtin_expect(weft__room_lacks(got), 0)) {
+    if (__builtin_expect(weft__room_lacks(got), 0) && waits_for_room) {
         got = accept_with_room(record, generation, peer, deadline);
     }
     return got < 0 ? (int)got : weft__socket_known((int)got, flags);
+}
+
+int weft_accept_from(int fd, struct weft_addr *peer, int64_t deadline)
+{
+    return accept_from(fd, peer, deadline, true);
+}
+
+int weft__accept_or_lack(int fd, struct weft_addr *peer, int64_t deadline)
+{
+    return accept_from(fd, peer, deadline, false);
 }
 
 int weft_accept(int fd, int64_t deadline)

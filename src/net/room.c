@@ -5,6 +5,7 @@
 #include "net/room.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/lock.h"
 #include "sched/fork.h"
@@ -18,6 +19,13 @@ static struct {
     _Atomic(uint64_t) closed;      /* while somebody is inside; written under the lock */
     struct weft__waitlist waiters; /* under the lock */
 } room;
+
+#ifdef WEFT_EXPLORE /* whose executions begin anew */
+void weft__room_reset(void)
+{
+    memset(&room, 0, sizeof room);
+}
+#endif
 
 bool weft__room_lacks(int64_t result)
 {
@@ -78,8 +86,7 @@ int weft__room_wait(uint64_t closed, int64_t deadline)
     }
     weft__unlock(&room.lock);
     if (!wait) {
-        weft__waiter_disarm(&waiter);
-        return 0;
+        return weft__waiter_end_by(weft__waiter_disarm(&waiter), &room_kind, 0);
     }
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &room_kind, 0);
     if (weft__reason_done(reason)) {

@@ -19,4 +19,8 @@ int weft__room_wait(uint64_t closed, int64_t deadline);
 /* A descriptor was closed. */
 void weft__room_freed(void);
 
+#ifdef WEFT_EXPLORE
+void weft__room_reset(void);
+#endif
+
 #endif

@@ -2,15 +2,23 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <weft/fiber.h>
 #include <weft/net.h>
 
+#include "base/clock.h"
 #include "io/fd.h"
+#include "net/holder.h"
+#include "sched/worker.h"
+
+#define RETRY_PAUSE_NS 2000000
+#define ALIVE_NS 100000000 /* a process that has the address for so long is not about to end */
 
 int weft__socket_known(int fd, unsigned flags)
 {
@@ -71,7 +79,8 @@ static int clear(const char *path, const struct weft_addr *addr, int type)
     return !dead ? -EADDRINUSE : unlink(path) == 0 ? 0 : -errno;
 }
 
-int weft__socket_bind(int fd, int type, const struct weft_addr *addr)
+/* On its own: bind_again sleeps between two, and the address of errno must not live across that. */
+static __attribute__((noinline)) int bind_once(int fd, int type, const struct weft_addr *addr)
 {
     const struct sockaddr *name = (const struct sockaddr *)&addr->storage;
     const char *path = path_of(addr);
@@ -84,6 +93,62 @@ int weft__socket_bind(int fd, int type, const struct weft_addr *addr)
     }
     return err;
 }
+
+/* --- an address that is in use -----------------------------------------------------------------
+ */
+
+/* A callback on a worker, or the step of a frame, cannot. */
+static bool may_wait(void)
+{
+    const struct weft__worker *w = weft__worker_self();
+    return !w || weft__current(w);
+}
+
+static void say_retried(const struct weft_addr *addr, int64_t ns)
+{
+    char text[WEFT_ADDR_TEXT];
+    weft_addr_text(addr, text, sizeof text);
+    fprintf(stderr, "weft: %s was still in use; got it after %lld ms\n", text,
+            (long long)(ns / 1000000));
+}
+
+/* The kernel tears a ring down, with the sockets that its operations name, some time after the
+ * process has ended. The first pauses tell nobody apart: a process that was just killed may still
+ * be in the list. */
+static int bind_again(int fd, int type, const struct weft_addr *addr, int64_t retry_ns)
+{
+    int64_t began = weft__clock_ns(), until = weft__clock_later(began, retry_ns), now = began;
+    enum weft__holder holder = weft__holder_of(addr, type);
+    int err = -EADDRINUSE;
+    while (err == -EADDRINUSE && holder != WEFT__HOLDER_SELF && now < until) {
+        if (holder == WEFT__HOLDER_OTHER && now - began >= ALIVE_NS) {
+            holder = weft__holder_of(addr, type);
+            if (holder != WEFT__HOLDER_UNKNOWN) {
+                break;
+            }
+        }
+        int ended = weft_sleep(RETRY_PAUSE_NS);
+        if (ended) {
+            return ended;
+        }
+        err = bind_once(fd, type, addr);
+        now = weft__clock_ns();
+    }
+    if (!err) {
+        say_retried(addr, now - began);
+    }
+    return err;
+}
+
+int weft__socket_bind(int fd, int type, const struct weft_addr *addr, int64_t retry_ns)
+{
+    int err = bind_once(fd, type, addr);
+    return err == -EADDRINUSE && retry_ns > 0 && may_wait() ? bind_again(fd, type, addr, retry_ns)
+                                                            : err;
+}
+
+/* --- files of Unix sockets, again ----------------------------------------------------------------
+ */
 
 void weft__socket_file_note(struct weft__socket_file *file, const struct weft_addr *addr)
 {

@@ -17,20 +17,21 @@
 
 #include "base/alloc.h"
 #include "base/lock.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "sched/perf.h"
 
 #define BUCKETS 488u
-#define PREFIX_BYTES 32
 
 struct share {
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) calls;
-    _Atomic(uint64_t) total, max, count, sum;
+    _Atomic(uint64_t) total, max, count, max_count, sum, max_sum;
     _Atomic(uint64_t) buckets[BUCKETS];
 };
 
 struct weft_collector {
     struct weft_perf callback; /* immutable */
-    char prefix[PREFIX_BYTES];
+    char *prefix;
     uint64_t types;
     struct weft__lock lock;        /* start, stop */
     bool started, short_of_memory; /* under it */
@@ -68,8 +69,18 @@ static void add(_Atomic(uint64_t) *to, uint64_t n)
     }
 }
 
-static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg)
+static void raise_to(_Atomic(uint64_t) *most, uint64_t n)
 {
+    uint64_t max = atomic_load_explicit(most, memory_order_relaxed);
+    while (n > max && !atomic_compare_exchange_weak_explicit(most, &max, n, memory_order_relaxed,
+                                                             memory_order_relaxed)) {
+    }
+}
+
+static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
+                     void *arg)
+{
+    (void)pool;
     weft_collector *collector = arg;
     struct share *share =
         atomic_load_explicit(&collector->records[type], memory_order_acquire); /* pairs: accept */
@@ -83,10 +94,9 @@ static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t su
     add(&share->count, count);
     add(&share->sum, sum);
     add(&share->buckets[bucket_of(cost)], 1);
-    uint64_t max = atomic_load_explicit(&share->max, memory_order_relaxed);
-    while (cost > max && !atomic_compare_exchange_weak_explicit(
-                             &share->max, &max, cost, memory_order_relaxed, memory_order_relaxed)) {
-    }
+    raise_to(&share->max, cost);
+    raise_to(&share->max_count, count);
+    raise_to(&share->max_sum, sum);
 }
 
 /* Types are asked for one at a time. */
@@ -112,16 +122,13 @@ static bool accept(unsigned type, void *arg)
 int weft_collector_create(weft_collector **out, const struct weft_collector_opts *opts)
 {
     const char *prefix = opts && opts->prefix ? opts->prefix : "weft";
-    if (strlen(prefix) >= PREFIX_BYTES) {
-        return -EINVAL;
-    }
     weft_collector *collector = weft__alloc(sizeof *collector);
-    if (!collector) {
+    if (!collector || !(collector->prefix = weft__text_copy(prefix))) {
+        weft__free(collector);
         return -ENOMEM;
     }
-    collector->callback =
-        (struct weft_perf){.accept = accept, .on_event = on_event, .arg = collector};
-    snprintf(collector->prefix, sizeof collector->prefix, "%s", prefix);
+    collector->callback = (struct weft_perf){
+        .accept = accept, .on_event = on_event, .arg = collector, .pool = opts ? opts->pool : NULL};
     collector->types = opts && opts->types ? opts->types : UINT64_MAX;
     *out = collector;
     return 0;
@@ -136,11 +143,13 @@ void weft_collector_destroy(weft_collector *collector)
     for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
         weft__free(atomic_load_explicit(&collector->records[type], memory_order_relaxed));
     }
+    weft__free(collector->prefix);
     weft__free(collector);
 }
 
 int weft_collector_start(weft_collector *collector)
 {
+    WEFT__NEED(collector);
     weft__lock(&collector->lock);
     int err = collector->started ? -EBUSY : 0;
     if (!err) {
@@ -159,6 +168,7 @@ int weft_collector_start(weft_collector *collector)
 
 void weft_collector_stop(weft_collector *collector)
 {
+    WEFT__NEED(collector);
     weft__lock(&collector->lock);
     if (collector->started) {
         weft_perf_remove(&collector->callback);
@@ -174,6 +184,7 @@ static void zero(_Atomic(uint64_t) *counter)
 
 void weft_collector_reset(weft_collector *collector)
 {
+    WEFT__NEED(collector);
     for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
         struct share *shares =
             atomic_load_explicit(&collector->records[type], memory_order_acquire);
@@ -182,7 +193,9 @@ void weft_collector_reset(weft_collector *collector)
             zero(&shares[i].total);
             zero(&shares[i].max);
             zero(&shares[i].count);
+            zero(&shares[i].max_count);
             zero(&shares[i].sum);
+            zero(&shares[i].max_sum);
             for (unsigned k = 0; k < BUCKETS; k++) {
                 zero(&shares[i].buckets[k]);
             }
@@ -211,6 +224,11 @@ static int64_t percentile(const uint64_t *buckets, uint64_t events, unsigned par
     return 0;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Up to what can be said: no sum comes so far unless a cost is wrong. */
 static uint64_t sum_ns(uint64_t a, uint64_t b)
 {
@@ -219,6 +237,7 @@ static uint64_t sum_ns(uint64_t a, uint64_t b)
 
 int weft_collector_read(weft_collector *collector, unsigned type, struct weft_perf_stats *out)
 {
+    WEFT__NEED(collector);
     const struct share *shares =
         type < WEFT_PERF_TYPES ? atomic_load_explicit(&collector->records[type],
                                                       memory_order_acquire) /* pairs: accept */
@@ -233,7 +252,9 @@ int weft_collector_read(weft_collector *collector, unsigned type, struct weft_pe
         total = sum_ns(total, get(&shares[i].total));
         out->count += get(&shares[i].count);
         out->sum += get(&shares[i].sum);
-        max = get(&shares[i].max) > max ? get(&shares[i].max) : max;
+        max = larger(max, get(&shares[i].max));
+        out->max_count = larger(out->max_count, get(&shares[i].max_count));
+        out->max_sum = larger(out->max_sum, get(&shares[i].max_sum));
         for (unsigned k = 0; k < BUCKETS; k++) {
             uint64_t n = get(&shares[i].buckets[k]);
             buckets[k] += n;
@@ -243,6 +264,8 @@ int weft_collector_read(weft_collector *collector, unsigned type, struct weft_pe
     out->total_ns = (int64_t)total;
     out->max_ns = (int64_t)max;
     out->mean_ns = out->calls ? out->total_ns / (int64_t)out->calls : 0;
+    out->mean_count = out->calls ? (double)out->count / (double)out->calls : 0;
+    out->mean_sum = out->calls ? (double)out->sum / (double)out->calls : 0;
     out->p50_ns = percentile(buckets, events, 500, out->max_ns);
     out->p90_ns = percentile(buckets, events, 900, out->max_ns);
     out->p99_ns = percentile(buckets, events, 990, out->max_ns);
@@ -252,16 +275,19 @@ int weft_collector_read(weft_collector *collector, unsigned type, struct weft_pe
 
 void weft_collector_print(weft_collector *collector, FILE *out)
 {
+    WEFT__NEED(collector);
     for (unsigned type = 0; type < WEFT_PERF_TYPES; type++) {
         struct weft_perf_stats s;
         if (weft_collector_read(collector, type, &s) == 0 && s.calls) {
             fprintf(out,
                     "%s %s calls=%" PRIu64 " total_us=%.1f mean_us=%.2f max_us=%.2f p50_us=%.2f"
-                    " p90_us=%.2f p99_us=%.2f p999_us=%.2f count=%" PRIu64 " sum=%" PRIu64 "\n",
+                    " p90_us=%.2f p99_us=%.2f p999_us=%.2f count=%" PRIu64
+                    " mean_count=%.2f max_count=%" PRIu64 " sum=%" PRIu64
+                    " mean_sum=%.2f max_sum=%" PRIu64 "\n",
                     collector->prefix, weft_perf_name(type), s.calls, (double)s.total_ns / 1e3,
                     (double)s.mean_ns / 1e3, (double)s.max_ns / 1e3, (double)s.p50_ns / 1e3,
                     (double)s.p90_ns / 1e3, (double)s.p99_ns / 1e3, (double)s.p999_ns / 1e3,
-                    s.count, s.sum);
+                    s.count, s.mean_count, s.max_count, s.sum, s.mean_sum, s.max_sum);
         }
     }
 }

@@ -6,12 +6,13 @@
 #include <signal.h>
 
 #include "base/futex.h"
+#include "base/lock.h"
 #include "base/thread.h"
 #include "obs/dump.h"
 #include "sched/fork.h"
 #include "sched/outside.h"
 
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+static struct weft__lock changing;
 /* under `changing` */
 static bool on;
 static int used_signal;
@@ -113,12 +114,12 @@ static void give_back_locked(void)
 
 static void fork_prepare(void)
 {
-    pthread_mutex_lock(&changing);
+    weft__lock(&changing);
 }
 
 static void fork_parent(void)
 {
-    pthread_mutex_unlock(&changing);
+    weft__unlock(&changing);
 }
 
 static void fork_child(void)
@@ -127,7 +128,7 @@ static void fork_child(void)
         give_back_locked();
         on = false;
     }
-    pthread_mutex_unlock(&changing);
+    weft__unlock(&changing);
 }
 
 static void watch_forks(void)
@@ -149,20 +150,20 @@ int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts)
     }
     static struct weft__fork_once once;
     weft__fork_once(&once, watch_forks);
-    pthread_mutex_lock(&changing);
+    weft__lock(&changing);
     err = begin_locked(signal, fd, opts);
-    pthread_mutex_unlock(&changing);
+    weft__unlock(&changing);
     return err;
 }
 
 void weft_dump_off_signal(void)
 {
-    pthread_mutex_lock(&changing);
+    weft__lock(&changing);
     if (on) {
         give_back_locked();
         stop_thread();
         weft__dump_destroy(dump);
         on = false;
     }
-    pthread_mutex_unlock(&changing);
+    weft__unlock(&changing);
 }

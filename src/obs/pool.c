@@ -7,6 +7,7 @@
 #include <weft/report.h>
 #include <weft/stats.h>
 
+#include "base/need.h"
 #include "sched/pool.h"
 
 static const char *state_name(enum weft_worker_state state)
@@ -98,6 +99,7 @@ static void dump_watchdog(FILE *out)
 
 void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
 {
+    WEFT__NEED(pool);
     struct weft_pool_stats p;
     struct weft_memory_stats m;
     weft_pool_stats(pool, &p);
@@ -128,6 +130,7 @@ void weft_pool_dump(weft_pool *pool, FILE *out, size_t max_fibers)
 
 void weft_pool_trace_dump(weft_pool *pool, FILE *out)
 {
+    WEFT__NEED(pool);
     static const char *const kinds[] = {"",    "spawn", "run",  "wait",   "wake",
                                         "end", "steal", "park", "unpark", "hop"};
     for (unsigned i = 0; i < pool->worker_count; i++) {

@@ -10,10 +10,12 @@
 #include "obs/sample.h"
 #include "obs/unwind.h"
 #include "obs/waits.h"
+#include "sched/outside.h"
 #include "sched/slab.h"
 #include "sched/watchdog.h"
 
 #define MOST_FIBERS 100 /* in one report */
+#define MOST_THREADS 32
 #define MOST_FRAMES 32
 #define SAMPLE_NS 200000000 /* a machine where it takes that long has other worries */
 
@@ -135,6 +137,46 @@ static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
     return true;
 }
 
+/* One that waits inside Weft, and has not been fired. */
+struct waiting_thread {
+    int tid;
+    struct weft__waits waits;
+};
+
+/* Copies, for as much as there is room; returns how many there are. Printing takes other locks. */
+static size_t look_at_threads(struct waiting_thread *out, size_t room)
+{
+    size_t count = 0;
+    const struct weft__outside_wait *wait = NULL;
+    weft__outside_freeze();
+    while ((wait = weft__outside_next_wait(wait))) {
+        if (!weft__outside_waits(wait)) {
+            continue;
+        }
+        if (count < room) {
+            out[count] = (struct waiting_thread){.tid = wait->tid};
+            weft__waits_read(wait->kind, wait->on, &out[count].waits);
+        }
+        count++;
+    }
+    weft__outside_thaw();
+    return count;
+}
+
+static void print_threads(FILE *out)
+{
+    struct waiting_thread threads[MOST_THREADS];
+    size_t count = look_at_threads(threads, MOST_THREADS);
+    for (size_t i = 0; i < count && i < MOST_THREADS; i++) {
+        fprintf(out, "  thread %d ", threads[i].tid);
+        weft__waits_print_what(&threads[i].waits, out);
+        fputc('\n', out);
+    }
+    if (count > MOST_THREADS) {
+        fprintf(out, "  ... and %zu more threads\n", count - MOST_THREADS);
+    }
+}
+
 void weft__report_deadlock(void)
 {
     struct weft__report report;
@@ -142,6 +184,7 @@ void weft__report_deadlock(void)
         return;
     }
     fputs("weft: deadlock: all fibers wait, and nothing is left that could wake one\n", report.out);
+    print_threads(report.out);
     size_t printed = 0;
     uint32_t slots = weft__slab_slots();
     for (uint32_t slot = 1; slot <= slots; slot++) {
@@ -151,6 +194,23 @@ void weft__report_deadlock(void)
         fprintf(report.out, "  ... and %zu more\n", printed - MOST_FIBERS);
     }
     weft__report_send(&report, WEFT_REPORT_DEADLOCK);
+}
+
+/* --- forgotten joins ------------------------------------------------------------------- */
+
+void weft__report_unjoined(const char *pool, uint64_t count, weft_fiber first)
+{
+    struct weft__report report;
+    if (!weft__report_open(&report)) {
+        return;
+    }
+    fprintf(report.out,
+            "weft: unjoined: pool %s ends, and nobody has joined or detached %" PRIu64
+            " of its fibers, %s ",
+            pool, count, count > 1 ? "the first" : "which is");
+    weft__fiber_print(first, report.out);
+    fputs(": call weft_join or weft_fiber_detach for each, or spawn it detached\n", report.out);
+    weft__report_send(&report, WEFT_REPORT_UNJOINED);
 }
 
 /* --- asking ---------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #include <weft/stats.h>
 
 #include "base/clock.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "sched/body.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
@@ -46,6 +48,7 @@ static void worker_snapshot(struct weft__worker *w, struct weft_worker_stats *ou
 
 int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats *out)
 {
+    WEFT__NEED(pool);
     if (worker >= pool->worker_count) {
         return -EINVAL;
     }
@@ -55,6 +58,7 @@ int weft_worker_stats(weft_pool *pool, unsigned worker, struct weft_worker_stats
 
 void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
 {
+    WEFT__NEED(pool);
     int phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
     *out = (struct weft_pool_stats){
         .name = pool->name,
@@ -123,7 +127,7 @@ static bool fiber_snapshot_locked(struct weft__task *task, uint64_t ident, int64
     };
     snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
     if (!(ident & WEFT__IDENT_DONE)) {
-        snprintf(out->group, sizeof out->group, "%s", weft__ranks_name_locked(task));
+        weft__text_cut(out->group, sizeof out->group, weft__ranks_name_locked(task));
         out->daemon = task->flags & WEFT__TASK_DAEMON;
     }
     return !weft__task_is_body(task) && wait_snapshot(task, out);
@@ -175,6 +179,7 @@ size_t weft_trim(void)
 
 void weft_pool_trace(weft_pool *pool, bool on)
 {
+    WEFT__NEED(pool);
     for (unsigned i = 0; i < pool->worker_count; i++) {
         _Atomic(uint8_t) *tracing = &pool->workers[i].tracing;
         if (on) {

@@ -67,6 +67,9 @@ static void text_fiber(struct weft__out *out, const struct weft__view *view)
     } else if (view->on) {
         weft__out(out, " on=0x%" PRIx64 " %s", view->on, view->label[0] ? view->label : "-");
     }
+    if (view->others) {
+        weft__out(out, " and %u other%s", view->others, view->others > 1 ? "s" : "");
+    }
     if (view->holder && !view->on_fiber) {
         weft_fiber_text(view->holder, id, sizeof id);
         weft__out(out, " held-by=%s %s", id, view->holder_name[0] ? view->holder_name : "-");
@@ -252,6 +255,9 @@ static void json_fiber(struct weft__out *out, const struct weft__view *view)
         weft__out(out, ",\"on\":{\"address\":\"0x%" PRIx64 "\",", view->on);
         json_string(out, "name", view->label[0] ? view->label : NULL);
         weft__out(out, "}");
+    }
+    if (view->others) {
+        json_number(out, "others", view->others);
     }
     if (view->holder) {
         json_fiber_name(out, "holder", view->holder, view->holder_name);

@@ -68,8 +68,8 @@ int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip, un
                                        unw_proc_info_t *out, int need_unwind_info, void *arg);
 
 struct walk {
-    struct weft__shot *shot;
-    uint64_t first, end; /* the segment that was read last */
+    struct weft__shot *shot; /* NULL: tables alone are read */
+    uint64_t first, end;     /* the segment that was read last */
 };
 
 static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
@@ -81,7 +81,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
     if (write) {
         return -UNW_EINVAL;
     }
-    if (address - shot->first < shot->bytes && shot->bytes >= sizeof *value &&
+    if (shot && address - shot->first < shot->bytes && shot->bytes >= sizeof *value &&
         address - shot->first <= shot->bytes - sizeof *value) {
         memcpy(value, (const char *)shot->stack + (address - shot->first), sizeof *value);
         return 0;
@@ -290,13 +290,25 @@ int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void 
     return trail->count;
 }
 
+/* The library takes the nearest symbol before an address. Where the file was stripped that may be
+ * another function's: those that have no symbol any more still have their unwind tables, which say
+ * where the function begins. */
+static bool is_certain(unw_word_t at, unw_word_t symbol)
+{
+    struct walk walk = {.shot = NULL};
+    unw_proc_info_t info;
+    unw_addr_space_t space = the_space();
+    return space && find_proc_info(space, at, &info, 0, &walk) == 0 && symbol >= info.start_ip;
+}
+
 void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
 {
     char name[128];
     unw_word_t offset, at = (unw_word_t)pc - returns;
     unw_accessors_t *local = unw_get_accessors(unw_local_addr_space);
     int err = local->get_proc_name(unw_local_addr_space, at, name, sizeof name, &offset, NULL);
-    if (err == 0 || err == -UNW_ENOMEM) { /* the latter: cut to size */
+    if ((err == 0 || err == -UNW_ENOMEM) && /* the latter: cut to size */
+        is_certain(at, at - offset)) {
         snprintf(buf, size, "%s+0x%" PRIx64, name, offset + returns);
     } else {
         weft__object_text((uint64_t)pc, buf, size);

@@ -78,7 +78,8 @@ int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void 
 int weft__unwind_waiting(struct weft__task *task, void **pcs, int max);
 int weft__unwind_running(struct weft__worker *worker, void **pcs, int max);
 
-/* "function+0x1c", or "libx.so+0x2f40" where there is no symbol, or the bare address. `returns`: pc
+/* "function+0x1c", or "libx.so+0x2f40" where there is no symbol that is certain to be this
+ * function's, as in a file that was stripped, or the bare address. `returns`: pc
  * is where a call returns to, so the call lies before it. */
 void weft__symbol(const void *pc, bool returns, char *buf, size_t size);
 

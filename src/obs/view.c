@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "obs/sample.h"
 #include "obs/waits.h"
 #include "sched/body.h"
@@ -28,6 +29,7 @@ static void look_at_wait(struct weft__view *out, const struct weft__task *task, 
     out->waits = kind->name;
     out->on_fiber = kind->fiber;
     out->on = wait.on;
+    out->others = wait.others;
     out->on_descriptor = kind->descriptor;
     weft__waits_label(kind, out->on, out->label, sizeof out->label);
     out->holder = kind->fiber ? out->on : WEFT_NO_FIBER;
@@ -42,7 +44,7 @@ static void look_at_body(const struct weft__viewer *viewer, const struct weft__t
 {
     const struct weft__body_kind *kind = task->body;
     if (!out->name[0] && kind->name) {
-        snprintf(out->name, sizeof out->name, "%s", kind->name(task));
+        weft__text_cut(out->name, sizeof out->name, kind->name(task));
     }
     if (viewer->max_steps && kind->trace) {
         int most =
@@ -115,9 +117,9 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     out->age_ns = now > task->born ? now - task->born : 0;
     snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
     if (!(ident & WEFT__IDENT_DONE) && task->home) {
-        memcpy(out->pool, task->home->name, sizeof out->pool);
+        weft__text_cut(out->pool, sizeof out->pool, task->home->name);
         out->daemon = task->flags & WEFT__TASK_DAEMON;
-        snprintf(out->group, sizeof out->group, "%s", weft__ranks_name_locked(task));
+        weft__text_cut(out->group, sizeof out->group, weft__ranks_name_locked(task));
     }
 }
 

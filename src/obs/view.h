@@ -18,7 +18,7 @@
 
 struct weft__view {
     weft_fiber fiber;
-    char name[16], pool[16], group[32]; /* "" if none */
+    char name[16], pool[32], group[32]; /* "" if none */
     bool daemon;
     enum weft_fiber_state state;
     bool unreadable; /* it could not be locked in time: nothing above but the handle is known */
@@ -31,6 +31,7 @@ struct weft__view {
     bool on_fiber;      /* `on` is a fiber's handle, */
     bool on_descriptor; /* or a descriptor, else an address */
     uint64_t on;        /* 0: nothing that has a name */
+    unsigned others;    /* it waits on so many more */
     char label[48];     /* the object's or the fiber's name; "" if none */
     weft_fiber holder;  /* who would have to act first; 0: nobody knows */
     char holder_name[16];

@@ -1,4 +1,5 @@
 #include "obs/waits.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -37,22 +38,34 @@ void weft__waits_label(const struct weft__wait_kind *kind, uint64_t on, char *ou
     snprintf(out, size, "%s", label ? label : "");
 }
 
-/* While it is held. */
-static void read_wait(const struct weft__task *task, struct weft__waits *out)
+/* `on` is the first of what is waited on. */
+static void read_first(const struct weft__wait_kind *kind, uint64_t on, struct weft__waits *out)
 {
-    struct weft__body_wait wait = weft__task_waits(task);
-    const struct weft__wait_kind *kind = wait.kind;
-    unsigned how;
-    weft__task_ticket(task, &out->ticket, &how);
     if (!kind) {
         out->what = "?";
         return;
     }
-    out->on = wait.on;
+    out->on = on;
     out->what = kind->name;
     out->on_fiber = kind->fiber;
     out->holder = kind->holder ? kind->holder(out->on) : WEFT_NO_FIBER;
     weft__waits_label(kind, out->on, out->label, sizeof out->label);
+}
+
+void weft__waits_read(const struct weft__wait_kind *kind, uint64_t on, struct weft__waits *out)
+{
+    uint64_t first = kind ? weft__wait_first(kind, on, &out->others) : on;
+    read_first(kind, first, out);
+}
+
+/* While it is held. */
+static void read_wait(const struct weft__task *task, struct weft__waits *out)
+{
+    struct weft__body_wait wait = weft__task_waits(task);
+    unsigned how;
+    weft__task_ticket(task, &out->ticket, &how);
+    read_first(wait.kind, wait.on, out);
+    out->others = wait.others;
 }
 
 bool weft__waits_look(weft_fiber fiber, struct weft__waits *out)
@@ -67,9 +80,9 @@ bool weft__waits_look(weft_fiber fiber, struct weft__waits *out)
         *out = (struct weft__waits){.fiber = fiber};
         snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
         if (!out->name[0] && weft__task_is_body(task) && task->body->name) {
-            snprintf(out->name, sizeof out->name, "%s", task->body->name(task));
+            weft__text_cut(out->name, sizeof out->name, task->body->name(task));
         }
-        memcpy(out->pool, task->home->name, sizeof out->pool);
+        weft__text_cut(out->pool, sizeof out->pool, task->home->name);
         read_wait(task, out);
         ready = weft__task_unhold(task);
     }
@@ -92,8 +105,13 @@ void weft__waits_print(const struct weft__waits *waits, FILE *out)
 {
     char text[32];
     weft_fiber_text(waits->fiber, text, sizeof text);
-    fprintf(out, "fiber %s%s%s waits on %s", text, waits->name[0] ? " " : "", waits->name,
-            waits->what);
+    fprintf(out, "fiber %s%s%s ", text, waits->name[0] ? " " : "", waits->name);
+    weft__waits_print_what(waits, out);
+}
+
+void weft__waits_print_what(const struct weft__waits *waits, FILE *out)
+{
+    fprintf(out, "waits on %s", waits->what);
     if (waits->label[0]) {
         fprintf(out, " %s", waits->label);
     } else if (waits->on && !waits->on_fiber) {
@@ -105,5 +123,8 @@ void weft__waits_print(const struct weft__waits *waits, FILE *out)
     } else if (waits->holder != WEFT_NO_FIBER) {
         fputs(" held by ", out);
         weft__fiber_print(waits->holder, out);
+    }
+    if (waits->others) {
+        fprintf(out, " and %u other%s", waits->others, waits->others > 1 ? "s" : "");
     }
 }

@@ -18,18 +18,25 @@ struct weft__waits {
     uint64_t on;       /* a fiber, the address of an object, or 0 */
     bool on_fiber;     /* which */
     weft_fiber holder; /* WEFT_NO_FIBER: none, or nobody knows */
-    char name[16], pool[16];
-    char label[32]; /* the object's name, cut */
+    char name[16], pool[32];
+    char label[32];  /* the object's name, cut */
+    unsigned others; /* it waits on so many more */
 };
 
 /* The name of what is waited on, "" if it has none. While the waiter is held. */
 void weft__waits_label(const struct weft__wait_kind *kind, uint64_t on, char *out, size_t size);
+
+/* What a wait is on, as it was given to park, and who holds that; the rest of *out is left. While
+ * the waiter is held. */
+void weft__waits_read(const struct weft__wait_kind *kind, uint64_t on, struct weft__waits *out);
 
 /* False: the fiber has gone, or does not wait. Any thread. */
 bool weft__waits_look(weft_fiber fiber, struct weft__waits *out);
 
 /* "fiber #3.1 a waits on mutex db held by #4.1 b", without a newline. */
 void weft__waits_print(const struct weft__waits *waits, FILE *out);
+/* "waits on mutex db held by #4.1 b". */
+void weft__waits_print_what(const struct weft__waits *waits, FILE *out);
 
 /* "#4.1 b", or without the name if it has none or is gone. */
 void weft__fiber_print(weft_fiber fiber, FILE *out);

@@ -36,7 +36,7 @@ enum {
     REFUSED
 };
 
-enum { DIGITS_MAX = 16 }; /* so many fit into weft_left */
+enum { DIGITS_MAX = 16 }; /* so many fit into `left` */
 
 void weft_http_chunked_init(weft_http_chunked *chunked, const struct weft_http_limits *limits)
 {
@@ -59,12 +59,14 @@ static int size_byte(weft_http_chunked *chunked, unsigned char c)
     int digit = weft__hex_digit(c);
     if (digit >= 0) {
         uint64_t most = (uint64_t)INT64_MAX - chunked->total;
-        if (chunked->weft_digits == DIGITS_MAX ||
-            (chunked->weft_left << 4 | (unsigned)digit) > most) {
-            return refuse(chunked, 400, "a chunk that is too large");
+        if (chunked->weft_digits == DIGITS_MAX) {
+            return refuse(chunked, 400, "a chunk size with too many digits");
+        }
+        if ((chunked->left << 4 | (unsigned)digit) > most) {
+            return refuse(chunked, 413, "a chunk that is too large");
         }
         chunked->weft_digits++;
-        chunked->weft_left = chunked->weft_left << 4 | (unsigned)digit;
+        chunked->left = chunked->left << 4 | (unsigned)digit;
         return SIZE;
     }
     if (chunked->weft_digits && (c == '\r' || c == ';')) {
@@ -165,7 +167,7 @@ static int step(weft_http_chunked *chunked, int state, unsigned char c)
         }
         return state;
     case SIZE_LF:
-        return expect_byte(chunked, c, '\n', chunked->weft_left ? DATA : LINE, "a CR without LF");
+        return expect_byte(chunked, c, '\n', chunked->left ? DATA : LINE, "a CR without LF");
     case DATA_CR:
         return expect_byte(chunked, c, '\r', DATA_LF, "a chunk is longer than its size");
     case DATA_LF:
@@ -186,13 +188,13 @@ ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void *data, siz
     *body_len = 0;
     while (at < len && state < DONE) {
         if (state == DATA) {
-            size_t n = len - at < chunked->weft_left ? len - at : (size_t)chunked->weft_left;
+            size_t n = len - at < chunked->left ? len - at : (size_t)chunked->left;
             *body = p + at;
             *body_len = n;
             at += n;
-            chunked->weft_left -= n;
+            chunked->left -= n;
             chunked->total += n;
-            state = chunked->weft_left ? DATA : DATA_CR;
+            state = chunked->left ? DATA : DATA_CR;
             break; /* one piece for each call; its CRLF comes with the next */
         }
         state = step(chunked, state, p[at++]);

@@ -8,10 +8,6 @@
 #include "base/assert.h"
 #include "proto/octet.h"
 
-/* Seconds of the years 1 to 9999. */
-#define FIRST (-INT64_C(62135596800))
-#define LAST INT64_C(253402300799)
-
 static const char days[7][10] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                  "Thursday", "Friday", "Saturday"};
 static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -161,7 +157,9 @@ static int parse_850(struct reader r, int64_t now, int64_t *out)
     expect(&r, " ");
     clock_time(&r, &c);
     expect(&r, " GMT");
-    now = now < FIRST ? FIRST : now > LAST ? LAST : now;
+    now = now < WEFT_HTTP_DATE_FIRST  ? WEFT_HTTP_DATE_FIRST
+          : now > WEFT_HTTP_DATE_LAST ? WEFT_HTTP_DATE_LAST
+                                      : now;
     civil_from_days(now / 86400, &today);
     c.year += today.year / 100 * 100 + 100;
     while (c.year > today.year + 50) {
@@ -227,7 +225,8 @@ void weft_http_date_format(int64_t seconds, char *out)
         of_day += 86400;
         day--;
     }
-    WEFT__REQUIRE(seconds >= FIRST && seconds <= LAST, "an HTTP date outside the years 1 to 9999");
+    WEFT__REQUIRE(seconds >= WEFT_HTTP_DATE_FIRST && seconds <= WEFT_HTTP_DATE_LAST,
+                  "an HTTP date outside the years 1 to 9999");
     civil_from_days(day, &c);
     out = put(out, days[weekday(day)], 3);
     out = put(out, ", ", 2);

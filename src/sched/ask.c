@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
+#include "sched/fork.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
@@ -30,12 +32,13 @@ int weft_set_name(const char *name)
     char *label = NULL;
     struct weft__task *task = weft__handle_lock(weft_self(), 0, &ident);
     if (!task) {
+        weft__fork_check_fiber("weft_set_name");
         return -ENXIO;
     }
     if (!(task->flags & WEFT__TASK_GROUPED)) {
-        snprintf(task->name, sizeof task->name, "%s", name);
+        weft__text_cut(task->name, sizeof task->name, name);
     } else if ((label = weft__alloc(sizeof task->name))) {
-        snprintf(label, sizeof task->name, "%s", name);
+        weft__text_cut(label, sizeof task->name, name);
         char *before = task->label;
         task->label = label;
         label = before;

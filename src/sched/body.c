@@ -1,5 +1,6 @@
 #include "sched/body.h"
 
+#include "base/clock.h"
 #include "sched/deadline.h"
 #include "sched/due.h"
 #include "sched/face.h"
@@ -81,7 +82,8 @@ void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task)
 
 bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline)
 {
-    if (__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0)) {
+    weft__deadline_check(deadline);
+    if (__builtin_expect(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS, 0) && deadline != 0) {
         weft__waiter_look(task);
     }
     if (deadline == WEFT_FOREVER) {
@@ -91,7 +93,9 @@ bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_
         return !weft__task_fired(task);
     }
     if (deadline <= w->now) { /* else the wheel will find out */
-        weft__task_fire(task, task->claim.ticket, WEFT__REASON_TIMEOUT);
+        enum weft__fire fire = weft__task_fire(task, task->claim.ticket, WEFT__REASON_TIMEOUT);
+        WEFT__DEBUG_ASSERT(fire != WEFT__FIRE_ENQUEUE); /* it is armed: its own to look */
+        (void)fire;
         return false;
     }
     if (weft__task_fired(task)) {

@@ -26,7 +26,8 @@ enum weft__body_step {
 struct weft__body_wait {
     const struct weft__wait_kind *kind; /* NULL: it does not say */
     uint64_t on;
-    int64_t since; /* 0: nobody knows */
+    int64_t since;   /* 0: nobody knows */
+    unsigned others; /* it waits on so many more */
 };
 
 /* One of its frames, for those who look from outside; texts that are never freed. */
@@ -48,7 +49,7 @@ struct weft__body_kind {
     struct weft__body_frame (*describe)(void *const *pair);
     /* By its own step. What a cancel or an interrupt has ended, without a kind if nothing; the
      * scope whose child it is, NULL: of none; it is about to end, with this status. */
-    struct weft__body_wait (*ended)(const struct weft__task *task);
+    struct weft__ended (*ended)(const struct weft__task *task);
     struct weft__scope *(*scope)(const struct weft__task *task);
     void (*leaves)(struct weft__task *task, int status);
     /* Who it is, for the report of a fault in its own step: up to `size` bytes, how many;
@@ -134,7 +135,11 @@ static inline struct weft__body_wait weft__task_waits(const struct weft__task *t
         return task->body->waits(task);
     }
     const struct weft__note *note = task->note;
-    return (struct weft__body_wait){.kind = note->kind, .on = note->on, .since = note->since};
+    struct weft__body_wait wait = {.kind = note->kind, .on = note->on, .since = note->since};
+    if (note->kind) {
+        wait.on = weft__wait_first(note->kind, note->on, &wait.others);
+    }
+    return wait;
 }
 
 /* A word for those who look at it from outside, from before its start to its end: a literal, or

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/need.h"
+#include "base/thread.h"
 #include "sched/pool.h"
 
 #define PATIENCE_NS 1000000000
@@ -49,6 +51,28 @@ static void set_runner(weft_pool *pool, struct weft__waiter *waiter)
     weft__unlock(&pool->lock);
 }
 
+/* What worker 0 does on the caller's thread. */
+struct lent {
+    struct weft__worker *w;
+    const _Atomic(uint32_t) *until; /* NULL: until there is nothing left to do */
+    uint64_t turns;
+};
+
+static void serve(void *arg)
+{
+    struct lent *lent = arg;
+    if (lent->until) {
+        weft__worker_loop(lent->w, lent->until);
+    } else {
+        lent->turns = weft__worker_drain(lent->w);
+    }
+}
+
+static void lost(void *arg)
+{
+    weft__worker_lost(((struct lent *)arg)->w);
+}
+
 enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *waiter)
 {
     struct weft__worker *w = &pool->workers[0];
@@ -62,7 +86,7 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
     }
     set_runner(pool, waiter);
     weft__worker_enter_thread(w);
-    weft__worker_loop(w, &waiter->word);
+    weft__thread_guard(serve, &(struct lent){.w = w, .until = &waiter->word}, lost);
     weft__worker_leave_thread(w, WEFT_WORKER_RUNNING);
     set_runner(pool, NULL);
     if (pinned) {
@@ -73,6 +97,7 @@ enum weft__reason weft__pool_lend_thread(weft_pool *pool, struct weft__waiter *w
 
 int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
 {
+    WEFT__NEED(pool);
     int err = pool->rounds ? -EINVAL : check_caller(pool);
     if (err) {
         return err;
@@ -156,6 +181,7 @@ void weft__pool_leave_host(weft_pool *pool)
 
 int weft_pool_poll(weft_pool *pool)
 {
+    WEFT__NEED(pool);
     return pool->rounds ? -EINVAL : weft__pool_poll(pool);
 }
 
@@ -170,7 +196,9 @@ int weft__pool_poll(weft_pool *pool)
     weft__worker_enter_thread(w);
     weft__pool_leave_host(pool);
     for (;;) {
-        turns += weft__worker_drain(w);
+        struct lent lent = {.w = w};
+        weft__thread_guard(serve, &lent, lost);
+        turns += lent.turns;
         weft__worker_offer_timers(w);
         /* As any worker that goes to sleep: enter, look again. */
         w->sleeper.host = true;
@@ -195,11 +223,13 @@ int weft__pool_poll(weft_pool *pool)
 
 int weft_pool_fd(weft_pool *pool)
 {
+    WEFT__NEED(pool);
     return pool->caller ? pool->host_epoll : -EINVAL;
 }
 
 int64_t weft_pool_next_deadline(weft_pool *pool)
 {
+    WEFT__NEED(pool);
     const struct weft__driver *driver = weft__worker_peek_driver(&pool->workers[0]);
     int64_t timer = weft__worker_nearest_timer(&pool->workers[0]);
     int64_t again = driver ? atomic_load_explicit(&driver->again, memory_order_relaxed) : INT64_MAX;
@@ -216,7 +246,7 @@ static int end_deadlocked(weft_pool *pool)
     return err ? weft_pool_stop(pool, WEFT_STOP_ABORT, weft_after(PATIENCE_NS)) : 0;
 }
 
-int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
+static int run_all(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
 {
     struct weft_pool_opts opts = {0};
     if (options) {
@@ -239,5 +269,15 @@ int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *
         }
     }
     weft_pool_destroy(pool);
+    return err;
+}
+
+/* A cancel of the calling thread waits: half a pool would be left. */
+int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    int err = run_all(fn, arg, result, options);
+    pthread_setcancelstate(before, NULL);
     return err;
 }

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "sched/body.h"
 #include "sched/cancel.h"
+#include "sched/fork.h"
 #include "sched/handle.h"
 #include "sched/ident.h"
 #include "sched/waiter.h"
@@ -95,13 +96,19 @@ bool weft_clear_interrupt(void)
 void weft_shield_enter(void)
 {
     struct weft__task *task = self();
-    WEFT__REQUIRE(task, "weft_shield_enter was called outside of a fiber");
+    if (!task) {
+        weft__fork_check_fiber("weft_shield_enter");
+        WEFT__REQUIRE(false, "weft_shield_enter was called outside of a fiber");
+    }
     task->shields++;
 }
 
 void weft_shield_leave(void)
 {
     struct weft__task *task = self();
+    if (!task) {
+        weft__fork_check_fiber("weft_shield_leave");
+    }
     WEFT__REQUIRE(task && task->shields > 0, "weft_shield_leave without weft_shield_enter");
     task->shields--;
 }
@@ -109,17 +116,18 @@ void weft_shield_leave(void)
 int weft_ended_wait(struct weft_ended_wait *out)
 {
     struct weft__task *task = self();
-    struct weft__body_wait ended = {0};
+    struct weft__ended ended = {0};
     if (task && weft__task_is_body(task)) {
         ended = task->body->ended ? task->body->ended(task) : ended;
     } else if (task) {
-        ended.kind = weft__task_rare(task)->ended;
-        ended.on = weft__task_rare(task)->ended_on;
+        ended = weft__task_rare(task)->ended;
     }
     if (!ended.kind) {
         return -ENOENT;
     }
-    *out = (struct weft_ended_wait){.what = ended.kind->name};
+    *out = (struct weft_ended_wait){.what = ended.kind->name, .others = ended.others};
+    _Static_assert(sizeof out->name == sizeof ended.name, "a name is cut once");
+    memcpy(out->name, ended.name, sizeof out->name);
     if (ended.kind->fiber) {
         out->fiber = ended.on;
     } else {

@@ -8,6 +8,8 @@
 
 #include "base/alloc.h"
 #include "base/cpu.h"
+#include "base/error.h"
+#include "base/need.h"
 #include "sched/pool.h"
 
 struct weft_crew {
@@ -25,18 +27,25 @@ int weft_crew_create(weft_crew **out, const struct weft_crew_opts *options)
     }
     const char *name = opts.name ? opts.name : "crew";
     unsigned size = opts.members ? opts.members : weft__cpu_usable();
-    if (strlen(name) > 6 || size > 1000 ||
-        (opts.placement != WEFT_ROUND_ROBIN && opts.placement != WEFT_LEAST_LOADED)) {
-        return -EINVAL;
+    if (size > 1000) {
+        return weft__refuse(-EINVAL, "members: must be at most 1000");
+    }
+    if (opts.placement != WEFT_ROUND_ROBIN && opts.placement != WEFT_LEAST_LOADED) {
+        return weft__refuse(-EINVAL, "placement: must be one of enum weft_placement");
+    }
+    if (opts.cpu_count && !opts.cpus) {
+        return weft__refuse(-EINVAL, "cpus: must be given with cpu_count");
     }
     weft_crew *crew = weft__alloc(sizeof *crew + size * sizeof crew->members[0]);
-    if (!crew) {
-        return -ENOMEM;
+    size_t room = strlen(name) + 5; /* and up to 999 */
+    char *member = weft__alloc(room);
+    int err = crew && member ? 0 : -ENOMEM;
+    if (err) {
+        goto free_both;
     }
     crew->placement = opts.placement;
     for (; crew->size < size; crew->size++) {
-        char member[24];
-        snprintf(member, sizeof member, "%.6s%u", name, crew->size);
+        snprintf(member, room, "%s%u", name, crew->size % 1000);
         struct weft_pool_opts pool = {
             .name = member,
             .workers = 1,
@@ -46,14 +55,24 @@ int weft_crew_create(weft_crew **out, const struct weft_crew_opts *options)
             .cpus = opts.cpu_count ? &opts.cpus[crew->size % opts.cpu_count] : NULL,
             .cpu_count = opts.cpu_count ? 1 : 0,
         };
-        int err = weft_pool_create(&crew->members[crew->size], &pool);
+        err = weft_pool_create(&crew->members[crew->size], &pool);
         if (err) {
-            weft_crew_destroy(crew);
-            return err;
+            goto destroy_members;
         }
+        crew->members[crew->size]->yields = size > weft__cpu_usable();
     }
+    weft__free(member);
     *out = crew;
     return 0;
+
+destroy_members:
+    while (crew->size > 0) {
+        weft_pool_destroy(crew->members[--crew->size]);
+    }
+free_both:
+    weft__free(member);
+    weft__free(crew);
+    return err;
 }
 
 void weft_crew_destroy(weft_crew *crew)
@@ -68,6 +87,7 @@ void weft_crew_destroy(weft_crew *crew)
 
 int weft_crew_start(weft_crew *crew)
 {
+    WEFT__NEED(crew);
     for (unsigned i = 0; i < crew->size; i++) {
         int err = weft_pool_start(crew->members[i]);
         if (err) {
@@ -79,6 +99,7 @@ int weft_crew_start(weft_crew *crew)
 
 int weft_crew_stop(weft_crew *crew, enum weft_stop_mode mode, int64_t deadline)
 {
+    WEFT__NEED(crew);
     int first = 0;
     for (unsigned i = 0; i < crew->size; i++) {
         int err = weft_pool_stop(crew->members[i], mode, deadline);
@@ -103,6 +124,7 @@ static weft_pool *least_loaded(const weft_crew *crew)
 
 weft_pool *weft_crew_next(weft_crew *crew)
 {
+    WEFT__NEED(crew);
     if (crew->placement == WEFT_LEAST_LOADED) {
         return least_loaded(crew);
     }
@@ -112,26 +134,31 @@ weft_pool *weft_crew_next(weft_crew *crew)
 
 weft_pool *weft_crew_member(weft_crew *crew, unsigned i)
 {
+    WEFT__NEED(crew);
     return i < crew->size ? crew->members[i] : NULL;
 }
 
 unsigned weft_crew_size(const weft_crew *crew)
 {
+    WEFT__NEED(crew);
     return crew->size;
 }
 
 int weft_crew_submit(weft_crew *crew, weft_fn fn, void *arg)
 {
+    WEFT__NEED(crew);
     return weft_pool_submit(weft_crew_next(crew), fn, arg);
 }
 
 int weft_crew_spawn(weft_crew *crew, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
+    WEFT__NEED(crew);
     return weft_pool_spawn(weft_crew_next(crew), out, fn, arg, opts);
 }
 
 int weft_crew_call(weft_crew *crew, weft_fn fn, void *arg, void **result)
 {
+    WEFT__NEED(crew);
     return weft_call_on(weft_crew_next(crew), WEFT_ANY_WORKER, fn, arg, result);
 }

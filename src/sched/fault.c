@@ -123,17 +123,11 @@ static void report_body(const struct weft__task *task, int signal)
     tell(&text);
 }
 
-/* Of fibers, those that are actors. */
-static void report_fiber(const struct weft__task *task, int signal)
+static void report_actor(const struct weft__task *task, const struct weft__face *face, int signal)
 {
     struct text text = {.used = 0};
-    struct weft__face face;
     uint64_t handle = weft__task_handle(task);
-    weft__face_fn face_of = atomic_load_explicit(&weft__face_of, memory_order_acquire);
-    if (!face_of || !face_of(handle, &face)) {
-        return;
-    }
-    const uint64_t pid[] = {face.node, face.host, (uint32_t)handle, handle >> 32};
+    const uint64_t pid[] = {face->node, face->host, (uint32_t)handle, handle >> 32};
     add_what(&text, signal);
     add(&text, " in fiber actor ");
     for (size_t i = 0; i < sizeof pid / sizeof *pid; i++) {
@@ -141,13 +135,33 @@ static void report_fiber(const struct weft__task *task, int signal)
         add_number(&text, pid[i], 10);
     }
     add(&text, "> ");
-    add(&text, face.kind ? face.kind : "");
-    add_topic(&text, face.topic);
+    add(&text, face->kind ? face->kind : "");
+    add_topic(&text, face->topic);
     tell(&text);
 }
 
-/* The body whose step runs on this thread, or the actor's fiber, if there is one. */
-static void name_culprit(int signal)
+static void report_fiber(const struct weft__task *task, int signal, const void *address)
+{
+    struct text text = {.used = 0};
+    struct weft__face face;
+    weft__face_fn face_of = atomic_load_explicit(&weft__face_of, memory_order_acquire);
+    if (face_of && face_of(weft__task_handle(task), &face)) {
+        report_actor(task, &face, signal);
+        return;
+    }
+    add_what(&text, signal);
+    add(&text, " in fiber ");
+    add_handle(&text, task);
+    if (signal != SIGABRT) {
+        add(&text, ", at 0x");
+        add_number(&text, (uint64_t)(uintptr_t)address, 16);
+    }
+    add(&text, "\n");
+    tell(&text);
+}
+
+/* The body whose step runs on this thread, or the fiber, if there is one. */
+static void name_culprit(int signal, const void *address)
 {
     const struct weft__worker *w = weft__worker_self();
     const struct weft__task *body = w ? atomic_load_explicit(&w->body, memory_order_relaxed) : NULL;
@@ -155,8 +169,17 @@ static void name_culprit(int signal)
     if (body) {
         report_body(body, signal);
     } else if (fiber) {
-        report_fiber(fiber, signal);
+        report_fiber(fiber, signal, address);
     }
+}
+
+/* A program with a handler of its own may live by faults, as a garbage collector does. */
+static bool is_worth_a_word(const struct sigaction *old)
+{
+    static _Atomic(bool) said;
+    bool handled =
+        (old->sa_flags & SA_SIGINFO) || (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN);
+    return !handled || !atomic_exchange_explicit(&said, true, memory_order_relaxed);
 }
 
 static void on_fault(int signal, siginfo_t *info, void *context)
@@ -165,8 +188,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     bool sent = info->si_code <= 0; /* by kill or raise: there is no access, and no address */
     const struct weft__stack *stack = sent ? NULL : weft__stack_of_guard(info->si_addr, &class);
     struct sigaction *old = &before[signal == SIGABRT ? 2 : signal == SIGBUS];
-    if (!stack && (!sent || signal == SIGABRT)) {
-        name_culprit(signal);
+    if (!stack && (!sent || signal == SIGABRT) && is_worth_a_word(old)) {
+        name_culprit(signal, info->si_addr);
     }
     if (stack) {
         report(stack, class, info->si_addr);

@@ -1,8 +1,9 @@
 /* Faults: who was running is said before the process ends.
  *
  * A stack overflow is recognised by the fault's address and reported by the fiber's name. Of any
- * other fault, while a body's step runs on the thread, the body is named, with what it says it is
- * at (an actor: the last message).
+ * other fault the fiber is named that runs on the thread, or the body whose step does, with what it
+ * says it is at (an actor: the last message). Where the program has a handler of its own that is
+ * said once: it may live by faults.
  *
  * Worker threads have an alternate signal stack, because the fiber's own is full. The handler is
  * installed once for the process; a fault that is not in one of our guards goes on to the handler

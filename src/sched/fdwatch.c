@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -154,6 +155,12 @@ static void *watch_main(void *arg)
     while (!ended) {
         struct epoll_event events[EVENTS];
         int n = epoll_wait(epoll, events, EVENTS, timeout);
+        WEFT__REQUIRE(
+            n >= 0 || errno == EINTR,
+            "signals and child processes cannot be watched any more: epoll_wait on "
+            "descriptor %d: %s: the program has closed this descriptor, which is Weft's: by "
+            "close_range or closefrom, or by a close of a number that was not its own",
+            epoll, strerrorname_np(errno));
         weft__lock(&watcher.lock);
         for (int i = 0; i < n; i++) {
             serve_locked(events[i].data.u64);

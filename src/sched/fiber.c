@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "sched/body.h"
 #include "sched/cancel.h"
 #include "sched/fork.h"
@@ -68,7 +70,7 @@ static inline void make_live(struct weft__task *task, uint64_t flags)
 /* A copy of a grouped fiber's name. NULL: no memory. */
 static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
 {
-    size_t size = strnlen(name, most - 1) + 1;
+    size_t size = weft__text_fit(name, most) + 1;
     char *label = weft__alloc(size);
     if (label) {
         memcpy(label, name, size - 1);
@@ -90,13 +92,19 @@ static inline int join_group(struct weft__task *task, weft_pool *pool,
         return -ESHUTDOWN;
     }
     task->flags |= WEFT__TASK_GROUPED | (member->daemon ? WEFT__TASK_DAEMON : 0);
-    task->turn = 0;
+    task->turn = member->front; /* until it starts: weft__rounds_start */
     task->label = label;
     task->group = member->group;
     task->signals = member->signals ? member->signals : 1;
     task->home = pool;
     task->pin = 0; /* and nobody counts how many: there is no other worker to compare with */
     return 0;
+}
+
+/* Must somebody be told of the switches? Of all fibers or of none. */
+static inline uint8_t watched_here(void)
+{
+    return weft__asan_is_there() || weft__exceptions_are_there() ? WEFT__TASK_WATCHED : 0;
 }
 
 /* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet.
@@ -118,7 +126,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     task->stack = NULL;
     task->stack_class = (uint8_t) class;
     task->flags = (opts->fp_env ? WEFT__TASK_FP_ENV : 0) | (parent ? WEFT__TASK_CHILD : 0) |
-                  (opts->hooked ? WEFT__TASK_HOOKED : 0);
+                  (opts->hooked ? WEFT__TASK_HOOKED : 0) | watched_here();
     atomic_store_explicit(&task->ran_on, -1, memory_order_relaxed);
     task->fn = fn;
     task->value = arg;
@@ -135,7 +143,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     } else {
         task->name[0] = 0;
         if (__builtin_expect(opts->name != NULL, 0)) {
-            snprintf(task->name, sizeof task->name, "%s", opts->name);
+            weft__text_cut(task->name, sizeof task->name, opts->name);
         }
         settle_in(task, pool, pool ? worker_of(opts, pool) : -1);
     }
@@ -267,6 +275,7 @@ static inline int spawn(struct weft__worker *w, weft_pool *pool, weft_fiber *out
 int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                     const struct weft_fiber_opts *opts)
 {
+    WEFT__NEED(pool);
     return spawn(weft__worker_self(), pool, out, fn, arg, opts, NULL, NULL);
 }
 
@@ -294,11 +303,13 @@ int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_o
 
 int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg)
 {
+    WEFT__NEED(pool);
     return spawn(weft__worker_self(), pool, NULL, fn, arg, NULL, NULL, NULL);
 }
 
 int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n)
 {
+    WEFT__NEED(pool);
     struct weft__worker *w = weft__worker_self();
     struct weft__worker *inside = inside_of(pool, w);
     struct weft__spawner *spawner = weft__spawner_of(w);
@@ -509,6 +520,7 @@ static inline __attribute__((always_inline)) void give_up(struct weft__worker *w
     } else {
         ident = (ident & ~(uint64_t)WEFT__IDENT_RIGHTS) | rights * (uint64_t)WEFT__IDENT_RIGHT;
         self->was_home = w->pool->serial; /* it may outlive the pool */
+        weft__count(&w->counters.unjoined, 1);
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
     }
     if (ready.head) {
@@ -535,6 +547,19 @@ static inline void leave_worker(struct weft__worker *w, const struct weft__task 
     }
 }
 
+/* In a catch block: what was caught is let go as at the end of that block. Destructors may wait,
+ * and move to another worker. */
+static __attribute__((noinline, cold)) void end_catches(void)
+{
+    if (!weft__exceptions_are_there()) {
+        return;
+    }
+    while (weft__exceptions_let_go && weft__exceptions_at()->caught) {
+        weft__exceptions_let_go();
+    }
+    *weft__exceptions_at() = (struct weft__exceptions){0};
+}
+
 void weft_exit(void *result)
 {
     struct weft__worker *w = weft__worker_self();
@@ -544,6 +569,10 @@ void weft_exit(void *result)
         weft__panic(__FILE__, __LINE__, "weft_exit was called outside of a fiber");
     }
     struct weft__rare *rare = weft__task_rare(self);
+    if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
+        end_catches();
+        w = weft__worker_self();
+    }
     if (rare->cleanups || rare->locals_used) {
         rare->result = result;
         weft__local_run_cleanups(rare); /* may wait and move to another worker */
@@ -569,6 +598,10 @@ void weft_exit(void *result)
     unsigned class = self->stack_class;
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(self));
     leave_worker(w, self);
+    if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
+        /* Before the joiners too: the program may end, and what lies about here is no root then. */
+        weft__asan_detach(weft__stack_bottom(stack, class), weft__stack_bytes(class));
+    }
     weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
     give_up(w, self, 0);
     weft__spawner_give_credit(&w->spawner, class);
@@ -581,7 +614,7 @@ void weft_exit(void *result)
 /* By hand: these are made by the million. */
 static void name_body(struct weft__task *task, const char *name)
 {
-    size_t len = name ? strnlen(name, sizeof task->name - 1) : 0;
+    size_t len = name ? weft__text_fit(name, sizeof task->name) : 0;
     if (len) {
         memcpy(task->name, name, len);
     }

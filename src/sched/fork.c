@@ -1,6 +1,7 @@
 #include "sched/fork.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "buf/depot.h"
@@ -16,8 +17,9 @@
 
 _Atomic(uint32_t) weft__fork_count;
 
-static bool
-    orphan; /* this is a child, and it was a fiber that forked; written while there is one thread */
+/* The thread of a child that was a fiber when it forked; 0: there is none. Written while there is
+ * one thread. */
+static pid_t orphan;
 
 static struct weft__lock held;        /* by a fork, or by one who keeps it away */
 static struct weft__fork_hook *hooks; /* the last first; under the lock */
@@ -63,7 +65,7 @@ static void parent(void)
 static void child(void)
 {
     struct weft__worker *w = weft__worker_self();
-    orphan = w && weft__current(w);
+    orphan = w && weft__current(w) ? gettid() : 0;
     weft__worker_set_self(NULL); /* what goes on here is a plain thread, be it on a fiber's stack */
     weft__spawner_fork_child();
     weft__watchdog_fork_child();
@@ -123,5 +125,8 @@ void weft__fork_hook(struct weft__fork_hook *hook)
 void weft__fork_check_fiber(const char *call)
 {
     WEFT__REQUIRE(
-        !orphan, "%s by a fiber that called fork(), in the child: it may only exec or _exit", call);
+        !orphan || orphan != gettid(),
+        "%s by a fiber that called fork(), in the child, where it is a plain thread: exec, "
+        "leave with _exit, or make a new pool",
+        call);
 }

@@ -11,6 +11,10 @@
 #include <weft/hop.h>
 
 #include "base/assert.h"
+#include "base/lock.h"
+#include "base/need.h"
+#include "sched/fork.h"
+#include "sched/handle.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
 #include "sched/worker.h"
@@ -59,9 +63,10 @@ static bool is_there(const struct weft__worker *w, const weft_pool *pool, int wo
 }
 
 /* The calling fiber, if there is such a worker to go to. */
-static int check_target(struct weft__worker *w, const weft_pool *pool, int worker)
+static int check_target(struct weft__worker *w, const weft_pool *pool, int worker, const char *call)
 {
     if (!w || !weft__current(w)) {
+        weft__fork_check_fiber(call);
         return -ENXIO;
     }
     if (w->pool != pool && (w->rounds || pool->rounds)) {
@@ -73,20 +78,12 @@ static int check_target(struct weft__worker *w, const weft_pool *pool, int worke
     return worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count ? -EINVAL : 0;
 }
 
-int weft_switch_to(weft_pool *pool, int worker)
+/* The calling fiber, which the pool counts already if it is another one. */
+static void move(struct weft__worker *w, weft_pool *pool, int worker)
 {
-    struct weft__worker *w = weft__worker_self();
-    int err = check_target(w, pool, worker);
-    if (err) {
-        return err == -EALREADY ? 0 : err;
-    }
     struct weft__task *self = weft__current(w);
     struct weft_hop *hops = weft__task_rare(self)->hops;
     if (w->pool != pool) {
-        err = weft__pool_admit_outside(pool, 1);
-        if (err) {
-            return err;
-        }
         struct weft_hop *scope = scope_to_hold(hops, w->pool);
         if (scope) {
             scope->held = true;
@@ -103,13 +100,120 @@ int weft_switch_to(weft_pool *pool, int worker)
     if (moves) {
         weft__worker_suspend(w, WEFT__POST_HOP);
     }
-    return 0;
+}
+
+int weft_switch_to(weft_pool *pool, int worker)
+{
+    WEFT__NEED(pool);
+    struct weft__worker *w = weft__worker_self();
+    int err = check_target(w, pool, worker, "weft_switch_to");
+    if (!err && w->pool != pool) {
+        err = weft__pool_admit_outside(pool, 1);
+    }
+    if (!err) {
+        move(w, pool, worker);
+    }
+    return err == -EALREADY ? 0 : err;
+}
+
+/* --- one that is parked -------------------------------------------------------------------------
+ *
+ * Another thread cannot take a parked fiber out of its pool: its deadline may lie in a wheel there,
+ * and its departure is counted by a worker. So the fiber is told where to go, counted there, and
+ * woken where it is; the end of its park moves it before weft_park returns. Who tells holds the
+ * ident lock: one tells at a time, and the fiber reads what it was told before it can park again.
+ */
+
+void weft__hop_as_told(void)
+{
+    struct weft__worker *w = weft__worker_self();
+    const struct weft__rare *rare = weft__task_rare(weft__current(w));
+    move(w, rare->told_pool, rare->told_worker);
+}
+
+/* Under the ident lock: may this fiber be sent there? 0, -EPERM, -EBUSY: it is not parked. */
+static int check_parked_locked(const struct weft__task *task, const weft_pool *pool,
+                               uint64_t *ticket)
+{
+    unsigned kind;
+    if (weft__task_is_body(task) || (task->flags & WEFT__TASK_GROUPED) || pool->rounds) {
+        return -EPERM;
+    }
+    return weft__task_ticket(task, ticket, &kind) &&
+                   (kind & ~WEFT__WAIT_SHIELDED) == WEFT__WAIT_PARK
+               ? 0
+               : -EBUSY;
+}
+
+/* Where it is, if it is parked there. */
+static int find_parked(weft_fiber fiber, const weft_pool *pool, weft_pool **home)
+{
+    uint64_t ident, ticket;
+    struct weft__task *task = weft__handle_lock_running(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    int err = check_parked_locked(task, pool, &ticket);
+    *home = task->home;
+    weft__ident_unlock(task, ident);
+    return err;
+}
+
+/* -EAGAIN: it has gone elsewhere, to park there. */
+static int send_parked(weft_fiber fiber, const weft_pool *home, weft_pool *pool, int worker)
+{
+    uint64_t ident, ticket;
+    enum weft__fire fire = WEFT__FIRE_LOST;
+    struct weft__task *task = weft__handle_lock_running(fiber, 0, &ident);
+    if (!task) {
+        return -ESRCH;
+    }
+    int err = check_parked_locked(task, pool, &ticket);
+    if (!err && task->home != home) {
+        err = -EAGAIN;
+    }
+    if (!err) {
+        weft__task_rare(task)->told_pool = pool;
+        weft__task_rare(task)->told_worker = worker;
+        fire = weft__task_fire(task, ticket, WEFT__REASON_MOVED);
+        err = fire == WEFT__FIRE_LOST ? -EBUSY : 0;
+    }
+    weft__ident_unlock(task, ident);
+    if (fire == WEFT__FIRE_ENQUEUE) {
+        weft__place(task);
+    }
+    return err;
+}
+
+int weft_unpark_on(weft_fiber fiber, weft_pool *pool, int worker)
+{
+    weft__pool_check_fork(pool);
+    if (worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count) {
+        return -EINVAL;
+    }
+    for (;;) {
+        weft_pool *home;
+        int err = find_parked(fiber, pool, &home);
+        if (!err && home != pool) {
+            err = weft__pool_admit_outside(pool, 1);
+        }
+        if (err) {
+            return err;
+        }
+        err = send_parked(fiber, home, pool, worker);
+        if (err && home != pool) {
+            weft__pool_unadmit_outside(pool, 1);
+        }
+        if (err != -EAGAIN) {
+            return err;
+        }
+    }
 }
 
 int weft_hop_enter(struct weft_hop *hop, weft_pool *pool, int worker)
 {
     struct weft__worker *w = weft__worker_self();
-    int err = check_target(w, pool, worker);
+    int err = check_target(w, pool, worker, "weft_hop_enter");
     if (err && err != -EALREADY) {
         return err;
     }
@@ -143,7 +247,10 @@ void weft_hop_leave(struct weft_hop *hop)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *self = w ? weft__current(w) : NULL;
-    WEFT__REQUIRE(self, "weft_hop_leave was called outside of a fiber");
+    if (!self) {
+        weft__fork_check_fiber("weft_hop_leave");
+        WEFT__REQUIRE(false, "weft_hop_leave was called outside of a fiber");
+    }
     if (!hop->from) {
         return;
     }
@@ -176,13 +283,52 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
     return hop != NULL;
 }
 
+/* What a fiber does for another one, which waits for its end. */
+struct errand {
+    weft_fn fn;
+    void *arg;
+    struct weft__lock lock;
+    bool over;        /* under the lock: interrupts are the caller's again, */
+    bool interrupted; /* and so is one that no wait of the function has delivered */
+};
+
+static void end_errand(void *arg)
+{
+    struct errand *errand = arg;
+    weft__lock(&errand->lock);
+    errand->over = true;
+    errand->interrupted = weft_clear_interrupt() || errand->interrupted;
+    weft__unlock(&errand->lock);
+}
+
+static void *run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    struct weft_cleanup end;
+    weft_cleanup_push(&end, end_errand, errand);
+    void *value = errand->fn(errand->arg);
+    weft_cleanup_pop(&end, true);
+    return value;
+}
+
+static void interrupt_errand(struct errand *errand, weft_fiber fiber)
+{
+    weft__lock(&errand->lock);
+    if (errand->over) {
+        errand->interrupted = true;
+    } else {
+        weft_interrupt(fiber);
+    }
+    weft__unlock(&errand->lock);
+}
+
 /* A fiber's. A cancel or an interrupt of the one who waits is the function's, as if that ran here;
  * then there is nothing left but its end. */
-static int join_call(weft_fiber fiber, void **result)
+static int join_errand(struct errand *errand, weft_fiber fiber, void **result)
 {
     int err = weft_join(fiber, result, WEFT_FOREVER);
     while (err == -EINTR) {
-        weft_interrupt(fiber);
+        interrupt_errand(errand, fiber);
         err = weft_join(fiber, result, WEFT_FOREVER);
     }
     if (err == -ECANCELED) {
@@ -193,6 +339,9 @@ static int join_call(weft_fiber fiber, void **result)
         }
         weft_shield_leave();
     }
+    if (errand->interrupted) {
+        weft_interrupt(weft_self());
+    }
     return err;
 }
 
@@ -202,16 +351,19 @@ static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, voi
                          bool in_fiber)
 {
     struct weft_fiber_opts opts = {.bound = worker != WEFT_ANY_WORKER, .worker = worker};
+    struct errand errand = {.fn = fn, .arg = arg};
     weft_fiber fiber;
-    int err = weft_pool_spawn(pool, &fiber, fn, arg, &opts);
+    int err = in_fiber ? weft_pool_spawn(pool, &fiber, run_errand, &errand, &opts)
+                       : weft_pool_spawn(pool, &fiber, fn, arg, &opts);
     if (err) {
         return err;
     }
-    return in_fiber ? join_call(fiber, result) : weft_join(fiber, result, WEFT_FOREVER);
+    return in_fiber ? join_errand(&errand, fiber, result) : weft_join(fiber, result, WEFT_FOREVER);
 }
 
 int weft_call_on(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result)
 {
+    WEFT__NEED(pool);
     struct weft__worker *w = weft__worker_self();
     if (!w || !weft__current(w) || (w->rounds && w->pool != pool)) {
         return call_by_fiber(pool, worker, fn, arg, result, w && weft__current(w));

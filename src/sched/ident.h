@@ -128,7 +128,7 @@ static inline uint64_t weft__ident_flags(const struct weft__task *task)
 /* The task uses up a flag of its own. False: it is not there. Only while nobody holds the lock: an
  * unpark sets the permit, then takes it back if its wake has used it, and until it unlocks the flag
  * says nothing; besides, its unlock would bring back what was cleared here. */
-static inline bool weft__ident_take(struct weft__task *task, uint64_t flag)
+WEFT__MUST_USE static inline bool weft__ident_take(struct weft__task *task, uint64_t flag)
 {
     uint64_t word = atomic_load_explicit(&task->ident, memory_order_relaxed);
     for (unsigned spins = 0;; spins++) {

@@ -2,17 +2,25 @@
 
 #include <errno.h>
 
+#include <weft/scope.h>
+
 #include "base/assert.h"
+#include "sched/fork.h"
 
 #define KEYS 16u
 
 static _Atomic(unsigned) keys;
 static void (*destructors[KEYS])(void *); /* written before its key is given out */
 
-static struct weft__rare *rare_self(void)
+/* NULL: not in a fiber. */
+static struct weft__rare *rare_self(const char *call)
 {
     struct weft__worker *w = weft__worker_self();
-    return w && weft__current(w) ? weft__task_rare(weft__current(w)) : NULL;
+    if (!w || !weft__current(w)) {
+        weft__fork_check_fiber(call);
+        return NULL;
+    }
+    return weft__task_rare(weft__current(w));
 }
 
 int weft_key_create(weft_key *out, void (*destructor)(void *value))
@@ -31,7 +39,7 @@ int weft_key_create(weft_key *out, void (*destructor)(void *value))
 
 int weft_set_local(weft_key key, void *value)
 {
-    struct weft__rare *rare = rare_self();
+    struct weft__rare *rare = rare_self("weft_set_local");
     WEFT__REQUIRE(key < atomic_load_explicit(&keys, memory_order_relaxed), "%u is not a key", key);
     if (!rare) {
         return -ENXIO;
@@ -43,14 +51,14 @@ int weft_set_local(weft_key key, void *value)
 
 void *weft_get_local(weft_key key)
 {
-    struct weft__rare *rare = rare_self();
+    struct weft__rare *rare = rare_self("weft_get_local");
     WEFT__REQUIRE(key < atomic_load_explicit(&keys, memory_order_relaxed), "%u is not a key", key);
     return rare && (rare->locals_used & 1u << key) ? rare->locals[key] : NULL;
 }
 
 void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg), void *arg)
 {
-    struct weft__rare *rare = rare_self();
+    struct weft__rare *rare = rare_self("weft_cleanup_push");
     WEFT__REQUIRE(rare, "weft_cleanup_push was called outside of a fiber");
     node->fn = fn;
     node->arg = arg;
@@ -60,7 +68,7 @@ void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg), void *a
 
 void weft_cleanup_pop(struct weft_cleanup *node, bool run)
 {
-    struct weft__rare *rare = rare_self();
+    struct weft__rare *rare = rare_self("weft_cleanup_pop");
     WEFT__REQUIRE(rare && rare->cleanups == node,
                   "weft_cleanup_pop: not the top of the fiber's cleanups");
     rare->cleanups = node->below;
@@ -69,13 +77,37 @@ void weft_cleanup_pop(struct weft_cleanup *node, bool run)
     }
 }
 
+/* The node is in a frame that has returned: what it says may have been written over by now, so that
+ * its address alone is looked at. */
+static void __attribute__((cold, noreturn))
+blame(const struct weft__task *task, const struct weft_cleanup *node)
+{
+    const struct weft__rare *rare = weft__task_rare(task);
+    const char *name = weft__task_name(task), *scope = (const char *)rare->scope;
+    uint64_t fiber = weft__task_handle(task);
+    if (scope && (const char *)node >= scope && (const char *)node < scope + sizeof(weft_scope)) {
+        weft__panic(
+            __FILE__, __LINE__,
+            "fiber #%u.%u%s%s returned with scope %s open: call weft_scope_close before the "
+            "function that opened it returns",
+            (unsigned)fiber, (unsigned)(fiber >> 32), name[0] ? " " : "", name,
+            rare->scope_name ? rare->scope_name : "without a name");
+    }
+    weft__panic(
+        __FILE__, __LINE__,
+        "fiber #%u.%u%s%s returned from the frame of a cleanup that it had not popped: call "
+        "weft_cleanup_pop there",
+        (unsigned)fiber, (unsigned)(fiber >> 32), name[0] ? " " : "", name);
+}
+
 void weft__local_check_nodes(const struct weft__task *task, const void *frame)
 {
     const char *bottom = weft__stack_bottom(task->stack, task->stack_class);
     const struct weft_cleanup *node = weft__task_rare(task)->cleanups;
     for (; node; node = node->below) {
-        WEFT__REQUIRE((const char *)node < bottom || (const char *)node >= (const char *)frame,
-                      "a fiber returned from the frame of a cleanup that it had not popped");
+        if ((const char *)node >= bottom && (const char *)node < (const char *)frame) {
+            blame(task, node);
+        }
     }
 }
 

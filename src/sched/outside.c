@@ -23,6 +23,9 @@ static struct {
     size_t count, room;
 } known; /* under the lock */
 
+static struct weft__lock waits_lock;     /* before known_lock */
+static struct weft__outside_wait *waits; /* under it */
+
 void weft__outside_ref(void)
 {
     atomic_fetch_add_explicit(&refs, 1, memory_order_relaxed);
@@ -103,6 +106,73 @@ static bool is_known(int tid)
     return found;
 }
 
+/* --- plain threads that wait ----------------------------------------------------- */
+
+void weft__outside_wait_begin(struct weft__outside_wait *wait)
+{
+    wait->tid = (int)syscall(SYS_gettid);
+    weft__lock(&waits_lock);
+    wait->prev = NULL;
+    wait->next = waits;
+    if (waits) {
+        waits->prev = wait;
+    }
+    waits = wait;
+    weft__unlock(&waits_lock);
+    weft__watchdog_look_again(); /* it may have been the last that could wake somebody */
+}
+
+void weft__outside_wait_end(struct weft__outside_wait *wait)
+{
+    weft__lock(&waits_lock);
+    if (wait->next) {
+        wait->next->prev = wait->prev;
+    }
+    *(wait->prev ? &wait->prev->next : &waits) = wait->next;
+    weft__unlock(&waits_lock);
+}
+
+void weft__outside_freeze(void)
+{
+    weft__lock(&waits_lock);
+}
+
+void weft__outside_thaw(void)
+{
+    weft__unlock(&waits_lock);
+}
+
+const struct weft__outside_wait *weft__outside_next_wait(const struct weft__outside_wait *last)
+{
+    return last ? last->next : waits;
+}
+
+bool weft__outside_waits(const struct weft__outside_wait *wait)
+{
+    uint32_t word = atomic_load_explicit(wait->word, memory_order_relaxed);
+    return word == 0 || word == wait->asleep;
+}
+
+bool weft__outside_has_fired(char *who, size_t size)
+{
+    for (const struct weft__outside_wait *wait = waits; wait; wait = wait->next) {
+        if (!weft__outside_waits(wait)) {
+            snprintf(who, size, "thread %d", wait->tid);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_in_wait(int tid)
+{
+    const struct weft__outside_wait *wait = waits;
+    while (wait && wait->tid != tid) {
+        wait = wait->next;
+    }
+    return wait != NULL;
+}
+
 bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t size)
 {
     DIR *dir = opendir("/proc/self/task");
@@ -114,7 +184,7 @@ bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t si
     const struct dirent *entry;
     while (!found && (entry = readdir(dir))) {
         int tid = atoi(entry->d_name);
-        if (tid > 0 && !has_tid(own, count, tid) && !is_known(tid)) {
+        if (tid > 0 && !has_tid(own, count, tid) && !is_known(tid) && !is_in_wait(tid)) {
             snprintf(who, size, "thread %d", tid);
             found = true;
         }
@@ -182,17 +252,21 @@ bool weft__outside_has_handler(char *who, size_t size)
 
 void weft__outside_fork_prepare(void)
 {
+    weft__lock(&waits_lock);
     weft__lock(&known_lock);
 }
 
 void weft__outside_fork_parent(void)
 {
     weft__unlock(&known_lock);
+    weft__unlock(&waits_lock);
 }
 
 void weft__outside_fork_child(void)
 {
     known.count = 0; /* none of them is here */
+    waits = NULL;
     atomic_store_explicit(&refs, 0, memory_order_relaxed);
     weft__unlock(&known_lock);
+    weft__unlock(&waits_lock);
 }

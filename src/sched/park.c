@@ -1,6 +1,7 @@
 /* park and unpark: waits that are ended by naming the fiber. */
 #include <errno.h>
 
+#include "sched/fork.h"
 #include "sched/handle.h"
 #include "sched/ident.h"
 #include "sched/waiter.h"
@@ -8,11 +9,26 @@
 
 static const struct weft__wait_kind park_kind = {.name = "park"};
 
+/* A park that was not ended by a plain unpark. */
+static __attribute__((noinline)) int ended_otherwise(enum weft__reason reason)
+{
+    if (reason == WEFT__REASON_MOVED) {
+        weft__hop_as_told();
+    }
+    return weft__reason_errno(reason);
+}
+
+static inline int status_of(enum weft__reason reason)
+{
+    return __builtin_expect(reason == WEFT__REASON_DONE, 1) ? 0 : ended_otherwise(reason);
+}
+
 int weft_park(int64_t deadline)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *self = w ? weft__current(w) : NULL;
     if (!self) {
+        weft__fork_check_fiber("weft_park");
         return -ENXIO;
     }
     for (;;) {
@@ -28,12 +44,13 @@ int weft_park(int64_t deadline)
             bool known;
             enum weft__reason reason =
                 weft__waiter_park_last(&waiter, deadline, &park_kind, 0, &known);
-            int status = weft__reason_done(reason) ? 0 : weft__reason_errno(reason);
+            int status = status_of(reason);
             return known ? status : weft__context_return(status);
         }
         enum weft__reason reason = weft__task_disarm(self);
         if (reason != WEFT__REASON_NONE) {
-            return weft__reason_errno(reason);
+            return reason == WEFT__REASON_MOVED ? status_of(reason)
+                                                : weft__waiter_end_by(reason, &park_kind, 0);
         }
         /* Look again: it may be what an unpark that ended the last wait has not taken back yet. */
     }

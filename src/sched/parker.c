@@ -1,7 +1,10 @@
 #include "sched/parker.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "base/assert.h"
 
 /* EMPTY -> PARKED. False: there was a wake, which is used up. */
 static bool prepare(struct weft__parker *parker)
@@ -51,7 +54,12 @@ static __attribute__((noinline)) void write_wake(int fd)
     int before = errno;
     uint64_t one = 1;
     /* EAGAIN: the counter is full, so it is woken anyway. */
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+    while (write(fd, &one, sizeof one) < 0 && errno != EAGAIN) {
+        WEFT__REQUIRE(errno == EINTR,
+                      "a worker cannot be woken, by a write to descriptor %d: %s: the program has "
+                      "closed this descriptor, which is Weft's: by close_range or closefrom, or by "
+                      "a close of a number that was not its own",
+                      fd, strerrorname_np(errno));
     }
     errno = before;
 }

@@ -6,21 +6,20 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "sched/worker.h"
-
-#define NAME_BYTES 24
 
 struct weft__perf weft__perf;
 
 /* Written under the lock, before the count; never changed. */
-static char names[WEFT_PERF_TYPES][NAME_BYTES] = {"poll", "work", "queue", "acquire"};
+static const char *names[WEFT_PERF_TYPES] = {"poll", "work", "queue", "acquire"};
 static _Atomic(unsigned) types = WEFT_PERF_USER; /* registered */
 
 /* --- types ------------------------------------------------------------------- */
 
 static bool valid(const char *name)
 {
-    if (!name || !*name || strlen(name) >= NAME_BYTES) {
+    if (!name || !*name) {
         return false;
     }
     while (*name && isgraph((unsigned char)*name)) {
@@ -34,22 +33,38 @@ static bool accepts(const struct weft_perf *perf, unsigned type)
     return perf && (!perf->accept || perf->accept(type, perf->arg));
 }
 
-/* The lock keeps the callback where it is, also while it is asked. */
+static const struct weft_perf *callback_in(unsigned place)
+{
+    return atomic_load_explicit(&weft__perf.places[place].callback, memory_order_relaxed);
+}
+
+static void accept_locked(unsigned place, uint64_t mask)
+{
+    atomic_fetch_or_explicit(&weft__perf.places[place].mask, mask, memory_order_relaxed);
+    atomic_fetch_or_explicit(&weft__perf.mask, mask, memory_order_relaxed);
+}
+
+/* The lock keeps the callbacks where they are, also while they are asked. */
 static int register_locked(const char *name)
 {
     unsigned n = atomic_load_explicit(&types, memory_order_relaxed);
     for (unsigned type = 0; type < n; type++) {
-        if (strcmp(names[type], name) == 0) {
+        if (names[type] && strcmp(names[type], name) == 0) {
             return (int)type;
         }
     }
     if (n == WEFT_PERF_TYPES) {
         return -ENOSPC;
     }
-    memcpy(names[n], name, strlen(name) + 1);
+    names[n] = weft__text_copy(name); /* for good */
+    if (!names[n]) {
+        return -ENOMEM;
+    }
     atomic_store_explicit(&types, n + 1, memory_order_release); /* pairs: weft_perf_name */
-    if (accepts(atomic_load_explicit(&weft__perf.installed, memory_order_relaxed), n)) {
-        atomic_fetch_or_explicit(&weft__perf.mask, UINT64_C(1) << n, memory_order_relaxed);
+    for (unsigned place = 0; place < WEFT__PERF_PLACES; place++) {
+        if (accepts(callback_in(place), n)) {
+            accept_locked(place, UINT64_C(1) << n);
+        }
     }
     return (int)n;
 }
@@ -68,7 +83,7 @@ int weft_perf_register(const char *name)
 const char *weft_perf_name(unsigned type)
 {
     unsigned n = atomic_load_explicit(&types, memory_order_acquire); /* pairs: register_locked */
-    return type < n && names[type][0] ? names[type] : NULL;
+    return type < n ? names[type] : NULL;
 }
 
 /* --- install and remove ---------------------------------------------------------- */
@@ -78,11 +93,35 @@ static uint64_t ask(const struct weft_perf *perf)
     uint64_t mask = 0;
     unsigned n = atomic_load_explicit(&types, memory_order_relaxed);
     for (unsigned type = 0; type < n; type++) {
-        if (names[type][0] && accepts(perf, type)) {
+        if (names[type] && accepts(perf, type)) {
             mask |= UINT64_C(1) << type;
         }
     }
     return mask;
+}
+
+static unsigned place_of_locked(const struct weft_perf *perf)
+{
+    unsigned place = 0;
+    while (place < WEFT__PERF_PLACES && callback_in(place) != perf) {
+        place++;
+    }
+    return place;
+}
+
+static int install_locked(const struct weft_perf *perf)
+{
+    if (place_of_locked(perf) < WEFT__PERF_PLACES) {
+        return -EBUSY;
+    }
+    unsigned place = place_of_locked(NULL);
+    if (place == WEFT__PERF_PLACES) {
+        return -ENOSPC;
+    }
+    accept_locked(place, ask(perf));
+    atomic_store_explicit(&weft__perf.places[place].callback, perf,
+                          memory_order_release); /* pairs: weft__perf_tell */
+    return 0;
 }
 
 int weft_perf_install(const struct weft_perf *perf)
@@ -91,13 +130,7 @@ int weft_perf_install(const struct weft_perf *perf)
         return -EINVAL;
     }
     weft__lock(&weft__perf.lock);
-    int err = -EBUSY;
-    if (!atomic_load_explicit(&weft__perf.installed, memory_order_relaxed)) {
-        atomic_store_explicit(&weft__perf.mask, ask(perf), memory_order_relaxed);
-        atomic_store_explicit(&weft__perf.installed, perf,
-                              memory_order_release); /* pairs: weft__perf_tell */
-        err = 0;
-    }
+    int err = install_locked(perf);
     weft__unlock(&weft__perf.lock);
     return err;
 }
@@ -113,16 +146,27 @@ static void await_users(void)
     }
 }
 
+/* What the others accept. */
+static void leave_mask_locked(unsigned place)
+{
+    uint64_t mask = 0;
+    atomic_store_explicit(&weft__perf.places[place].mask, 0, memory_order_relaxed);
+    for (unsigned i = 0; i < WEFT__PERF_PLACES; i++) {
+        mask |= atomic_load_explicit(&weft__perf.places[i].mask, memory_order_relaxed);
+    }
+    atomic_store_explicit(&weft__perf.mask, mask, memory_order_relaxed);
+}
+
 int weft_perf_remove(const struct weft_perf *perf)
 {
     weft__lock(&weft__perf.lock);
-    int err = -ENOENT;
-    if (atomic_load_explicit(&weft__perf.installed, memory_order_relaxed) == perf) {
-        atomic_store_explicit(&weft__perf.mask, 0, memory_order_relaxed);
-        atomic_store_explicit(&weft__perf.installed, NULL,
+    unsigned place = perf ? place_of_locked(perf) : WEFT__PERF_PLACES;
+    int err = place < WEFT__PERF_PLACES ? 0 : -ENOENT;
+    if (!err) {
+        leave_mask_locked(place);
+        atomic_store_explicit(&weft__perf.places[place].callback, NULL,
                               memory_order_seq_cst); /* pairs: weft__perf_tell */
         await_users();
-        err = 0;
     }
     weft__unlock(&weft__perf.lock);
     return err;
@@ -130,21 +174,30 @@ int weft_perf_remove(const struct weft_perf *perf)
 
 /* --- events ------------------------------------------------------------------------ */
 
+static unsigned shard_of(const struct weft__worker *w)
+{
+    return w ? 1 + (unsigned)w->index % (WEFT__PERF_SHARDS - 1) : 0;
+}
+
 unsigned weft__perf_shard(void)
 {
-    const struct weft__worker *w = weft__worker_self();
-    return w ? 1 + (unsigned)w->index % (WEFT__PERF_SHARDS - 1) : 0;
+    return shard_of(weft__worker_self());
 }
 
 void weft__perf_tell(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum)
 {
-    _Atomic(uint32_t) *users = &weft__perf.shards[weft__perf_shard()].users;
+    const struct weft__worker *w = weft__worker_self();
+    weft_pool *pool = w ? w->pool : NULL;
+    _Atomic(uint32_t) *users = &weft__perf.shards[shard_of(w)].users;
     atomic_fetch_add_explicit(users, 1, memory_order_seq_cst); /* pairs: await_users */
-    const struct weft_perf *perf = atomic_load_explicit(
-        &weft__perf.installed, memory_order_seq_cst); /* pairs: weft_perf_install, _remove */
-    uint64_t mask = atomic_load_explicit(&weft__perf.mask, memory_order_relaxed);
-    if (perf && (mask >> type & 1)) {
-        perf->on_event(type, cost_ns, count, sum, perf->arg);
+    for (unsigned i = 0; i < WEFT__PERF_PLACES; i++) {
+        const struct weft__perf_place *place = &weft__perf.places[i];
+        const struct weft_perf *perf = atomic_load_explicit(
+            &place->callback, memory_order_seq_cst); /* pairs: install_locked, weft_perf_remove */
+        uint64_t mask = atomic_load_explicit(&place->mask, memory_order_relaxed);
+        if (perf && (mask >> type & 1) && (!perf->pool || perf->pool == pool)) {
+            perf->on_event(type, cost_ns, count, sum, pool, perf->arg);
+        }
     }
     WEFT__STEP();
     atomic_fetch_sub_explicit(users, 1, memory_order_release); /* pairs: await_users */

@@ -1,13 +1,15 @@
 /* Perf events inside: which types are accepted, and the way to whoever accepted them. The contract
  * is <weft/perf.h>.
  *
- * An event: enter (count a user), look for the callback, call it, leave. A removal: take the
- * callback away, then wait until each count of users has been seen at zero. Both do their store
- * before their load and all four are seq_cst, so an event that still found the callback was counted
- * before the removal looked. The counts are spread over some cache lines, by worker.
+ * Callbacks have places. An event: enter (count a user), look for the callback in each place, call
+ * it, leave. A removal: take the callback away, then wait until each count of users has been seen
+ * at zero. Both do their store before their load and all four are seq_cst, so an event that still
+ * found the callback was counted before the removal looked. The counts are spread over some cache
+ * lines, by worker; they are the same for all places.
  *
- * The mask is written before the callback when one is installed, and looked at again after it was
- * found: nobody gets events of a type that only the one before has accepted.
+ * A place's mask is written before its callback when one is installed, and looked at again after it
+ * was found: nobody gets events of a type that only the one before has accepted. The common mask
+ * is what any of them accepts.
  */
 #ifndef WEFT_SCHED_PERF_H
 #define WEFT_SCHED_PERF_H
@@ -22,10 +24,20 @@
 #include "base/lock.h"
 
 #define WEFT__PERF_SHARDS 8u
+#ifdef WEFT_EXPLORE
+#define WEFT__PERF_PLACES 2u
+#else
+#define WEFT__PERF_PLACES WEFT_PERF_CALLBACKS
+#endif
+
+struct weft__perf_place {
+    _Atomic(const struct weft_perf *) callback; /* NULL: free */
+    _Atomic(uint64_t) mask;                     /* what it accepts; 0 while it is free */
+};
 
 struct weft__perf {
-    _Atomic(uint64_t) mask; /* bit per accepted type */
-    _Atomic(const struct weft_perf *) installed;
+    _Atomic(uint64_t) mask; /* bit per type that anybody accepts */
+    struct weft__perf_place places[WEFT__PERF_PLACES];
     struct weft__lock lock; /* one install, remove or register at a time */
     struct {
         alignas(WEFT__CACHE_LINE) _Atomic(uint32_t) users;

@@ -10,12 +10,14 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/cpu.h"
+#include "base/error.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "sched/fault.h"
 #include "sched/fork.h"
 #include "sched/hooked.h"
 
-#define MAX_WORKERS 1024u
 #define MAX_TICK_NS 1000000000
 #define DEFAULT_SLOTS 4096u
 #define DEFAULT_SPIN_NS 5000
@@ -73,6 +75,8 @@ void weft__pool_fork_child(void)
                 atomic_load_explicit(&pool->workers[i].driver, memory_order_relaxed);
             if (driver) {
                 weft__driver_fork_child(driver);
+                atomic_store_explicit(&pool->workers[i].sleeper.parker.wake_fd, -1,
+                                      memory_order_relaxed); /* the number is another's from now */
             }
         }
     }
@@ -93,7 +97,7 @@ static int check_cpus(const struct weft_pool_opts *opts)
 {
     cpu_set_t allowed;
     if (opts->cpu_count && !opts->cpus) {
-        return -EINVAL;
+        return weft__refuse(-EINVAL, "cpus: must be given with cpu_count");
     }
     if (opts->cpu_count && sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
         return -errno;
@@ -101,10 +105,31 @@ static int check_cpus(const struct weft_pool_opts *opts)
     for (size_t i = 0; i < opts->cpu_count; i++) {
         int cpu = opts->cpus[i];
         if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed)) {
-            return -EINVAL;
+            return weft__refuse(-EINVAL, "cpus: has a CPU that this process may not use");
         }
     }
     return 0;
+}
+
+/* What is wrong, or NULL. */
+static const char *wrong_in(const struct weft_pool_opts *opts)
+{
+    if (opts->timer_tick_ns < 0 || opts->timer_tick_ns > MAX_TICK_NS) {
+        return "timer_tick_ns: must be from 0 to one second";
+    }
+    if (opts->workers > WEFT_MAX_WORKERS) {
+        return "workers: must be at most 1024";
+    }
+    if (!power_of_two(opts->ring_slots, 4, 65536)) {
+        return "ring_slots: must be a power of two from 4 to 65536";
+    }
+    if (!power_of_two(opts->fresh_slots, 2, 1u << 20)) {
+        return "fresh_slots: must be a power of two from 2 to 1048576";
+    }
+    if (opts->fresh_order != WEFT_FRESH_LIFO && opts->fresh_order != WEFT_FRESH_FIFO) {
+        return "fresh_order: must be one of enum weft_fresh_order";
+    }
+    return NULL;
 }
 
 /* Fills in what was left 0 and checks the rest; *stack_class is the class of stack_bytes. */
@@ -122,14 +147,9 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
     }
     *stack_class = weft__stack_class(opts->stack_bytes);
     opts->timer_tick_ns = opts->timer_tick_ns ? opts->timer_tick_ns : 1 << WEFT__WHEEL_TICK_SHIFT;
-    if (opts->timer_tick_ns < 0 || opts->timer_tick_ns > MAX_TICK_NS) {
-        return -EINVAL;
-    }
-    if (*stack_class < 0 || opts->workers > MAX_WORKERS || strlen(opts->name) > 10 ||
-        !power_of_two(opts->ring_slots, 4, 65536) ||
-        !power_of_two(opts->fresh_slots, 2, 1u << 20) ||
-        (opts->fresh_order != WEFT_FRESH_LIFO && opts->fresh_order != WEFT_FRESH_FIFO)) {
-        return -EINVAL;
+    const char *wrong = *stack_class < 0 ? "stack_bytes: must be at most 64 MiB" : wrong_in(opts);
+    if (wrong) {
+        return weft__refuse(-EINVAL, wrong);
     }
     return check_cpus(opts);
 }
@@ -155,15 +175,6 @@ static int workers_init(weft_pool *pool, const struct weft_pool_opts *opts)
         }
     }
     return 0;
-}
-
-/* A driver that was asked for must be one that can be had; what `auto` comes to is found out by its
- * first use. */
-static int check_driver(enum weft_driver wanted)
-{
-    const struct weft__driver_kind *kind;
-    const char *why;
-    return wanted == WEFT_DRIVER_AUTO ? 0 : weft__driver_choose(wanted, &kind, &why);
 }
 
 static void workers_deinit(weft_pool *pool)
@@ -194,7 +205,7 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
         opts = *options;
     }
     int err = check_opts(&opts, &stack_class);
-    err = err ? err : check_driver(opts.driver);
+    err = err ? err : weft__driver_check(opts.driver);
     if (err) {
         return err;
     }
@@ -207,7 +218,11 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     if (!pool) {
         return -ENOMEM;
     }
-    snprintf(pool->name, sizeof pool->name, "%s", opts.name);
+    pool->name = weft__text_copy(opts.name);
+    if (!pool->name) {
+        err = -ENOMEM;
+        goto free_pool;
+    }
     pool->worker_count = opts.workers;
     pool->caller = opts.caller;
     pool->compute = opts.compute;
@@ -225,10 +240,9 @@ int weft_pool_create(weft_pool **out, const struct weft_pool_opts *options)
     pool->wanted = opts.driver;
     weft__global_init(&pool->global);
     weft__idle_init(&pool->idle);
-    pthread_mutex_init(&pool->joining, NULL);
     err = weft__global_reserve(&pool->global, opts.ring_slots);
     if (err) {
-        goto free_pool;
+        goto free_name;
     }
     if (opts.caller) {
         err = weft__pool_host_open(pool);
@@ -255,9 +269,45 @@ close_fd:
     weft__pool_host_close(pool);
 free_global:
     weft__global_deinit(&pool->global);
+free_name:
+    weft__free(pool->name);
 free_pool:
     weft__free(pool);
     return err;
+}
+
+/* Has it ended in this pool, and somebody has still the right to join it? */
+static bool is_unjoined(struct weft__task *task, const weft_pool *pool)
+{
+    uint64_t ident = task ? atomic_load_explicit(&task->ident, memory_order_relaxed) : 0;
+    if (!(ident & WEFT__IDENT_LIVE) || !(ident & WEFT__IDENT_DONE) ||
+        !weft__ident_lock(task, weft__ident_generation(ident), 0, &ident)) {
+        return false;
+    }
+    bool found = (ident & WEFT__IDENT_DONE) && weft__pool_has(pool, task, ident) &&
+                 weft__ident_rights(ident) > 0;
+    weft__ident_unlock(task, ident);
+    return found;
+}
+
+/* Their control blocks stay for as long as nobody joins them. */
+static void report_unjoined(const weft_pool *pool)
+{
+    uint64_t most = 0, count = 0;
+    weft_fiber first = WEFT_NO_FIBER;
+    for (unsigned i = 0; i < pool->worker_count; i++) {
+        most += atomic_load_explicit(&pool->workers[i].counters.unjoined, memory_order_relaxed);
+    }
+    uint32_t slots = most ? weft__slab_slots() : 0;
+    for (uint32_t slot = 1; slot <= slots; slot++) {
+        struct weft__task *task = weft__slab_find(slot);
+        if (is_unjoined(task, pool)) {
+            first = count++ == 0 ? weft__task_handle(task) : first;
+        }
+    }
+    if (count) {
+        weft__report_unjoined(pool->name, count, first);
+    }
 }
 
 void weft_pool_destroy(weft_pool *pool)
@@ -269,7 +319,8 @@ void weft_pool_destroy(weft_pool *pool)
     WEFT__REQUIRE(!pool->rounds, "pool %s is a dispatcher's, and goes with it", pool->name);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     WEFT__REQUIRE(phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED,
-                  "pool %s is destroyed before it was stopped", pool->name);
+                  "pool %s is destroyed before it was stopped: call weft_pool_stop first",
+                  pool->name);
     WEFT__REQUIRE(weft__pool_live(pool) == 0, "pool %s is destroyed with fibers in it", pool->name);
     for (unsigned i = 0; i < pool->worker_count; i++) {
         WEFT__REQUIRE(weft__wheel_empty(&pool->workers[i].wheel),
@@ -279,16 +330,40 @@ void weft_pool_destroy(weft_pool *pool)
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
         sched_yield(); /* a few instructions of another thread, which may be preempted there */
     }
+    report_unjoined(pool);
     pools_remove(pool);
     weft__watchdog_stop();
     workers_deinit(pool);
     weft__pool_host_close(pool);
     weft__global_deinit(&pool->global);
-    pthread_mutex_destroy(&pool->joining);
+    weft__free(pool->name);
     weft__free(pool);
 }
 
 /* --- start --------------------------------------------------------------------- */
+
+void weft__worker_lost(void *arg)
+{
+    const struct weft__worker *w = arg;
+    const struct weft__task *task = weft__running(w);
+    const char *name = task ? weft__task_name(task) : "";
+    char who[32] = "a callback";
+    if (task) {
+        weft_fiber_text(weft__task_handle(task), who, sizeof who);
+    }
+    weft__panic(
+        __FILE__, __LINE__,
+        "%s%s%s%s has ended its thread, worker %d of pool %s, by pthread_exit or a cancel that "
+        "it had allowed: what waits for that worker would wait for ever; %s",
+        task ? "fiber " : "", who, name[0] ? " " : "", name, (int)w->index, w->pool->name,
+        task ? "end a fiber by returning from its function, or by weft_exit"
+             : "return from the callback");
+}
+
+static void loop(void *arg)
+{
+    weft__worker_loop(arg, NULL);
+}
 
 static void *thread_main(void *arg)
 {
@@ -297,7 +372,7 @@ static void *thread_main(void *arg)
      * already. */
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     weft__worker_enter_thread(w);
-    weft__worker_loop(w, NULL);
+    weft__thread_guard(loop, w, weft__worker_lost);
     weft__worker_leave_thread(w, WEFT_WORKER_ABSENT);
     return NULL;
 }
@@ -319,9 +394,7 @@ static int thread_create(struct weft__worker *w)
         w->has_thread = false;
         return err;
     }
-    char name[16]; /* all the kernel keeps: 10 of the pool's name, and up to 1023 */
-    snprintf(name, sizeof name, "%.10s_%u", w->pool->name, (unsigned)w->index % MAX_WORKERS);
-    pthread_setname_np(w->thread, name);
+    weft__thread_name(w->thread, w->pool->name, (unsigned)w->index);
     return 0;
 }
 
@@ -334,12 +407,15 @@ void weft__pool_join_threads(weft_pool *pool)
             weft__parker_wake(&w->sleeper.parker);
         }
     }
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* it cannot be left half done */
     for (unsigned i = 0; i < pool->worker_count; i++) {
         struct weft__worker *w = &pool->workers[i];
         if (w->has_thread) {
             pthread_join(w->thread, NULL);
         }
     }
+    pthread_setcancelstate(before, NULL);
     for (unsigned i = 0; i < pool->worker_count; i++) { /* not before: others may look into it */
         struct weft__worker *w = &pool->workers[i];
         if (w->has_thread) {
@@ -364,13 +440,14 @@ int weft__pool_create_threads(weft_pool *pool)
 
 int weft_pool_start(weft_pool *pool)
 {
+    WEFT__NEED(pool);
     return pool->rounds ? -EINVAL : weft__pool_start(pool);
 }
 
 int weft__pool_start(weft_pool *pool)
 {
     weft__pool_check_fork(pool);
-    pthread_mutex_lock(&pool->joining);
+    weft__lock(&pool->joining);
     int phase = atomic_load_explicit(&pool->phase, memory_order_acquire);
     int err = phase == WEFT__POOL_STOPPING ? -EBUSY : 0;
     if (phase == WEFT__POOL_CREATED || phase == WEFT__POOL_STOPPED) {
@@ -380,7 +457,7 @@ int weft__pool_start(weft_pool *pool)
             atomic_store_explicit(&pool->phase, WEFT__POOL_STARTED, memory_order_seq_cst);
         }
     }
-    pthread_mutex_unlock(&pool->joining);
+    weft__unlock(&pool->joining);
     return err;
 }
 
@@ -451,11 +528,13 @@ int weft_worker_self(void)
 
 const char *weft_pool_name(const weft_pool *pool)
 {
+    WEFT__NEED(pool);
     return pool->name;
 }
 
 unsigned weft_pool_workers(const weft_pool *pool)
 {
+    WEFT__NEED(pool);
     return pool->worker_count;
 }
 

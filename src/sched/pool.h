@@ -27,7 +27,7 @@ enum weft__pool_phase {
 
 struct weft_pool {
     /* immutable after create */
-    char name[16];
+    char *name;      /* its own copy */
     uint64_t serial; /* no other pool has it, before or after, as it may have the address */
     unsigned worker_count;
     bool caller;  /* worker 0 is the creating thread */
@@ -40,6 +40,7 @@ struct weft_pool {
     unsigned ring_slots, fresh_slots;
     uint64_t max_fibers;
     int64_t spin_ns;
+    bool yields; /* one of more isolated pools than there are CPUs: a search yields the CPU */
     unsigned tick_shift;         /* of the wheels */
     int64_t hog_ns;              /* <= 0: not reported */
     bool deadlock_off;           /* fibers here may be woken by what nobody sees */
@@ -69,8 +70,8 @@ struct weft_pool {
     struct weft__node *stoppers; /* who waits for the drain */
     struct weft__waiter *runner; /* the caller's, while it waits as worker 0 in run or stop */
 
-    pthread_mutex_t joining; /* phases change, threads begin and end one at a time */
-    weft_pool *next;         /* in weft__pools, under its lock */
+    struct weft__lock joining; /* phases change, threads begin and end one at a time */
+    weft_pool *next;           /* in weft__pools, under its lock */
 
     struct weft__worker workers[];
 };

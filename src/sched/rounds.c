@@ -71,6 +71,7 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = weft__rounds_ranks(r, task);
+    bool front = task->turn != 0; /* its maker has said so: join_group in sched/fiber.c */
     task->turn = r->round + task->signals - 1;                     /* it was woken once */
     atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* there is no other */
     if (__builtin_expect(r->order != NULL, 0)) {
@@ -83,7 +84,11 @@ void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
         ranks->live++;
     }
     ranks->queued++;
-    weft__row_push(&ranks->ready, &task->link);
+    if (__builtin_expect(front, 0)) {
+        weft__row_push_front(&ranks->ready, &task->link);
+    } else {
+        weft__row_push(&ranks->ready, &task->link);
+    }
     weft__rounds_list(r, ranks);
 }
 

@@ -24,8 +24,9 @@
  * all others. The round is counted in 48 bits of a task's `turn`, the rest of the budget in 16.
  * Slices are counted in fibers, not in time: the same inputs give the same order.
  *
- * What I/O, timers, other threads and ending fibers wake goes to the back; what an object wakes
- * goes to the front, by whomever it was signalled.
+ * What I/O, timers, other threads and ending fibers wake goes to the back, as does what is woken by
+ * its name (unpark, interrupt, cancel); what an object wakes goes to the front, by whomever it was
+ * signalled. A fiber that starts goes to the back, or to the front if its maker says so.
  *
  * The clock, and with it what timers and I/O have, is looked at in every round in which nothing
  * else is to do, and else in every sixteenth, or as many of them as took no longer than 20 us the

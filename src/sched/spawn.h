@@ -14,6 +14,7 @@ struct weft__member {
     uint16_t group;          /* which */
     uint16_t signals;        /* how often it may be woken in a round; 0: once */
     bool daemon;             /* does not keep its group from finishing */
+    bool front;              /* starts before those of its group that are ready */
     struct weft__gate *gate; /* to be passed; NULL: the maker is on the dispatcher's thread */
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/need.h"
 #include "sched/cancel.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
@@ -39,7 +40,7 @@ void weft__pool_look_drained(weft_pool *pool)
     pool->stoppers = NULL;
     while (node) {
         struct weft__node *next = node->next;
-        weft__node_fire(node, NULL, 0, &ready);
+        weft__node_tell(node, 0, &ready);
         node = next;
     }
     weft__unlock(&pool->lock);
@@ -76,6 +77,7 @@ enum weft__reason weft__pool_serve(weft_pool *pool, struct weft__waiter *waiter,
     struct weft__wheel *wheel = &pool->workers[0].wheel;
     struct served_wait wait = {.waiter = waiter};
     weft__timer_init(&wait.timer, served_wait_expired);
+    weft__deadline_check(deadline);
     if (deadline != WEFT_FOREVER) {
         weft__wheel_add(wheel, &wait.timer, deadline);
     }
@@ -199,7 +201,7 @@ static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bo
 /* From now on nothing comes from outside. */
 static int begin(weft_pool *pool)
 {
-    pthread_mutex_lock(&pool->joining);
+    weft__lock(&pool->joining);
     int phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
     int err = 0;
     if (phase != WEFT__POOL_STOPPED) {
@@ -211,12 +213,13 @@ static int begin(weft_pool *pool)
             atomic_store_explicit(&pool->phase, WEFT__POOL_CREATED, memory_order_seq_cst);
         }
     }
-    pthread_mutex_unlock(&pool->joining);
+    weft__unlock(&pool->joining);
     return err;
 }
 
 int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
 {
+    WEFT__NEED(pool);
     return pool->rounds ? -EINVAL : weft__pool_stop(pool, mode, deadline);
 }
 
@@ -250,12 +253,12 @@ int weft__pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline)
     if (err) {
         return err;
     }
-    pthread_mutex_lock(&pool->joining);
+    weft__lock(&pool->joining);
     if (atomic_load_explicit(&pool->phase, memory_order_relaxed) == WEFT__POOL_STOPPING) {
         weft__pool_join_threads(pool);
         atomic_store_explicit(&pool->watched, 0, memory_order_relaxed);
         atomic_store_explicit(&pool->phase, WEFT__POOL_STOPPED, memory_order_release);
     }
-    pthread_mutex_unlock(&pool->joining);
+    weft__unlock(&pool->joining);
     return 0;
 }

@@ -161,18 +161,21 @@ void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__
     rare->cleanups = NULL;
     rare->locals_used = 0;
     rare->fp = weft__fp_default();
-    rare->ended = NULL;
+    rare->ended.kind = NULL;
     rare->hops = NULL;
     rare->scope = NULL;
     weft__context_init(&task->ctx, (char *)rare - colour(task), weft__context_entry);
-    weft__san_create(WEFT__SAN_OF(stack), weft__stack_bottom(stack, task->stack_class),
-                     weft__stack_bytes(task->stack_class));
+    const char *bottom = weft__stack_bottom(stack, task->stack_class);
+    weft__san_create(WEFT__SAN_OF(stack), bottom, weft__stack_bytes(task->stack_class));
+    if (task->flags & WEFT__TASK_WATCHED) {
+        weft__asan_attach(bottom, weft__stack_bytes(task->stack_class));
+    }
     weft__count(&w->counters.stacks, 1);
 }
 
 /* Between two fibers of which one keeps FP control words of its own. NULL is the base context,
  * which has the default ones, as has every other fiber. */
-RARE void weft__switch_fp(const struct weft__task *from, const struct weft__task *to)
+RARE static void switch_fp(const struct weft__task *from, const struct weft__task *to)
 {
     if (from && (from->flags & WEFT__TASK_FP_ENV)) {
         weft__fp_save(&weft__task_rare(from)->fp);
@@ -180,6 +183,74 @@ RARE void weft__switch_fp(const struct weft__task *from, const struct weft__task
     struct weft__fp_env standard = weft__fp_default();
     bool own = to && (to->flags & WEFT__TASK_FP_ENV);
     weft__fp_load(own ? &weft__task_rare(to)->fp : &standard);
+}
+
+/* NULL: the base context. */
+static inline __attribute__((always_inline)) void *
+tell_asan(struct weft__worker *w, const struct weft__task *next, bool ends)
+{
+    return next ? weft__asan_leave(&w->asan, weft__stack_bottom(next->stack, next->stack_class),
+                                   weft__stack_bytes(next->stack_class), ends)
+                : weft__asan_leave(&w->asan, NULL, 0, ends);
+}
+
+WEFT__HOT struct weft__worker *leave_watched(struct weft__worker *w, struct weft__task *self,
+                                             struct weft__task *next, int error, bool asan)
+{
+    struct weft__exceptions mine = weft__exceptions_take(w->exceptions_at);
+    void *fake = asan ? tell_asan(w, next, false) : NULL;
+    weft__san_leave(next ? WEFT__SAN_OF(next->stack) : &w->base_san);
+    w = weft__context_switch(&self->ctx, next ? &next->ctx : &w->base, w);
+    if (asan) {
+        weft__asan_arrive(&w->asan, fake);
+    }
+    weft__exceptions_put(w->exceptions_at, mine);
+    weft__after_switch(w);
+    *w->errno_at = error;
+    return w;
+}
+
+static __attribute__((noinline)) struct weft__worker *
+leave_with_asan(struct weft__worker *w, struct weft__task *self, struct weft__task *next, int error)
+{
+    return leave_watched(w, self, next, error, true);
+}
+
+/* The end of weft__leave for fibers that have more to keep or to tell than a frame holds. A
+ * function with a switch of its own: tests in the other one would be paid for by all. For C++ it is
+ * the way of every switch, so its frame is as small as that of a yield, and it looks at no stack.
+ * `flags` are those of both fibers. */
+__attribute__((noinline)) struct weft__worker *weft__leave_out_of_line(struct weft__worker *w,
+                                                                       struct weft__task *self,
+                                                                       struct weft__task *next,
+                                                                       int error, unsigned flags)
+{
+    if (__builtin_expect(flags & WEFT__TASK_FP_ENV, 0)) {
+        switch_fp(self, next);
+    }
+    if (__builtin_expect(weft__asan_start_switch != NULL, 0)) {
+        return leave_with_asan(w, self, next, error);
+    }
+    return leave_watched(w, self, next, error, false);
+}
+
+/* The same from the base context. */
+static __attribute__((noinline)) struct weft__worker *run_out_of_line(struct weft__worker *w,
+                                                                      struct weft__task *task)
+{
+    if (task->flags & WEFT__TASK_FP_ENV) {
+        switch_fp(NULL, task);
+    }
+    struct weft__exceptions mine = weft__exceptions_take(w->exceptions_at);
+    bool asan = weft__asan_is_there();
+    void *fake = asan ? tell_asan(w, task, false) : NULL;
+    weft__san_leave(WEFT__SAN_OF(task->stack));
+    w = weft__context_switch(&w->base, &task->ctx, w);
+    if (asan) {
+        weft__asan_arrive(&w->asan, fake);
+    }
+    weft__exceptions_put(w->exceptions_at, mine);
+    return w;
 }
 
 void weft__worker_check_fp(const struct weft__task *task)
@@ -248,14 +319,14 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
         }
     }
     weft__start(w, task, spare);
-    if (task->flags & WEFT__TASK_FP_ENV) {
-        weft__switch_fp(NULL, task);
-    }
     WEFT__TRACE(w, WEFT__TRACE_RUN, weft__task_handle(task));
     w->counted_from = weft__turns(&w->turns_left) + weft__turns(&w->plain);
-    weft__san_leave(&w->base_san, WEFT__SAN_OF(task->stack), false);
-    w = weft__context_switch(&w->base, &task->ctx, w);
-    weft__san_arrive(&w->base_san, NULL);
+    if (__builtin_expect(task->flags & WEFT__TASK_OUT_OF_LINE, 0)) {
+        w = run_out_of_line(w, task);
+    } else {
+        weft__san_leave(WEFT__SAN_OF(task->stack));
+        w = weft__context_switch(&w->base, &task->ctx, w);
+    }
     weft__after_switch(w);
     /* This one, and a turn for every pick since but the last, which led back here: counted here to
      * keep it off the path of a yield. */
@@ -275,7 +346,9 @@ void weft__fiber_main(void *pass)
 {
     struct weft__worker *w = pass;
     struct weft__task *self = weft__current(w);
-    weft__san_arrive(WEFT__SAN_OF(self->stack), &w->base_san);
+    if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
+        weft__asan_arrive(&w->asan, NULL);
+    }
     weft__after_switch(w);
     *w->errno_at = 0;
     void *arg = self->value;
@@ -310,12 +383,16 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
         to = &next->ctx;
         to_san = WEFT__SAN_OF(next->stack);
         if (next->flags & WEFT__TASK_FP_ENV) {
-            weft__switch_fp(NULL, next);
+            switch_fp(NULL, next);
         }
     } else {
+        next = NULL;
         weft__set_current(w, NULL);
     }
-    weft__san_leave(WEFT__SAN_OF(stack), to_san, true);
+    if (__builtin_expect(weft__asan_is_there(), 0)) {
+        tell_asan(w, next, true);
+    }
+    weft__san_leave(to_san);
     weft__context_switch(&w->dead, to, w);
     (void)to_san;
     __builtin_unreachable();

@@ -30,7 +30,8 @@ struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded);
 void weft__translate_many(struct weft__worker *w, uint64_t head, uint64_t n);
 void weft__requeue_bound(struct weft__worker *w, struct weft__task *task, bool yielded);
 void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__stack *stack);
-void weft__switch_fp(const struct weft__task *from, const struct weft__task *to);
+struct weft__worker *weft__leave_out_of_line(struct weft__worker *w, struct weft__task *self,
+                                             struct weft__task *next, int error, unsigned flags);
 struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned tracing,
                                           enum weft__post post);
 
@@ -170,7 +171,7 @@ WEFT__HOT void weft__after_switch(struct weft__worker *w)
 
 /* --- switching ------------------------------------------------------------------ */
 
-#if WEFT__ASAN || WEFT__TSAN
+#if WEFT__TSAN
 #define WEFT__SAN_OF(stack) (&(stack)->san)
 #else
 #define WEFT__SAN_OF(stack) NULL
@@ -213,7 +214,7 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
 {
     struct weft__task *self = weft__current(w);
     int error = *w->errno_at; /* errno belongs to the fiber, not to the thread */
-    unsigned fp = self->flags;
+    unsigned flags = self->flags;
     weft__check_fp(self);
     weft__show_settle(w->show);
     w->post = (uint8_t)post;
@@ -223,17 +224,16 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
     if (next && weft__start(w, next, NULL)) {
         to = &next->ctx;
         to_san = WEFT__SAN_OF(next->stack);
-        fp |= next->flags;
+        flags |= next->flags;
     } else {
         next = NULL;
         weft__set_current(w, NULL);
     }
-    if (__builtin_expect(fp & WEFT__TASK_FP_ENV, 0)) {
-        weft__switch_fp(self, next);
+    if (__builtin_expect(flags & WEFT__TASK_OUT_OF_LINE, 0)) {
+        return weft__leave_out_of_line(w, self, next, error, flags);
     }
-    weft__san_leave(WEFT__SAN_OF(self->stack), to_san, false);
+    weft__san_leave(to_san);
     w = weft__context_switch(&self->ctx, to, w);
-    weft__san_arrive(WEFT__SAN_OF(self->stack), &w->base_san);
     weft__after_switch(w);
     *w->errno_at = error;
     (void)to_san;
@@ -242,6 +242,9 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
 
 WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum weft__post post)
 {
+#ifdef WEFT_EXPLORE /* whose fibers are threads */
+    return weft__worker_suspend(w, post);
+#endif
     unsigned tracing = weft__tracing(w);
     if (__builtin_expect(tracing, 0)) {
         return weft__suspend_traced(w, tracing, post);
@@ -251,9 +254,9 @@ WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum w
 }
 
 /* weft__waiter_park_armed, with the switch as a part of it. */
-WEFT__HOT enum weft__reason weft__waiter_park_here(struct weft__task *task, uint64_t ticket,
-                                                   struct weft__worker *w, int64_t deadline,
-                                                   const struct weft__wait_kind *kind, uint64_t on)
+WEFT__MUST_USE WEFT__HOT enum weft__reason
+weft__waiter_park_here(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
+                       int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
 {
     if (!weft__waiter_is_plain(task, deadline)) {
         return weft__waiter_park_task(task, ticket, w, deadline, kind, on);

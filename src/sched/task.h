@@ -113,6 +113,9 @@ enum {
     WEFT__TASK_BODY = 16,     /* it has no stack: sched/body.h */
     WEFT__TASK_GROUPED = 32,  /* a dispatcher's, bound to its only worker: sched/rounds.h */
     WEFT__TASK_DAEMON = 64,   /* does not keep its group from finishing */
+    WEFT__TASK_WATCHED = 128, /* a sanitizer or a C++ runtime must be told of its switches */
+    /* Any of these: it switches out of line, in sched/switch.c. */
+    WEFT__TASK_OUT_OF_LINE = WEFT__TASK_FP_ENV | WEFT__TASK_WATCHED,
 };
 
 /* What the nodes of a body point to, for as long as it waits: the beginning of a struct
@@ -330,6 +333,7 @@ static inline uint64_t weft__task_arm(struct weft__task *task, unsigned kind)
     } else {
         atomic_store_explicit(&task->state, armed, memory_order_release); /* pairs: fire */
     }
+    WEFT__STEP();
     return armed >> WEFT__TICKET_SHIFT;
 }
 
@@ -371,8 +375,8 @@ weft__task_unheld(const struct weft__task *task)
 }
 
 /* Ends the wait with this ticket. */
-static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t ticket,
-                                              enum weft__reason reason)
+WEFT__MUST_USE static inline enum weft__fire
+weft__task_fire(struct weft__task *task, uint64_t ticket, enum weft__reason reason)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     while (word >> WEFT__TICKET_SHIFT == ticket) {
@@ -405,8 +409,8 @@ static inline enum weft__fire weft__task_fire(struct weft__task *task, uint64_t 
 /* The same, only if the task waits and nobody is in the way. True: it is READY, and the caller's
  * alone, with its frame, until the caller queues it: what it is to find may still be written.
  * False: nothing was done. */
-static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t ticket,
-                                           enum weft__reason reason)
+WEFT__MUST_USE static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t ticket,
+                                                          enum weft__reason reason)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     return word >> WEFT__TICKET_SHIFT == ticket && weft__word_state(word) == WEFT__TASK_WAITING &&
@@ -416,8 +420,8 @@ static inline bool weft__task_fire_waiting(struct weft__task *task, uint64_t tic
 }
 
 /* The same, only if its wait is WEFT__WAIT_PLAIN: without a look before. */
-static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticket,
-                                         enum weft__reason reason)
+WEFT__MUST_USE static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticket,
+                                                        enum weft__reason reason)
 {
     uint64_t wait = ticket << WEFT__TICKET_SHIFT;
     uint64_t word = wait | (uint64_t)WEFT__WAIT_PLAIN << WEFT__STATE_BITS | WEFT__TASK_WAITING;
@@ -429,7 +433,7 @@ static inline bool weft__task_fire_plain(struct weft__task *task, uint64_t ticke
 /* After the switch. It waits now: the word as it was armed. 0: it was fired meanwhile, and the
  * caller queues it. seq_cst: then the caller looks at the flags that whoever cancels sets before it
  * looks at this word. pairs: weft__task_ticket */
-static inline uint64_t weft__task_settle(struct weft__task *task)
+WEFT__MUST_USE static inline uint64_t weft__task_settle(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed), armed = word;
     if (weft__word_state(armed) == WEFT__TASK_ARMED &&
@@ -464,7 +468,7 @@ static inline void weft__task_rest(struct weft__task *task, uint64_t resting)
 
 /* Takes a rest back: it is armed, as if it were still to settle. False: it was fired, and whoever
  * did it queues the task. */
-static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
+WEFT__MUST_USE static __attribute__((unused)) bool weft__task_unrest(struct weft__task *task)
 {
     for (;;) {
         uint64_t word = weft__task_unheld(task);
@@ -498,7 +502,7 @@ static inline bool weft__task_hold(struct weft__task *task)
 }
 
 /* True: it was fired meanwhile, is READY, and the caller must queue it. */
-static inline bool weft__task_unhold(struct weft__task *task)
+WEFT__MUST_USE static inline bool weft__task_unhold(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     WEFT__STEP();
@@ -516,8 +520,10 @@ static inline bool weft__task_unhold(struct weft__task *task)
     return true;
 }
 
-/* Ends a wait without parking. REASON_NONE: it had not been fired, and cannot be any more. */
-static inline enum weft__reason weft__task_disarm(struct weft__task *task)
+/* Ends a wait without parking. REASON_NONE: it had not been fired, and cannot be any more. Any
+ * other reason was delivered to this wait, and nobody else knows of it: the call ends with it, or
+ * hands it on (weft__waiter_hand_on). */
+WEFT__MUST_USE static inline enum weft__reason weft__task_disarm(struct weft__task *task)
 {
     uint64_t word = atomic_load_explicit(&task->state, memory_order_relaxed);
     if (weft__word_state(word) == WEFT__TASK_ARMED &&

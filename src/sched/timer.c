@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/need.h"
 #include "sched/handle.h"
 #include "sched/pool.h"
 
@@ -102,7 +103,7 @@ static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uin
     int64_t next = next_due(a, run, times, now);
     bool earlier = next >= 0 && weft__wheel_add_locked(&home->wheel, &a->node, next);
     while ((node = weft__waitlist_pop(&a->waiters))) {
-        weft__node_fire(node, NULL, 0, &ready);
+        weft__node_tell(node, 0, &ready);
     }
     weft__latch_drop(&home->wheel.lock);
     weft__place_chain(&ready);
@@ -150,6 +151,7 @@ static struct weft__worker *choose_home(weft_pool *pool)
 void weft_timer_init(weft_timer *timer, weft_timer_fn fn, void *arg,
                      const struct weft_timer_opts *opts)
 {
+    WEFT__NEED(timer);
     struct weft__alarm *a = weft__alarm_of(timer);
     WEFT__REQUIRE(fn, "a timer without a function");
     *a = (struct weft__alarm){.fn = fn, .arg = arg};
@@ -164,6 +166,7 @@ void weft_timer_init(weft_timer *timer, weft_timer_fn fn, void *arg,
 
 void weft_timer_deinit(weft_timer *timer)
 {
+    WEFT__NEED(timer);
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__worker *w = weft__worker_self();
     weft__latch_take(&wheel_of(a)->lock);
@@ -188,6 +191,7 @@ set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repe
     struct weft__wheel *wheel = wheel_of(a);
     a->period = period;
     a->repeat = repeat;
+    weft__deadline_check(deadline);
     deadline = deadline > 0 ? deadline : 0;
     *pending = weft__timer_pending(&a->node);
     if (a->run) {
@@ -219,11 +223,13 @@ static inline __attribute__((always_inline)) bool set(weft_timer *timer, int64_t
 
 bool weft_timer_set(weft_timer *timer, int64_t deadline)
 {
+    WEFT__NEED(timer);
     return set(timer, deadline, 0, WEFT_TIMER_ONCE);
 }
 
 bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
 {
+    WEFT__NEED(timer);
     delay_ns = delay_ns > 0 ? delay_ns : 1;
     return set(timer, weft__clock_later(weft__clock_ns(), delay_ns), delay_ns, WEFT_TIMER_ONCE);
 }
@@ -231,6 +237,7 @@ bool weft_timer_set_after(weft_timer *timer, int64_t delay_ns)
 bool weft_timer_set_every(weft_timer *timer, int64_t first, int64_t period_ns,
                           enum weft_timer_repeat repeat)
 {
+    WEFT__NEED(timer);
     WEFT__REQUIRE(period_ns > 0, "a timer with a period of %lld ns", (long long)period_ns);
     WEFT__REQUIRE(repeat <= WEFT_TIMER_DELAY, "a timer that repeats by rule %d", (int)repeat);
     return set(timer, first, period_ns, repeat);
@@ -256,6 +263,7 @@ void weft_timer_set_batch(weft_timer *const *timers, const int64_t *deadlines, s
 
 bool weft_timer_refresh(weft_timer *timer)
 {
+    WEFT__NEED(timer);
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__worker *home = a->home;
     bool pending, earlier = false;
@@ -291,6 +299,7 @@ static enum weft_timer_answer cancel_locked(struct weft__alarm *a)
 
 int weft_timer_cancel(weft_timer *timer)
 {
+    WEFT__NEED(timer);
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__wheel *wheel = wheel_of(a);
     weft__latch_take(&wheel->lock);
@@ -323,6 +332,7 @@ static int await_callback_locked(struct weft__alarm *a, struct weft__wheel *whee
 
 int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
 {
+    WEFT__NEED(timer);
     struct weft__alarm *a = weft__alarm_of(timer);
     struct weft__wheel *wheel = wheel_of(a);
     struct weft__worker *w = weft__worker_self();
@@ -350,6 +360,7 @@ int weft__timer_end(weft_timer *timer)
 
 bool weft_timer_pending(const weft_timer *timer)
 {
+    WEFT__NEED(timer);
     struct weft__alarm *a = (struct weft__alarm *)(uintptr_t)timer;
     weft__latch_take(&wheel_of(a)->lock);
     bool pending =

@@ -1,14 +1,17 @@
 #include "sched/waiter.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/text.h"
 #include "fiber/sanitizer.h"
 #include "sched/deadline.h"
 #include "sched/due.h"
 #include "sched/ident.h"
+#include "sched/outside.h"
 #include "sched/parker.h"
 #include "sched/perf.h"
 #include "sched/spin.h"
@@ -141,6 +144,22 @@ enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
     return (enum weft__reason)reason;
 }
 
+void weft__waiter_hand_on(enum weft__reason reason)
+{
+    if (reason == WEFT__REASON_INTERRUPT) {
+        weft_interrupt(weft_self());
+    }
+}
+
+int weft__waiter_end_by(enum weft__reason reason, const struct weft__wait_kind *kind, uint64_t on)
+{
+    if (reason != WEFT__REASON_NONE) { /* a fiber's: nobody ends the wait of a thread so */
+        weft__waiter_note_end(weft__current(weft__worker_self()),
+                              &(struct weft__note){.kind = kind, .on = on}, reason);
+    }
+    return weft__reason_errno(reason);
+}
+
 static void check_may_sleep(int64_t now, int64_t deadline)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -172,7 +191,19 @@ static enum weft__reason sleep_on(_Atomic(uint32_t) *word, int64_t deadline)
     return (enum weft__reason)seen;
 }
 
-static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadline)
+/* Without a deadline the thread can do nothing until it is fired, which a deadlock is made of. */
+static enum weft__reason sleep_for_ever(_Atomic(uint32_t) *word, const struct weft__wait_kind *kind,
+                                        uint64_t on)
+{
+    struct weft__outside_wait wait = {.word = word, .asleep = ASLEEP, .kind = kind, .on = on};
+    weft__outside_wait_begin(&wait);
+    enum weft__reason reason = sleep_on(word, WEFT_FOREVER);
+    weft__outside_wait_end(&wait);
+    return reason;
+}
+
+static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadline,
+                                      const struct weft__wait_kind *kind, uint64_t on)
 {
     uint32_t reason = atomic_load_explicit(&waiter->word, memory_order_acquire);
     if (reason) { /* pairs: fire_word */
@@ -183,7 +214,8 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
     if (weft__spin_thread(&waiter->word, began, deadline)) {
         return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
     }
-    reason = sleep_on(&waiter->word, deadline);
+    reason = deadline == WEFT_FOREVER ? sleep_for_ever(&waiter->word, kind, on)
+                                      : sleep_on(&waiter->word, deadline);
     if (weft__reason_done((enum weft__reason)reason)) {
         weft__spin_thread_slept(weft__clock_ns() - began);
     }
@@ -191,10 +223,12 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
 }
 
 /* Fibers are measured by their workers: weft__worker_suspend. */
-static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline)
+static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline,
+                                     const struct weft__wait_kind *kind, uint64_t on)
 {
+    weft__deadline_check(deadline);
     int64_t began = weft__perf_on(WEFT_PERF_ACQUIRE) ? weft__clock_ns() : 0;
-    enum weft__reason reason = sleep_thread(waiter, deadline);
+    enum weft__reason reason = sleep_thread(waiter, deadline, kind, on);
     if (__builtin_expect(began != 0, 0)) {
         weft__perf_tell(WEFT_PERF_ACQUIRE, weft__clock_ns() - began, 1, 0);
     }
@@ -270,13 +304,45 @@ static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
     }
 }
 
+struct weft__ended weft__ended_by(const struct weft__wait_kind *kind, uint64_t on, unsigned others)
+{
+    struct weft__ended out = {.kind = kind, .others = others};
+    out.on = kind->first ? kind->first(on, &out.others) : on;
+    const char *label = kind->label && out.on ? kind->label(out.on) : NULL;
+    if (kind->fiber) {
+        weft_fiber_name(out.on, out.name, sizeof out.name);
+    } else if (kind->descriptor) {
+        snprintf(out.name, sizeof out.name, "fd %d", (int)out.on);
+    } else if (label) {
+        weft__text_cut(out.name, sizeof out.name, label);
+    }
+    return out;
+}
+
+void weft__ended_text(const struct weft__ended *ended, char *buf, size_t size)
+{
+    int n =
+        snprintf(buf, size, "%s%s%s", ended->kind->name, ended->name[0] ? " " : "", ended->name);
+    if (ended->others && n > 0 && (size_t)n < size) {
+        snprintf(buf + n, size - (size_t)n, " and %u other%s", ended->others,
+                 ended->others > 1 ? "s" : "");
+    }
+}
+
 void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
                            enum weft__reason reason)
 {
     if (reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT) {
-        weft__task_rare(task)->ended = note->kind;
-        weft__task_rare(task)->ended_on = note->on;
+        weft__task_rare(task)->ended = weft__ended_by(note->kind, note->on, 0);
     }
+}
+
+/* Before it has parked: it finds out by itself who was first. */
+static void fire_own(struct weft__task *task, uint64_t ticket, enum weft__reason reason)
+{
+    enum weft__fire fire = weft__task_fire(task, ticket, reason);
+    WEFT__DEBUG_ASSERT(fire != WEFT__FIRE_ENQUEUE);
+    (void)fire;
 }
 
 enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
@@ -284,11 +350,14 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
 {
     struct weft__task *task = waiter->task;
     if (!task) {
-        return park_thread(waiter, deadline);
+        return park_thread(waiter, deadline, kind, on);
     }
-    weft__waiter_look(task);
+    weft__deadline_check(deadline);
+    if (deadline != 0) {
+        weft__waiter_look(task); /* else it only tries */
+    }
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
-        weft__task_fire(task, waiter->ticket, WEFT__REASON_TIMEOUT);
+        fire_own(task, waiter->ticket, WEFT__REASON_TIMEOUT);
     }
     struct weft__note note = {.kind = kind, .on = on, .since = waiter->worker->now};
     enum weft__reason reason;

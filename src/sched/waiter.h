@@ -46,7 +46,20 @@ struct weft__wait_kind {
     /* The user's name of the object, or NULL; called like holder. NULL: objects of this kind have
      * none. */
     const char *(*label)(uint64_t on);
+    /* Of a wait on several things at once, called like holder: the address of the first, 0 if it is
+     * no object, and how many others there are. `label` and `holder` are given that address. NULL:
+     * `on` is all. */
+    uint64_t (*first)(uint64_t on, unsigned *others);
 };
+
+/* What a wait is on, for those who look: of several things the first. While the waiter is held, or
+ * is the caller itself, whose nodes are linked still. */
+static inline uint64_t weft__wait_first(const struct weft__wait_kind *kind, uint64_t on,
+                                        unsigned *others)
+{
+    *others = 0;
+    return kind->first ? kind->first(on, others) : on;
+}
 
 struct weft__waiter {
     struct weft__task *task; /* NULL: a plain thread, or a body that is told by `notify` */
@@ -156,12 +169,13 @@ void weft__waiter_arm_notify(struct weft__waiter *waiter,
                              void (*notify)(struct weft__waiter *waiter));
 
 /* The same for one without a task. */
-bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason);
+WEFT__MUST_USE bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason);
 
 /* Ends the wait, unless it has ended: then false. *ready is a fiber that must be queued, else
  * NULL. */
-static inline bool weft__waiter_fire_one(struct weft__waiter *waiter, enum weft__reason reason,
-                                         struct weft__task **ready)
+WEFT__MUST_USE static inline bool weft__waiter_fire_one(struct weft__waiter *waiter,
+                                                        enum weft__reason reason,
+                                                        struct weft__task **ready)
 {
     struct weft__task *task = waiter->task;
     *ready = NULL;
@@ -190,8 +204,8 @@ static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__rea
 /* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with
  * this node. False: the wait had ended; the node is dead to the source either way. *ready as
  * weft__waiter_fire_one. */
-static inline bool weft__node_fire_one(struct weft__node *node, void *value, int status,
-                                       struct weft__task **ready)
+WEFT__MUST_USE static inline bool weft__node_fire_one(struct weft__node *node, void *value,
+                                                      int status, struct weft__task **ready)
 {
     node->value = value;
     node->status = status;
@@ -199,8 +213,8 @@ static inline bool weft__node_fire_one(struct weft__node *node, void *value, int
                                  ready);
 }
 
-static inline bool weft__node_fire(struct weft__node *node, void *value, int status,
-                                   struct weft__chain *ready)
+WEFT__MUST_USE static inline bool weft__node_fire(struct weft__node *node, void *value, int status,
+                                                  struct weft__chain *ready)
 {
     node->value = value;
     node->status = status;
@@ -208,14 +222,29 @@ static inline bool weft__node_fire(struct weft__node *node, void *value, int sta
                              ready);
 }
 
+/* Only to tell it: what is not taken because the wait has ended is nobody's. */
+static inline void weft__node_tell(struct weft__node *node, int status, struct weft__chain *ready)
+{
+    bool told = weft__node_fire(node, NULL, status, ready);
+    (void)told;
+}
+
 /* Any wait; the other is the short way of most. */
-enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t deadline,
-                                        const struct weft__wait_kind *kind, uint64_t on);
+WEFT__MUST_USE enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter,
+                                                       int64_t deadline,
+                                                       const struct weft__wait_kind *kind,
+                                                       uint64_t on);
 /* The same for a fiber that has armed its task itself. Not part of its caller, whose frame is what
  * a wait without a deadline keeps. */
-enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
-                                         struct weft__worker *w, int64_t deadline,
-                                         const struct weft__wait_kind *kind, uint64_t on);
+WEFT__MUST_USE enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
+                                                        struct weft__worker *w, int64_t deadline,
+                                                        const struct weft__wait_kind *kind,
+                                                        uint64_t on);
+/* What a wait was on that a cancel or an interrupt ends, with its name: before its nodes are
+ * unlinked, as the object may be gone after that. */
+struct weft__ended weft__ended_by(const struct weft__wait_kind *kind, uint64_t on, unsigned others);
+/* "event gate and 2 others". */
+void weft__ended_text(const struct weft__ended *ended, char *buf, size_t size);
 /* Keeps what a cancel or an interrupt has ended, for weft_ended_wait. */
 void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
                            enum weft__reason reason);
@@ -241,10 +270,9 @@ static inline enum weft__reason weft__waiter_parked(struct weft__task *task,
 
 /* *w: where it runs, before and after. Of the caller's nothing is kept across the switch but the
  * note. */
-static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
-                                                        struct weft__worker **w,
-                                                        const struct weft__wait_kind *kind,
-                                                        uint64_t on)
+WEFT__MUST_USE static inline enum weft__reason
+weft__waiter_park_plain(struct weft__task *task, struct weft__worker **w,
+                        const struct weft__wait_kind *kind, uint64_t on)
 {
     struct weft__note note = {.kind = kind, .on = on, .since = (*w)->now};
     task->note = &note;
@@ -253,10 +281,9 @@ static inline enum weft__reason weft__waiter_park_plain(struct weft__task *task,
 }
 
 /* For a fiber that has armed its task itself: parks until the wait ends; says why. */
-static inline enum weft__reason weft__waiter_park_armed(struct weft__task *task, uint64_t ticket,
-                                                        struct weft__worker *w, int64_t deadline,
-                                                        const struct weft__wait_kind *kind,
-                                                        uint64_t on)
+WEFT__MUST_USE static inline enum weft__reason
+weft__waiter_park_armed(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
+                        int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
 {
     if (!weft__waiter_is_plain(task, deadline)) {
         return weft__waiter_park_task(task, ticket, w, deadline, kind, on);
@@ -265,8 +292,10 @@ static inline enum weft__reason weft__waiter_park_armed(struct weft__task *task,
 }
 
 /* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
-static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, int64_t deadline,
-                                                  const struct weft__wait_kind *kind, uint64_t on)
+WEFT__MUST_USE static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter,
+                                                                 int64_t deadline,
+                                                                 const struct weft__wait_kind *kind,
+                                                                 uint64_t on)
 {
     struct weft__task *task = waiter->task;
     return __builtin_expect(!task, 0) || !weft__waiter_is_plain(task, deadline)
@@ -277,7 +306,7 @@ static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter, i
 /* The same, for a function that has nothing to do after the wait but to return: *known, whether its
  * way back is that of the fiber that was left for this one. If not, it ends with
  * weft__context_return. */
-static inline __attribute__((always_inline)) enum weft__reason
+WEFT__MUST_USE static inline __attribute__((always_inline)) enum weft__reason
 weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
                        const struct weft__wait_kind *kind, uint64_t on, bool *known)
 {
@@ -304,7 +333,7 @@ bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t fla
  * Who cancels or interrupts sets the flag, then looks at the state word; this settles that, then
  * looks at the flags: all seq_cst, so one sees the other. The task may be gone by then, and is not
  * another's: the ticket is its own. */
-static inline bool weft__waiter_settle(struct weft__task *task)
+WEFT__MUST_USE static inline bool weft__waiter_settle(struct weft__task *task)
 {
     uint64_t armed = weft__task_settle(task);
     if (__builtin_expect(!armed, 0)) {
@@ -316,8 +345,14 @@ static inline bool weft__waiter_settle(struct weft__task *task)
 }
 
 /* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be
- * any more. */
-enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter);
+ * any more. Else as weft__task_disarm. */
+WEFT__MUST_USE enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter);
+/* What the disarm of the calling fiber has returned, if the call goes on to end as if it had not
+ * waited: an interrupt is for the fiber's next wait. A cancel is there until the fiber ends. */
+void weft__waiter_hand_on(enum weft__reason reason);
+/* The same, if the call ends by it: 0, or the errno. `kind` and `on` as for weft__waiter_park. */
+WEFT__MUST_USE int weft__waiter_end_by(enum weft__reason reason, const struct weft__wait_kind *kind,
+                                       uint64_t on);
 
 /* Why the wait of a body that was told has ended. */
 static inline enum weft__reason weft__waiter_reason(const struct weft__waiter *waiter)
@@ -325,12 +360,17 @@ static inline enum weft__reason weft__waiter_reason(const struct weft__waiter *w
     return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
 }
 
-/* Which node was fired; only if a node was. */
+/* Of a park: by an unpark that says where the fiber goes on. */
+#define WEFT__REASON_MOVED ((enum weft__reason)(WEFT__REASON_DONE + 1))
+/* The calling fiber goes there (sched/hop.c). */
+void weft__hop_as_told(void);
+
 static inline bool weft__reason_done(enum weft__reason reason)
 {
     return reason >= WEFT__REASON_DONE;
 }
 
+/* Which node was fired; only if a node was. */
 static inline unsigned weft__reason_index(enum weft__reason reason)
 {
     return (unsigned)reason - WEFT__REASON_DONE;

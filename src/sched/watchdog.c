@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "sched/outside.h"
 #include "sched/pool.h"
@@ -25,7 +26,7 @@
 struct weft__pulse weft__pulse;
 
 /* The thread lives as long as there are pools. */
-static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static struct weft__lock life;
 static bool started; /* under `life`, as is the next */
 static pthread_t thread;
 
@@ -76,14 +77,14 @@ static bool start(void)
 
 void weft__watchdog_start(void)
 {
-    pthread_mutex_lock(&life);
+    weft__lock(&life);
     started = started || start();
-    pthread_mutex_unlock(&life);
+    weft__unlock(&life);
 }
 
 void weft__watchdog_stop(void)
 {
-    pthread_mutex_lock(&life);
+    weft__lock(&life);
     weft__lock(&weft__pools.lock);
     bool last = !weft__pools.first;
     weft__unlock(&weft__pools.lock);
@@ -93,7 +94,7 @@ void weft__watchdog_stop(void)
         pthread_join(thread, NULL);
         started = false;
     }
-    pthread_mutex_unlock(&life);
+    weft__unlock(&life);
 }
 
 /* --- hogs --------------------------------------------------------------------------- */
@@ -187,7 +188,7 @@ static bool is_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
         .held_ns = now - vigil->since,
         .bound = relaxed(&w->bound),
     };
-    memcpy(out->pool, pool->name, sizeof out->pool);
+    weft__text_cut(out->pool, sizeof out->pool, pool->name);
     if (weft__running(w) != vigil->task) { /* the block may be another fiber's by now */
         return false;
     }
@@ -261,10 +262,9 @@ static bool awaits_io_locked(void)
     return sum > 0;
 }
 
-/* Is there anybody who could do something? Says who. */
-static bool look_outside_locked(char *who, size_t size)
+/* What Weft serves itself and could wake a fiber without anybody outside; says which. */
+static bool has_source_locked(char *who, size_t size)
 {
-    size_t count;
     if (weft__outside_has_refs()) {
         snprintf(who, size, "a source of events");
         return true;
@@ -275,10 +275,30 @@ static bool look_outside_locked(char *who, size_t size)
     }
     for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
         if (pool->deadlock_off && weft__pool_live(pool)) {
-            snprintf(who, size, "pool %s", pool->name);
+            snprintf(who, size, "pool ");
+            weft__text_cut(who + 5, size - 5, pool->name);
             return true;
         }
     }
+    return false;
+}
+
+static bool has_timer_locked(void)
+{
+    for (const weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
+        for (unsigned i = 0; i < pool->worker_count; i++) {
+            if (weft__wheel_next(&pool->workers[i].wheel) != INT64_MAX) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Is there anybody outside who could do something? Says who. While frozen. */
+static bool has_outsider_locked(char *who, size_t size)
+{
+    size_t count;
     int *tids = list_workers_locked(&count);
     bool found = !tids || weft__outside_has_thread(tids, count, who, size) ||
                  weft__outside_has_handler(who, size);
@@ -300,25 +320,43 @@ static enum weft_outlook look_at_parkers_locked(void)
     return WEFT_OUTLOOK_DEADLOCK;
 }
 
-/* The banner has the argument. */
-static enum weft_outlook look_at_fibers_locked(uint64_t pulse)
+/* Does anybody wait at all: a fiber, or a thread inside Weft? While frozen. */
+static bool has_waiters_locked(void)
 {
-    uint64_t live = 0;
-    bool timers = false;
     for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
-        live += weft__pool_live(pool);
-        for (unsigned i = 0; i < pool->worker_count; i++) {
-            timers = timers || weft__wheel_next(&pool->workers[i].wheel) != INT64_MAX;
+        if (weft__pool_live(pool)) {
+            return true;
         }
     }
-    if (live == 0 || timers) {
-        return live == 0 ? WEFT_OUTLOOK_EMPTY : WEFT_OUTLOOK_TIMER;
+    return weft__outside_next_wait(NULL) != NULL;
+}
+
+/* The banner has the argument. While frozen. */
+static enum weft_outlook look_frozen_locked(uint64_t pulse)
+{
+    if (!has_waiters_locked()) {
+        return WEFT_OUTLOOK_EMPTY;
     }
-    if (look_outside_locked(outside, sizeof outside)) {
+    if (has_timer_locked()) {
+        return WEFT_OUTLOOK_TIMER;
+    }
+    if (has_source_locked(outside, sizeof outside) ||
+        has_outsider_locked(outside, sizeof outside) ||
+        /* What a thread has left behind that went before threads were listed. */
+        has_source_locked(outside, sizeof outside) ||
+        weft__outside_has_fired(outside, sizeof outside)) {
         return WEFT_OUTLOOK_OUTSIDE;
     }
-    enum weft_outlook found = look_at_parkers_locked();
+    enum weft_outlook found = has_timer_locked() ? WEFT_OUTLOOK_TIMER : look_at_parkers_locked();
     return weft__pulse_read(&weft__pulse) == pulse ? found : WEFT_OUTLOOK_RUNS;
+}
+
+static enum weft_outlook look_at_fibers_locked(uint64_t pulse)
+{
+    weft__outside_freeze();
+    enum weft_outlook found = look_frozen_locked(pulse);
+    weft__outside_thaw();
+    return found;
 }
 
 static enum weft_outlook look_at_fibers(uint64_t pulse)
@@ -482,7 +520,7 @@ void weft__watchdog_fork_child(void)
 {
     outside[0] = 0;
     atomic_store_explicit(&outlook, WEFT_OUTLOOK_EMPTY, memory_order_relaxed);
-    pthread_mutex_init(&life, NULL);
+    life = (struct weft__lock){0};
     started = false;
     atomic_store_explicit(&weft__pulse.word, 0, memory_order_relaxed);
     atomic_store_explicit(&basket.head, relaxed(&basket.tail), memory_order_relaxed);

@@ -13,11 +13,16 @@
  * After five ticks what is still in its queues goes to the global queue, for those who are too busy
  * to steal. After hog_ns it is reported, once.
  *
- * Deadlock. The pulse is read with nobody awake; the references and threads of sched/outside.h are
- * found to be none; every worker in its loop is seen PARKED and every wheel empty; and the pulse is
- * still the same. Then nothing runs any more, for ever: no worker is about to (sched/pulse.h), nor
- * was one told by a thread from outside, which is gone by the time threads are listed and told it
- * before; threads are made by threads that run, and timers are added by them.
+ * Deadlock. The pulse is read with nobody awake; plain threads that wait inside Weft are frozen
+ * there (sched/outside.h), so that what is found of them holds; no other thread is found outside;
+ * then the references of sched/outside.h and the timers are found to be none, no thread in its wait
+ * has been fired, every worker in its loop is seen PARKED; and the pulse is still the same. Then
+ * nothing runs any more, for ever: no worker is about to (sched/pulse.h), nor was one told by a
+ * thread from outside, which is gone by the time threads are listed and told it before, as it fired
+ * whom it fired; threads are made by threads that run, and timers are added by them. Whoever fires
+ * a thread does it before it sleeps (a worker: the first read of the pulse has seen that), before
+ * it begins to wait (a plain thread: by the lock of the waits) or gives its reference back (a
+ * thread of Weft's own).
  *
  * Cycles of waits are stable too, and are found by walking all fibers (obs/cycle.c) whenever
  * somebody was awake since the last walk, but spending no more than a hundredth of one CPU on it.
@@ -83,11 +88,13 @@ struct weft__hog {
     int worker, tid;
     int64_t held_ns;
     uint64_t bound; /* fibers that only this worker may run, the hog perhaps among them */
-    char pool[16];
+    char pool[32];
 };
 
 void weft__report_hog(const struct weft__hog *hog);
 void weft__report_deadlock(void);
+/* A pool ends, by the thread that destroys it: so many of its fibers nobody has joined. */
+void weft__report_unjoined(const char *pool, uint64_t count, weft_fiber first);
 /* Reports every cycle that it has not reported before. */
 void weft__report_cycles(void);
 

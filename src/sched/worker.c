@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -14,12 +15,14 @@
 #include "sched/fault.h"
 #include "sched/ident.h"
 #include "sched/pool.h"
+#include "sched/reclaim.h"
 #include "sched/rounds.h"
 #include "sched/timer.h"
 
-#define GLOBAL_BATCH 16u       /* taken at a tick */
-#define GLOBAL_MOST 256u       /* taken by one that has nothing else */
-#define TIMER_BATCH 256u       /* fired before other work gets a turn, if it does not take longer */
+#define YIELDS 16        /* of a search: a round of the others, and a task that one of them sends */
+#define GLOBAL_BATCH 16u /* taken at a tick */
+#define GLOBAL_MOST 256u /* taken by one that has nothing else */
+#define TIMER_BATCH 256u /* fired before other work gets a turn, if it does not take longer */
 #define TIMER_SLICE_NS 200000  /* than this */
 #define PREFETCH 32u           /* of these, the stacks; as many */
 #define FRAME_LINES 12u        /* cache lines from the stack pointer on */
@@ -129,7 +132,9 @@ uint64_t weft__home_fiber(void)
 void weft__worker_enter_thread(struct weft__worker *w)
 {
     w->errno_at = &errno;
+    w->exceptions_at = weft__exceptions_at();
     weft__san_thread(&w->base_san);
+    weft__asan_enter_thread(&w->asan);
     weft__fault_enter_thread();
     atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
     weft__worker_set_state(w, WEFT_WORKER_RUNNING);
@@ -149,6 +154,7 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
     w->show = NULL;
     weft__fp_set(w->thread_fp);
     weft__spawner_give_credits(&w->spawner);
+    weft__asan_leave_thread(&w->asan);
     weft__fault_leave_thread();
     atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
     /* seq_cst: then it looks whether others must be told. pairs: needs_absent_caller,
@@ -445,6 +451,20 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 
 /* --- idling ------------------------------------------------------------------------- */
 
+/* Between two looks. Where isolated pools outnumber the CPUs, the CPU is another member's or the
+ * submitter's: while this one waits for its next turn it still counts as searching, so that submits
+ * need not wake it, and when the turn comes it finds all that was submitted meanwhile. */
+static void pause_search(const weft_pool *pool)
+{
+    if (pool->yields) {
+        sched_yield();
+        return;
+    }
+    for (int i = 0; i < PAUSES; i++) {
+        weft__cpu_pause();
+    }
+}
+
 /* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been
  * paying. The pauses keep the searcher from taking every task out of the submitter's hands one by
  * one: both then wait for the same cache lines, and a stream of submits slows down threefold. */
@@ -455,8 +475,9 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
     int64_t spin_ns = w->io_last ? 0 : w->spin_ns;
     int tight =
         w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
+    int least = w->pool->yields ? YIELDS : tight;
     for (int probe = 0;; probe++) {
-        bool last = probe >= tight && w->now - began >= spin_ns;
+        bool last = probe >= least && w->now - began >= spin_ns;
         struct weft__task *task = find_here(w);
         if (!task) {
             task = steal(w, last);
@@ -475,9 +496,7 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
             weft__worker_poll(w);
         }
         if (probe >= tight) {
-            for (int i = 0; i < PAUSES; i++) {
-                weft__cpu_pause();
-            }
+            pause_search(w->pool);
             w->now = weft__clock_ns();
         }
     }
@@ -555,7 +574,13 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
         if (weft__home_settle(w->bufs, TRIM_SLICE)) {
             continue;
         }
+        int64_t reclaim_at = weft__reclaim_at(w);
+        if (w->now >= reclaim_at) {
+            weft__reclaim(w);
+            continue;
+        }
         int64_t rested = warm ? idle_since + REST_NS : INT64_MAX;
+        rested = reclaim_at < rested ? reclaim_at : rested;
         if (w->rounds && w->rounds->max_poll_ns) {
             int64_t again = weft__clock_later(w->now, w->rounds->max_poll_ns);
             rested = again < rested ? again : rested;

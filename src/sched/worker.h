@@ -32,6 +32,7 @@
 #include "base/small.h"
 #include "buf/home.h"
 #include "fiber/context.h"
+#include "fiber/exceptions.h"
 #include "fiber/sanitizer.h"
 #include "fiber/stack.h"
 #include "io/driver.h"
@@ -78,6 +79,7 @@ struct weft__spawner {
 struct weft__counters {
     _Atomic(uint64_t) executed, spawned, finished, arrived, departed, steals, stolen, parks, wakes,
         overflows, stacks;
+    _Atomic(uint64_t) unjoined; /* fibers that had rights to join left when they ended */
 };
 
 /* The calling thread's, if it is a plain one. For sched/fork.c. */
@@ -147,6 +149,8 @@ struct weft__worker {
     alignas(WEFT__CACHE_LINE) struct weft__context base;
     struct weft__context dead; /* where an ending fiber is saved to, for nobody */
     struct weft__san base_san;
+    struct weft__asan asan;
+    struct weft__exceptions *exceptions_at; /* this thread's, as errno_at; NULL: no C++ here */
     void *dead_san;  /* the checker's record of a fiber that ended on the stack it left */
     int64_t offered; /* the nearest timer that the others were told of */
     unsigned dense;  /* parks in a row that a timer ended soon */
@@ -258,18 +262,29 @@ struct weft__held {
     void (*forsake)(struct weft__task *task, struct weft__held *held); /* the fiber has ended */
 };
 
+/* A wait that was ended, by name: the object may be gone since. */
+struct weft__ended {
+    const struct weft__wait_kind *kind; /* NULL: none was */
+    uint64_t on;
+    unsigned others;
+    char name[32];
+};
+
 /* The rarely used parts of a running fiber, at the top of its stack. */
 struct weft__rare {
     struct weft_cleanup *cleanups;
     uint32_t locals_used; /* bit per key; the values are valid only there */
     struct weft__fp_env fp;
-    /* The wait that was last ended by a cancel or an interrupt. */
-    const struct weft__wait_kind *ended;
-    uint64_t ended_on;
+    struct weft__ended ended; /* the wait that was last ended by a cancel or an interrupt */
     void *locals[16];
-    void *result;              /* for cleanups: what the fiber ends with */
-    struct weft_hop *hops;     /* the scoped hops it is in, innermost first; under the ident lock */
+    void *result;          /* for cleanups: what the fiber ends with */
+    struct weft_hop *hops; /* the scoped hops it is in, innermost first; under the ident lock */
+    /* Where it goes after a park that ends by WEFT__REASON_MOVED: written under the ident lock by
+     * who ends that park so, before. */
+    weft_pool *told_pool;
+    int told_worker;
     struct weft__scope *scope; /* the innermost that it has open, else the one whose child it is */
+    const char *scope_name;    /* of one that it has opened: known also when its frame is gone */
 };
 
 static inline struct weft__rare *weft__task_rare(const struct weft__task *task)
@@ -421,6 +436,9 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
 /* Runs tasks until *until is not 0 (looked at whenever the worker is on its base context) or, if
  * `until` is NULL, until the pool's threads are told to exit. */
 void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until);
+/* The thread of this worker (a void pointer, for weft__thread_guard) ends in the middle of what it
+ * runs: says who has done that, and ends the program. */
+void weft__worker_lost(void *arg) __attribute__((noreturn, cold));
 /* After the thread left the pool to others: what it alone could reach is made reachable. */
 void weft__worker_hand_over(struct weft__worker *w);
 /* Tells the others of timers that this worker may not be there to fire: whoever parks from now on

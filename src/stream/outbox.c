@@ -5,12 +5,15 @@
  * that the writer has not seen, and at worst once too often.
  */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include <weft/stream.h>
 
 #include "base/assert.h"
 #include "base/lock.h"
+#include "base/need.h"
 #include "stream/drain.h"
 
 #define HIGH_WATER ((size_t)1 << 20)
@@ -27,6 +30,7 @@ static struct weft__lock *lock_of(weft_outbox *outbox)
 
 void weft_outbox_init(weft_outbox *outbox, int fd, const struct weft_outbox_opts *opts)
 {
+    WEFT__NEED(outbox);
     memset(outbox, 0, sizeof *outbox);
     weft_event_init(&outbox->weft_some, &(struct weft_sync_opts){.name = "outbox"});
     if (opts) {
@@ -40,6 +44,7 @@ void weft_outbox_init(weft_outbox *outbox, int fd, const struct weft_outbox_opts
 
 void weft_outbox_deinit(weft_outbox *outbox)
 {
+    WEFT__NEED(outbox);
     weft_event_deinit(&outbox->weft_some);
     weft_bufs_free(&outbox->weft_have);
 }
@@ -48,6 +53,7 @@ void weft_outbox_deinit(weft_outbox *outbox)
 
 int weft_outbox_post(weft_outbox *outbox, weft_buf *buf)
 {
+    WEFT__NEED(outbox);
     int err = 0;
     bool first = false;
     weft__lock(lock_of(outbox));
@@ -99,6 +105,7 @@ void weft_outbox_close(weft_outbox *outbox)
 
 size_t weft_outbox_pending(weft_outbox *outbox)
 {
+    WEFT__NEED(outbox);
     weft__lock(lock_of(outbox));
     size_t pending = outbox->weft_pending;
     weft__unlock(lock_of(outbox));
@@ -143,15 +150,51 @@ static bool ended_only(ssize_t err)
     return err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR;
 }
 
+static ssize_t drain(weft_outbox *outbox, weft_bufs *batch, int64_t deadline)
+{
+    const struct weft_outbox_opts *opts = &outbox->weft_opts;
+    return weft__drain(batch, outbox->weft_fd, opts->writev, opts->arg, deadline);
+}
+
+/* Bytes that the peer's system has not acknowledged; 0: nobody knows. */
+static int untaken(const weft_outbox *outbox)
+{
+    int queued = 0;
+    return !outbox->weft_opts.writev && ioctl(outbox->weft_fd, SIOCOUTQ, &queued) == 0 ? queued : 0;
+}
+
+/* Room is reported when much of the send buffer has drained: who makes none may still have taken
+ * something. */
+static ssize_t drain_unless_stalled(weft_outbox *outbox, weft_bufs *batch, int64_t deadline)
+{
+    ssize_t n = drain(outbox, batch, 0);
+    for (int before = untaken(outbox), now; n == -ETIMEDOUT; before = now) {
+        int64_t stalled = weft_after(outbox->weft_opts.stall_ns);
+        n = drain(outbox, batch, stalled < deadline ? stalled : deadline);
+        now = untaken(outbox);
+        if (n == -ETIMEDOUT && weft_now() >= deadline) {
+            break;
+        }
+        if (n == -ETIMEDOUT && now >= before) {
+            weft_yield(); /* a peer on this worker, which may be late itself, has its turn */
+            now = untaken(outbox);
+        }
+        if (n == -ETIMEDOUT && now >= before) {
+            return -ETIME;
+        }
+    }
+    return n;
+}
+
 int weft_outbox_run(weft_outbox *outbox, int64_t deadline)
 {
+    WEFT__NEED(outbox);
     weft_bufs batch = {0};
     int state;
     while ((state = collect(outbox, &batch)) != 0) {
-        ssize_t n = state == -EAGAIN
-                        ? weft_event_wait(&outbox->weft_some, deadline)
-                        : weft__drain(&batch, outbox->weft_fd, outbox->weft_opts.writev,
-                                      outbox->weft_opts.arg, deadline);
+        ssize_t n = state == -EAGAIN             ? weft_event_wait(&outbox->weft_some, deadline)
+                    : outbox->weft_opts.stall_ns ? drain_unless_stalled(outbox, &batch, deadline)
+                                                 : drain(outbox, &batch, deadline);
         if (n < 0) {
             put_back(outbox, &batch, !ended_only(n));
             return (int)n;

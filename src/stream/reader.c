@@ -6,6 +6,7 @@
 #include <weft/stream.h>
 
 #include "base/assert.h"
+#include "base/need.h"
 
 #define LIMIT 65536u
 #define CHUNK 8192u
@@ -15,6 +16,7 @@
 
 void weft_reader_init(weft_reader *reader, int fd, const struct weft_reader_opts *opts)
 {
+    WEFT__NEED(reader);
     memset(reader, 0, sizeof *reader);
     if (opts) {
         reader->weft_opts = *opts;
@@ -125,6 +127,7 @@ static int in_a_row(weft_reader *reader, size_t n, const unsigned char **out)
 
 size_t weft_reader_buffered(const weft_reader *reader)
 {
+    WEFT__NEED(reader);
     return reader->weft_have.bytes - reader->weft_spent;
 }
 
@@ -141,6 +144,7 @@ static size_t first_row(const weft_reader *reader)
 
 ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **out, int64_t deadline)
 {
+    WEFT__NEED(reader);
     begin(reader);
     if (n > reader->weft_opts.limit) {
         return -EMSGSIZE;
@@ -156,6 +160,7 @@ ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **ou
 
 void weft_reader_consume(weft_reader *reader, size_t n)
 {
+    WEFT__NEED(reader);
     begin(reader);
     WEFT__REQUIRE(n <= reader->weft_have.bytes, "weft_reader_consume of %zu of %zu bytes", n,
                   reader->weft_have.bytes);
@@ -164,6 +169,7 @@ void weft_reader_consume(weft_reader *reader, size_t n)
 
 ssize_t weft_reader_read(weft_reader *reader, void *buf, size_t n, int64_t deadline)
 {
+    WEFT__NEED(reader);
     begin(reader);
     if (n == 0) {
         return 0;
@@ -188,6 +194,7 @@ ssize_t weft_reader_read(weft_reader *reader, void *buf, size_t n, int64_t deadl
 
 int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done, int64_t deadline)
 {
+    WEFT__NEED(reader);
     size_t have = 0;
     ssize_t got = 1;
     while (have < n &&
@@ -202,6 +209,7 @@ int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done
 
 int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline)
 {
+    WEFT__NEED(reader);
     begin(reader);
     if (n > reader->weft_opts.limit) {
         return -EMSGSIZE;
@@ -289,12 +297,14 @@ static ssize_t until(weft_reader *reader, const unsigned char *delimiter, size_t
 ssize_t weft_reader_until(weft_reader *reader, const void *delimiter, size_t len,
                           const unsigned char **out, int64_t deadline)
 {
+    WEFT__NEED(reader);
     WEFT__REQUIRE(len >= 1 && len <= DELIMITER, "a delimiter of %zu bytes", len);
     return until(reader, delimiter, len, out, deadline);
 }
 
 ssize_t weft_reader_line(weft_reader *reader, const char **out, int64_t deadline)
 {
+    WEFT__NEED(reader);
     const unsigned char *line = NULL;
     ssize_t n = until(reader, (const unsigned char *)"\n", 1, &line, deadline);
     if (n == -ENODATA && reader->weft_have.bytes > 0) {

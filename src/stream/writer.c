@@ -7,6 +7,7 @@
 
 #include <weft/stream.h>
 
+#include "base/need.h"
 #include "stream/drain.h"
 
 #define HIGH_WATER 65536u
@@ -14,6 +15,7 @@
 
 void weft_writer_init(weft_writer *writer, int fd, const struct weft_writer_opts *opts)
 {
+    WEFT__NEED(writer);
     memset(writer, 0, sizeof *writer);
     if (opts) {
         writer->weft_opts = *opts;
@@ -26,11 +28,13 @@ void weft_writer_init(weft_writer *writer, int fd, const struct weft_writer_opts
 
 void weft_writer_deinit(weft_writer *writer)
 {
+    WEFT__NEED(writer);
     weft_bufs_free(&writer->weft_have);
 }
 
 size_t weft_writer_pending(const weft_writer *writer)
 {
+    WEFT__NEED(writer);
     return writer->weft_have.bytes;
 }
 
@@ -49,6 +53,7 @@ static int write_below(weft_writer *writer, size_t mark, int64_t deadline)
 
 int weft_writer_flush(weft_writer *writer, int64_t deadline)
 {
+    WEFT__NEED(writer);
     return write_below(writer, 0, deadline);
 }
 
@@ -70,6 +75,7 @@ static void grown(weft_writer *writer, weft_buf *last, size_t n)
 
 int weft_writer_append(weft_writer *writer, const void *bytes, size_t n, int64_t deadline)
 {
+    WEFT__NEED(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (err || n == 0) {
         return err;
@@ -95,6 +101,7 @@ int weft_writer_append(weft_writer *writer, const void *bytes, size_t n, int64_t
 
 int weft_writer_append_bufs(weft_writer *writer, weft_bufs *bufs, int64_t deadline)
 {
+    WEFT__NEED(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (!err) {
         weft_bufs_join(&writer->weft_have, bufs);
@@ -104,6 +111,7 @@ int weft_writer_append_bufs(weft_writer *writer, weft_bufs *bufs, int64_t deadli
 
 int weft_writer_append_buf(weft_writer *writer, weft_buf *buf, int64_t deadline)
 {
+    WEFT__NEED(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (!err) {
         weft_bufs_append(&writer->weft_have, buf);
@@ -126,6 +134,7 @@ static int format_into(weft_buf *last, const char *format, va_list args)
 
 int weft_writer_printf(weft_writer *writer, int64_t deadline, const char *format, ...)
 {
+    WEFT__NEED(writer);
     int err = write_below(writer, writer->weft_opts.high_water, deadline);
     if (err) {
         return err;

@@ -1,9 +1,11 @@
 #include "sync/barrier.h"
+#include "base/need.h"
 
 static const struct weft__wait_kind barrier_kind = {.name = "barrier", .label = weft__source_label};
 
 void weft_barrier_init(weft_barrier *barrier, uint32_t parties, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(barrier);
     struct weft__barrier *b = weft__barrier_of(barrier);
     WEFT__REQUIRE(parties >= 1, "a barrier without parties");
     weft__source_init(&b->source, opts);
@@ -13,6 +15,7 @@ void weft_barrier_init(weft_barrier *barrier, uint32_t parties, const struct wef
 
 void weft_barrier_deinit(weft_barrier *barrier)
 {
+    WEFT__NEED(barrier);
     weft__source_deinit(&weft__barrier_of(barrier)->source, "barrier");
 }
 
@@ -33,6 +36,7 @@ static bool arrive_locked(struct weft__barrier *b, struct weft__node *node,
 
 int weft_barrier_wait(weft_barrier *barrier, int64_t deadline)
 {
+    WEFT__NEED(barrier);
     struct weft__barrier *b = weft__barrier_of(barrier);
     struct weft__chain ready;
     struct weft__waiter waiter;
@@ -52,9 +56,7 @@ int weft_barrier_wait(weft_barrier *barrier, int64_t deadline)
     if (!weft__barrier_finish(b, &node)) {
         return weft__reason_errno(reason);
     }
-    if (reason == WEFT__REASON_INTERRUPT) {
-        weft_interrupt(weft_self()); /* this wait has not delivered it after all */
-    }
+    weft__waiter_hand_on(reason); /* this wait has not delivered it after all */
     return 0;
 }
 

@@ -16,7 +16,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/need.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "sched/fork.h"
 #include "sched/outside.h"
@@ -37,7 +41,7 @@ struct thread {
 struct weft_blocking_pool {
     struct weft__jobs jobs; /* first; its source's waiters are those who stop the pool */
     /* immutable */
-    char name[16];
+    char *name; /* its own copy */
     struct weft_blocking_opts opts;
     uint32_t born; /* sched/fork.h */
     /* under the lock */
@@ -55,6 +59,7 @@ struct weft_blocking_pool {
 static void pool_unref(weft_blocking_pool *pool)
 {
     if (atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) == 1) { /* pairs: itself */
+        weft__free(pool->name);
         weft__free(pool);
     }
 }
@@ -121,11 +126,20 @@ static void work_locked(weft_blocking_pool *pool)
     }
 }
 
-static void set_name(const weft_blocking_pool *pool, unsigned serial)
+static void run_jobs_locked(void *arg)
 {
-    char name[16]; /* all the kernel keeps */
-    snprintf(name, sizeof name, "%.10s_%u", pool->name, serial % 10000);
-    pthread_setname_np(pthread_self(), name);
+    work_locked(arg);
+}
+
+static void lost(void *arg)
+{
+    const weft_blocking_pool *pool = arg;
+    weft__panic(
+        __FILE__, __LINE__,
+        "a function that the blocking pool %s runs has ended its thread by pthread_exit or a "
+        "cancel that it had allowed: who waits for it would wait for ever; return from the "
+        "function",
+        pool->name);
 }
 
 static void *thread_main(void *arg)
@@ -138,10 +152,10 @@ static void *thread_main(void *arg)
     pool->running++;
     pool->peak = pool->running > pool->peak ? pool->running : pool->peak;
     weft__source_unlock(&pool->jobs.source);
-    set_name(pool, serial);
+    weft__thread_name(pthread_self(), pool->name, serial);
     weft__outside_thread_enter();
     weft__source_lock(&pool->jobs.source);
-    work_locked(pool);
+    weft__thread_guard(run_jobs_locked, pool, lost);
     pool->running--;
     pool->threads--;
     if (pool->threads == 0 && pool->stopping) {
@@ -210,11 +224,19 @@ static int check_opts(struct weft_blocking_opts *opts)
     opts->idle_ns = opts->idle_ns ? opts->idle_ns : DEFAULT_IDLE_NS;
     opts->queue_max = opts->queue_max ? opts->queue_max : DEFAULT_QUEUE;
     opts->stack_bytes = opts->stack_bytes ? opts->stack_bytes : DEFAULT_STACK;
-    bool wrong = strlen(opts->name) > 10 || opts->max_threads > MAX_THREADS ||
-                 opts->min_threads > opts->max_threads ||
-                 opts->stack_bytes < (size_t)PTHREAD_STACK_MIN ||
-                 (opts->policy != WEFT_BLOCKING_WAIT && opts->policy != WEFT_BLOCKING_REFUSE);
-    return wrong ? -EINVAL : 0;
+    if (opts->max_threads > MAX_THREADS) {
+        return weft__refuse(-EINVAL, "max_threads: must be at most 4096");
+    }
+    if (opts->min_threads > opts->max_threads) {
+        return weft__refuse(-EINVAL, "min_threads: must be at most max_threads");
+    }
+    if (opts->stack_bytes < (size_t)PTHREAD_STACK_MIN) {
+        return weft__refuse(-EINVAL, "stack_bytes: must be at least PTHREAD_STACK_MIN");
+    }
+    if (opts->policy != WEFT_BLOCKING_WAIT && opts->policy != WEFT_BLOCKING_REFUSE) {
+        return weft__refuse(-EINVAL, "policy: must be one of enum weft_blocking_policy");
+    }
+    return 0;
 }
 
 int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_opts *options)
@@ -229,10 +251,10 @@ int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_op
     }
     weft__fork_watch();
     weft_blocking_pool *pool = weft__alloc(sizeof *pool);
-    if (!pool) {
+    if (!pool || !(pool->name = weft__text_copy(opts.name))) {
+        weft__free(pool);
         return -ENOMEM;
     }
-    memcpy(pool->name, opts.name, strlen(opts.name) + 1);
     opts.name = pool->name;
     pool->opts = opts;
     pool->born = weft__fork_generation();
@@ -273,6 +295,7 @@ static const struct weft__wait_kind stop_kind = {.name = "blocking stop",
 
 int weft_blocking_stop(weft_blocking_pool *pool, int64_t deadline)
 {
+    WEFT__NEED(pool);
     weft__fork_check(pool->born, "blocking pool", pool->name);
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -400,14 +423,6 @@ static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__
     return err;
 }
 
-/* An interrupt that ended a wait, but not the call: the next wait has it. */
-static void keep_interrupt(enum weft__reason reason)
-{
-    if (reason == WEFT__REASON_INTERRUPT) {
-        weft_interrupt(weft_self());
-    }
-}
-
 static void count_left(weft_blocking_pool *pool, enum weft__job_left left)
 {
     weft__source_lock(&pool->jobs.source);
@@ -427,7 +442,7 @@ static int run_job(weft_blocking_pool *pool, struct weft__job *job, int64_t dead
     weft__node_init(&node, &waiter, 0);
     int err = submit(pool, job, &node);
     if (err) {
-        keep_interrupt(weft__waiter_disarm(&waiter));
+        weft__waiter_hand_on(weft__waiter_disarm(&waiter));
         return err;
     }
     enum weft__reason reason = weft__jobs_park(&pool->jobs, &waiter, deadline);
@@ -437,7 +452,7 @@ static int run_job(weft_blocking_pool *pool, struct weft__job *job, int64_t dead
     }
     *left = weft__jobs_leave(&pool->jobs, job);
     if (*left == WEFT__JOB_RAN) {
-        keep_interrupt(reason);
+        weft__waiter_hand_on(reason);
         return 0;
     }
     return weft__reason_errno(reason);
@@ -455,6 +470,7 @@ static weft_blocking_pool *pool_or_default(weft_blocking_pool *pool)
 void weft_blocking_job_init(struct weft_blocking_job *job, void (*run)(struct weft_blocking_job *),
                             void (*release)(struct weft_blocking_job *))
 {
+    WEFT__NEED(job);
     WEFT__REQUIRE(run && release, "a blocking job needs run and release");
     weft__job_init(weft__job_of(job), run, release);
 }
@@ -478,6 +494,7 @@ int weft_blocking_run(weft_blocking_pool *which, struct weft_blocking_job *publi
 
 void weft_blocking_release(struct weft_blocking_job *job)
 {
+    WEFT__NEED(job);
     if (weft__job_unref(weft__job_of(job))) {
         job->release(job);
     }
@@ -509,7 +526,7 @@ int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **
     int err = run_job(pool, weft__job_of(&call.job), deadline, &left);
     if (left == WEFT__JOB_RUNS) {
         weft__jobs_await(&pool->jobs, weft__job_of(&call.job));
-        keep_interrupt(err == -EINTR ? WEFT__REASON_INTERRUPT : WEFT__REASON_NONE);
+        weft__waiter_hand_on(err == -EINTR ? WEFT__REASON_INTERRUPT : WEFT__REASON_NONE);
         err = 0;
     } else if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
         count_left(pool, left);

@@ -1,6 +1,9 @@
 #include "sync/chan_locked.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/need.h"
 
 static const struct weft__wait_kind send_kind = {.name = "channel send",
                                                  .label = weft__source_label};
@@ -25,7 +28,7 @@ int weft_chan_create(weft_chan **out, size_t item_bytes, const struct weft_chan_
     size_t most = opts->max_capacity > opts->capacity ? opts->max_capacity : opts->capacity;
     if (item_bytes > PTRDIFF_MAX || most > PTRDIFF_MAX / 2 ||
         (item_bytes && most > PTRDIFF_MAX / 2 / item_bytes)) {
-        return -EINVAL;
+        return weft__refuse(-EINVAL, "capacity, max_capacity: more than there is memory for");
     }
     weft_chan *c = weft__alloc(sizeof *c);
     uint64_t count = slots_for(opts->capacity);
@@ -65,6 +68,7 @@ void weft_chan_destroy(weft_chan *c)
 
 void weft_chan_close(weft_chan *c)
 {
+    WEFT__NEED_AS(c, "chan");
     struct weft__chain ready;
     weft__chain_init(&ready);
     lock_both(c, is_buffered(c));
@@ -78,11 +82,13 @@ void weft_chan_close(weft_chan *c)
 
 bool weft_chan_is_closed(const weft_chan *c)
 {
+    WEFT__NEED_AS(c, "chan");
     return atomic_load_explicit(&c->closed, memory_order_acquire); /* pairs: weft_chan_close */
 }
 
 size_t weft_chan_length(const weft_chan *c)
 {
+    WEFT__NEED_AS(c, "chan");
     uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
     return (int64_t)(tail - head) > 0 ? tail - head : 0; /* they are not of one moment */
@@ -90,6 +96,7 @@ size_t weft_chan_length(const weft_chan *c)
 
 size_t weft_chan_capacity(const weft_chan *c)
 {
+    WEFT__NEED_AS(c, "chan");
     return c->max_capacity;
 }
 
@@ -136,6 +143,7 @@ HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bo
 {
     if (deadline <= 0) {
         unlock_both(c, buffered);
+        weft__deadline_check(deadline);
         return -ETIMEDOUT;
     }
     struct weft__waiter waiter;
@@ -344,6 +352,7 @@ static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, i
 
 int weft_chan_send(weft_chan *c, const void *item, int64_t deadline)
 {
+    WEFT__NEED_AS(c, "chan");
     if (__builtin_expect(!is_buffered(c), 1)) {
         return send_unbuffered(c, item, deadline);
     }
@@ -361,6 +370,7 @@ int weft_chan_send(weft_chan *c, const void *item, int64_t deadline)
 
 int weft_chan_recv(weft_chan *c, void *item, int64_t deadline)
 {
+    WEFT__NEED_AS(c, "chan");
     if (__builtin_expect(!is_buffered(c), 1)) {
         return recv_unbuffered(c, item, deadline);
     }

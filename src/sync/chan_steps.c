@@ -1,5 +1,6 @@
 /* Channels otherwise than one item at a time: batches; and in steps, for a select and for bodies
  * without a stack. */
+#include "base/need.h"
 #include "sync/chan_locked.h"
 
 /* --- many at once ------------------------------------------------------------------------ */
@@ -39,6 +40,7 @@ static ssize_t recv_some(weft_chan *c, char *items, size_t n)
 
 ssize_t weft_chan_send_many(weft_chan *c, const void *items, size_t n, int64_t deadline)
 {
+    WEFT__NEED_AS(c, "chan");
     ssize_t sent = send_some(c, items, n);
     if (sent != -EAGAIN) {
         return sent;
@@ -53,6 +55,7 @@ ssize_t weft_chan_send_many(weft_chan *c, const void *items, size_t n, int64_t d
 
 ssize_t weft_chan_recv_many(weft_chan *c, void *items, size_t n, int64_t deadline)
 {
+    WEFT__NEED_AS(c, "chan");
     ssize_t received = recv_some(c, items, n);
     if (received != -EAGAIN) {
         return received;

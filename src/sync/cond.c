@@ -1,16 +1,35 @@
 #include "sync/cond.h"
 
+#include "base/need.h"
 #include "sync/mutex.h"
 
 static const struct weft__wait_kind cond_kind = {.name = "condition", .label = weft__source_label};
 
+/* Several; on the stack of the one who waits. */
+struct shown {
+    weft_cond *const *conds;
+    unsigned n;
+};
+
+static uint64_t first_of(uint64_t on, unsigned *others)
+{
+    const struct shown *shown = (const struct shown *)(uintptr_t)on;
+    *others = shown->n - 1;
+    return (uint64_t)(uintptr_t)shown->conds[0];
+}
+
+static const struct weft__wait_kind conds_kind = {
+    .name = "condition", .label = weft__source_label, .first = first_of};
+
 void weft_cond_init(weft_cond *cond, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(cond);
     weft__source_init(&weft__cond_of(cond)->source, opts);
 }
 
 void weft_cond_deinit(weft_cond *cond)
 {
+    WEFT__NEED(cond);
     weft__source_deinit(&weft__cond_of(cond)->source, "condition");
 }
 
@@ -27,11 +46,13 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
         weft__node_init(&nodes[i], waiter, i);
         weft__cond_arm(weft__cond_of(conds[i]), &nodes[i]);
     }
+    const struct shown shown = {.conds = conds, .n = n};
     if (mutex) {
         weft_mutex_unlock(mutex);
     }
     enum weft__reason reason =
-        weft__waiter_park(waiter, deadline, &cond_kind, (uint64_t)(uintptr_t)conds[0]);
+        n == 1 ? weft__waiter_park(waiter, deadline, &cond_kind, (uint64_t)(uintptr_t)conds[0])
+               : weft__waiter_park(waiter, deadline, &conds_kind, (uint64_t)(uintptr_t)&shown);
     for (unsigned i = 0; i < n; i++) {
         weft__cond_finish(weft__cond_of(conds[i]), &nodes[i]);
     }
@@ -46,6 +67,7 @@ static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *node
 
 int weft_cond_wait(weft_cond *cond, weft_mutex *mutex, int64_t deadline)
 {
+    WEFT__NEED(cond);
     struct weft__waiter waiter;
     struct weft__node node;
     return wait_for(&cond, 1, &node, &waiter, mutex, NULL, deadline);
@@ -90,6 +112,7 @@ static __attribute__((noinline)) void signal_any(struct weft__cond *c)
 
 __attribute__((noinline)) void weft_cond_signal(weft_cond *cond)
 {
+    WEFT__NEED(cond);
     struct weft__cond *c = weft__cond_of(cond);
     struct weft__worker *w = weft__worker_at_entrance();
     if (!weft__source_is_own(&c->source, w)) {
@@ -106,6 +129,7 @@ __attribute__((noinline)) void weft_cond_signal(weft_cond *cond)
 
 void weft_cond_signal_later(weft_cond *cond)
 {
+    WEFT__NEED(cond);
     struct weft__task *ready = signal(weft__cond_of(cond));
     if (ready) {
         weft__place(ready);
@@ -114,6 +138,7 @@ void weft_cond_signal_later(weft_cond *cond)
 
 void weft_cond_broadcast(weft_cond *cond)
 {
+    WEFT__NEED(cond);
     struct weft__cond *c = weft__cond_of(cond);
     struct weft__chain ready;
     weft__chain_init(&ready);

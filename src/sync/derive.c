@@ -18,6 +18,7 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "base/need.h"
 #include "sync/future.h"
 
 enum kind { MAP, ALL, ANY };
@@ -195,6 +196,7 @@ static int derive(weft_future *const *futures, size_t n, weft_future **out, enum
 
 int weft_future_map(weft_future *future, weft_future **out, weft_future_convert fn, void *arg)
 {
+    WEFT__NEED(future);
     return derive(&future, 1, out, MAP, fn, arg);
 }
 
@@ -229,6 +231,7 @@ static void call_back(struct weft__then *then, struct weft__work *work)
 
 int weft_future_then(weft_future *future, weft_future_fn fn, void *arg)
 {
+    WEFT__NEED(future);
     struct callback *callback = weft__alloc(sizeof *callback);
     if (!callback) {
         return -ENOMEM;

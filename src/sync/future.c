@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/need.h"
 
 static const struct weft__wait_kind future_kind = {.name = "future", .label = weft__source_label};
 
@@ -45,6 +46,7 @@ static uint32_t refs_add(weft_future *future, uint32_t n)
 
 weft_future *weft_future_ref(weft_future *future)
 {
+    WEFT__NEED(future);
     uint32_t before = refs_add(future, 1);
     WEFT__REQUIRE(before > 0, "weft_future_ref of a future that is gone");
     return future;
@@ -189,17 +191,20 @@ static int decide(weft_future *future, int err, void *value)
 
 int weft_future_complete(weft_future *future, void *value)
 {
+    WEFT__NEED(future);
     return decide(future, 0, value);
 }
 
 int weft_future_fail(weft_future *future, int err)
 {
+    WEFT__NEED(future);
     WEFT__REQUIRE(err < 0, "weft_future_fail: %d is not a negative errno", err);
     return decide(future, err, NULL);
 }
 
 int weft_future_cancel(weft_future *future)
 {
+    WEFT__NEED(future);
     return decide(future, -ECANCELED, NULL);
 }
 
@@ -213,11 +218,13 @@ static enum weft__future_state state_of(const weft_future *future)
 
 bool weft_future_is_done(const weft_future *future)
 {
+    WEFT__NEED(future);
     return state_of(future) != WEFT__FUTURE_PENDING;
 }
 
 int weft_future_result(const weft_future *future, void **value)
 {
+    WEFT__NEED(future);
     switch (state_of(future)) {
     case WEFT__FUTURE_PENDING:
         return -EINPROGRESS;
@@ -234,11 +241,13 @@ int weft_future_result(const weft_future *future, void **value)
 
 int weft_future_which(const weft_future *future)
 {
+    WEFT__NEED(future);
     return state_of(future) == WEFT__FUTURE_PENDING ? -1 : future->which;
 }
 
 int weft_future_wait(weft_future *future, int64_t deadline)
 {
+    WEFT__NEED(future);
     if (weft_future_is_done(future)) {
         return 0;
     }
@@ -255,6 +264,7 @@ int weft_future_wait(weft_future *future, int64_t deadline)
 
 int weft_future_get(weft_future *future, void **value, int64_t deadline)
 {
+    WEFT__NEED(future);
     int err = weft_future_wait(future, deadline);
     return err ? err : weft_future_result(future, value);
 }

@@ -68,8 +68,7 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     jobs->ended++;
     bool last = weft__job_unref(job);
     if (node) {
-        weft__node_fire(node, NULL, 0,
-                        &ready); /* lost: its caller is about to leave, and will see */
+        weft__node_tell(node, 0, &ready); /* lost: its caller is about to leave, and will see */
     }
     weft__source_unlock(&jobs->source);
     weft__place_chain(&ready);
@@ -96,7 +95,7 @@ void weft__jobs_drop_all_locked(struct weft__jobs *jobs, int status, struct weft
     while ((job = jobs->first)) {
         struct weft__node *node = job->node;
         give_up_locked(jobs, job);
-        weft__node_fire(node, NULL, status, ready);
+        weft__node_tell(node, status, ready);
     }
 }
 
@@ -163,7 +162,8 @@ static bool await_once(struct weft__jobs *jobs, struct weft__job *job)
     job->node = ran ? NULL : &node;
     weft__source_unlock(&jobs->source);
     if (ran) {
-        weft__waiter_disarm(&waiter);
+        enum weft__reason shielded = weft__waiter_disarm(&waiter);
+        WEFT__ASSERT(shielded == WEFT__REASON_NONE || shielded == WEFT__REASON_CANCEL);
     } else if (asleep) {
         sleep_through(&waiter);
         ran = true;

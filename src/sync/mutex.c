@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/need.h"
 #include "sched/pool.h"
 
 enum {
@@ -68,6 +69,7 @@ static inline __attribute__((always_inline)) bool step(struct weft__mutex *m, ui
 
 void weft_mutex_init(weft_mutex *mutex, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     weft__source_init(&m->source, opts);
     atomic_init(&m->word, 0);
@@ -77,6 +79,7 @@ void weft_mutex_init(weft_mutex *mutex, const struct weft_sync_opts *opts)
 
 void weft_mutex_deinit(weft_mutex *mutex)
 {
+    WEFT__NEED(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     weft__source_deinit(&m->source, "mutex");
     WEFT__REQUIRE(!load(m), "mutex %s was destroyed while %s holds it", name_of(m),
@@ -288,6 +291,7 @@ static int lock_slow(struct weft__mutex *m, struct weft__task *task, int64_t dea
  * one that succeeds. */
 int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
 {
+    WEFT__NEED(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     struct weft__task *task = weft__holder_caller();
     uint64_t word = load(m);
@@ -401,6 +405,7 @@ static void unlock_slow(struct weft__mutex *m, uint64_t self)
 
 void weft_mutex_unlock(weft_mutex *mutex)
 {
+    WEFT__NEED(mutex);
     struct weft__mutex *m = weft__mutex_of(mutex);
     struct weft__task *task = weft__holder_caller();
     if (__builtin_expect(task != NULL, 1)) {
@@ -422,12 +427,14 @@ void weft_mutex_unlock(weft_mutex *mutex)
 
 bool weft_mutex_is_mine(const weft_mutex *mutex)
 {
+    WEFT__NEED(mutex);
     const struct weft__mutex *m = (const struct weft__mutex *)(const void *)mutex;
     return holder_in(load(m)) == weft__holder_of(weft__holder_caller());
 }
 
 weft_fiber weft_mutex_holder(const weft_mutex *mutex)
 {
+    WEFT__NEED(mutex);
     return holder_of((uint64_t)(uintptr_t)mutex);
 }
 

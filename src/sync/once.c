@@ -1,4 +1,5 @@
 #include "sync/once.h"
+#include "base/need.h"
 
 enum {
     DONE = 1,
@@ -15,6 +16,7 @@ static const struct weft__wait_kind once_kind = {
 
 void weft_once_init(weft_once *once, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(once);
     struct weft__once *o = weft__once_of(once);
     weft__source_init(&o->source, opts);
     atomic_init(&o->word, 0);
@@ -22,6 +24,7 @@ void weft_once_init(weft_once *once, const struct weft_sync_opts *opts)
 
 void weft_once_deinit(weft_once *once)
 {
+    WEFT__NEED(once);
     weft__source_deinit(&weft__once_of(once)->source, "once");
 }
 
@@ -33,6 +36,7 @@ static bool is_done(const struct weft__once *o)
 
 bool weft_once_is_done(const weft_once *once)
 {
+    WEFT__NEED(once);
     return is_done((const struct weft__once *)(const void *)once);
 }
 
@@ -102,6 +106,7 @@ static void call(struct weft__once *o, void (*fn)(void *arg), void *arg)
 
 int weft_once_call(weft_once *once, void (*fn)(void *arg), void *arg, int64_t deadline)
 {
+    WEFT__NEED(once);
     struct weft__once *o = weft__once_of(once);
     if (is_done(o)) {
         return 0;

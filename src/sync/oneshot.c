@@ -2,6 +2,7 @@
  * the object may be gone as soon as the wait has returned, so the one who notified must have let go
  * of it by then. */
 #include "sync/oneshot.h"
+#include "base/need.h"
 
 #include <errno.h>
 
@@ -9,6 +10,7 @@ static const struct weft__wait_kind oneshot_kind = {.name = "oneshot", .label = 
 
 void weft_oneshot_init(weft_oneshot *oneshot, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     weft__source_init(&o->source, opts);
     o->value = NULL;
@@ -17,6 +19,7 @@ void weft_oneshot_init(weft_oneshot *oneshot, const struct weft_sync_opts *opts)
 
 void weft_oneshot_deinit(weft_oneshot *oneshot)
 {
+    WEFT__NEED(oneshot);
     weft__source_deinit(&weft__oneshot_of(oneshot)->source, "oneshot");
 }
 
@@ -30,6 +33,7 @@ static bool hand_over_locked(struct weft__oneshot *o, void *value, int status,
 
 int weft_oneshot_notify(weft_oneshot *oneshot, void *value)
 {
+    WEFT__NEED(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -48,6 +52,7 @@ int weft_oneshot_notify(weft_oneshot *oneshot, void *value)
 
 int weft_oneshot_close(weft_oneshot *oneshot)
 {
+    WEFT__NEED(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     struct weft__chain ready;
     weft__chain_init(&ready);
@@ -82,6 +87,7 @@ static bool must_wait_locked(struct weft__oneshot *o, struct weft__node *node)
 
 int weft_oneshot_wait(weft_oneshot *oneshot, void **value, int64_t deadline)
 {
+    WEFT__NEED(oneshot);
     struct weft__oneshot *o = weft__oneshot_of(oneshot);
     struct weft__node node;
     weft__node_init(&node, NULL, 0);

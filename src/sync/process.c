@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/need.h"
 #include "io/fd.h"
 #include "sched/fdwatch.h"
 #include "sched/fork.h"
@@ -310,6 +311,7 @@ free_process:
 
 int weft_process_wait(weft_process *process, struct weft_process_status *out, int64_t deadline)
 {
+    WEFT__NEED(process);
     weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
     int err;
     atomic_fetch_add_explicit(&process->refs, 1, memory_order_relaxed);
@@ -350,6 +352,7 @@ void weft__process_finish(weft_process *process, struct weft__node *node)
 
 int weft_process_kill(weft_process *process, int signal)
 {
+    WEFT__NEED(process);
     weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
     int err = -ESRCH;
     weft__source_lock(&process->source);
@@ -363,6 +366,7 @@ int weft_process_kill(weft_process *process, int signal)
 /* Until it is taken nobody uses it, and Weft need not know it. */
 int weft_process_take(weft_process *process, int which)
 {
+    WEFT__NEED(process);
     weft__fork_check(process->born, "process", process->source.name ? process->source.name : "");
     if (which < 0 || which > 2) {
         return -EBADF;
@@ -383,6 +387,7 @@ int weft_process_take(weft_process *process, int which)
 
 int weft_process_pid(const weft_process *process)
 {
+    WEFT__NEED(process);
     return process->pid;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/membarrier.h"
+#include "base/need.h"
 #include "base/thread.h"
 #include "sched/pool.h"
 
@@ -104,6 +105,7 @@ static void set_writer(struct weft__rwlock *l, uint64_t writer)
 
 void weft_rwlock_init(weft_rwlock *lock, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(lock);
     struct weft__rwlock *l = weft__rwlock_of(lock);
     weft__source_init(&l->source, opts);
     atomic_init(&l->word, 0);
@@ -117,6 +119,7 @@ void weft_rwlock_init(weft_rwlock *lock, const struct weft_sync_opts *opts)
 
 void weft_rwlock_deinit(weft_rwlock *lock)
 {
+    WEFT__NEED(lock);
     struct weft__rwlock *l = weft__rwlock_of(lock);
     weft__source_deinit(&l->source, "rwlock");
     WEFT__REQUIRE(!l->readers.first, "rwlock %s was destroyed while somebody waits on it",
@@ -127,6 +130,7 @@ void weft_rwlock_deinit(weft_rwlock *lock)
 
 weft_fiber weft_rwlock_writer(const weft_rwlock *lock)
 {
+    WEFT__NEED(lock);
     return writer_of((uint64_t)(uintptr_t)lock);
 }
 
@@ -195,7 +199,7 @@ static bool tell_readers_locked(struct weft__rwlock *l, bool old, struct weft__c
     bool any = false;
     while ((node = weft__waitlist_pop(&l->readers))) {
         if (!old) {
-            weft__node_fire(node, NULL, TRY, ready);
+            weft__node_tell(node, TRY, ready);
             continue;
         }
         add(l, READER, memory_order_relaxed);
@@ -497,6 +501,7 @@ static __attribute__((noinline, cold)) int read_unshown(struct weft__rwlock *l,
 
 __attribute__((noinline)) int weft_rwlock_read(weft_rwlock *lock, int64_t deadline)
 {
+    WEFT__NEED(lock);
     struct weft__rwlock *l = weft__rwlock_of(lock);
     struct weft__show *self = weft__show_self();
     uint64_t word = load(l);
@@ -515,6 +520,7 @@ __attribute__((noinline)) int weft_rwlock_read(weft_rwlock *lock, int64_t deadli
 
 __attribute__((noinline)) void weft_rwlock_read_unlock(weft_rwlock *lock)
 {
+    WEFT__NEED(lock);
     struct weft__rwlock *l = weft__rwlock_of(lock);
     struct weft__show *self = weft__show_self();
     if (__builtin_expect(weft__show_local(self) == &l->word, 1)) {
@@ -580,6 +586,7 @@ static __attribute__((noinline)) int write_afar(struct weft__rwlock *l, int64_t 
 
 __attribute__((noinline)) int weft_rwlock_write(weft_rwlock *lock, int64_t deadline)
 {
+    WEFT__NEED(lock);
     struct weft__rwlock *l = weft__rwlock_of(lock);
     if (__builtin_expect(!at_home(l), 0)) {
         return write_afar(l, deadline);
@@ -590,6 +597,7 @@ __attribute__((noinline)) int weft_rwlock_write(weft_rwlock *lock, int64_t deadl
 
 __attribute__((noinline)) void weft_rwlock_write_unlock(weft_rwlock *lock)
 {
+    WEFT__NEED(lock);
     struct weft__rwlock *l = weft__rwlock_of(lock);
     uint64_t self = caller();
     uint64_t writer = atomic_load_explicit(&l->writer, memory_order_relaxed);

@@ -19,11 +19,14 @@
 #include <errno.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/need.h"
 #include "sched/body.h"
 #include "sched/cancel.h"
 #include "sched/ident.h"
 #include "sched/local.h"
 #include "sched/pool.h"
+#include "sync/holder.h"
 
 #define EXPIRE_AT_ONCE 256 /* children that the timer cancels, if the parent can do the others */
 
@@ -106,6 +109,7 @@ static void cancel_with(struct weft__scope *s, int err)
 
 void weft_scope_cancel(weft_scope *scope)
 {
+    WEFT__NEED(scope);
     struct weft__scope *s = weft__scope_of(scope);
     WEFT__REQUIRE(s->open, "weft_scope_cancel: the scope is not open");
     cancel_with(s, 0);
@@ -113,6 +117,7 @@ void weft_scope_cancel(weft_scope *scope)
 
 bool weft_scope_is_cancelled(weft_scope *scope)
 {
+    WEFT__NEED(scope);
     struct weft__scope *s = weft__scope_of(scope);
     weft__source_lock(&s->source);
     bool cancelled = s->cancelled;
@@ -259,6 +264,7 @@ int weft__scope_admit(struct weft__scope *s)
 int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
                      const struct weft_fiber_opts *opts)
 {
+    WEFT__NEED(scope);
     struct weft__scope *s = weft__scope_of(scope);
     int err = weft__scope_admit(s);
     if (err) {
@@ -360,6 +366,7 @@ static void end(struct weft__scope *s)
     }
     if (s->opener) {
         weft__task_rare(task)->scope = s->outer;
+        weft__task_rare(task)->scope_name = s->outer ? s->outer->source.name : NULL;
     }
     s->open = false;
 }
@@ -371,6 +378,23 @@ static void close_as_cleanup(void *arg)
     cancel_with(s, -ECANCELED);
     wait_for_children(s, true);
     end(s);
+}
+
+static const char *words(const char *name)
+{
+    return name ? name : "without a name";
+}
+
+static const char *name_of(const struct weft__scope *s)
+{
+    return words(s->source.name);
+}
+
+static struct weft__holder_text opener_of(const struct weft__scope *s)
+{
+    uint64_t task = (uint64_t)(uintptr_t)weft__slab_find((uint32_t)s->opener);
+    return s->opener ? weft__holder_text(task)
+                     : (struct weft__holder_text){.text = "a plain thread"};
 }
 
 /* In a fiber of either kind: what is around it counts as well, and a timer keeps the deadline. */
@@ -395,6 +419,7 @@ static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
     s->home = task->home;
     s->outer = rare->scope;
     rare->scope = s;
+    rare->scope_name = s->source.name;
     weft_cleanup_push(&s->cleanup, close_as_cleanup, s);
 }
 
@@ -406,6 +431,7 @@ static struct weft__scope *around_body(const struct weft__task *task)
 
 int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
 {
+    WEFT__NEED(scope);
     static const struct weft_scope_opts defaults;
     struct weft__scope *s = weft__scope_of(scope);
     struct weft__worker *w = weft__worker_self();
@@ -414,6 +440,7 @@ int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
     if (!opts->pool && !task) {
         return -EINVAL;
     }
+    weft__deadline_check(opts->deadline);
     *s = (struct weft__scope){
         .parent.run = child_run,
         .open = true,
@@ -435,14 +462,18 @@ int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts)
 
 int weft_scope_close(weft_scope *scope)
 {
+    WEFT__NEED(scope);
     struct weft__scope *s = weft__scope_of(scope);
     struct weft__task *task = current();
     WEFT__REQUIRE(s->open, "weft_scope_close: the scope is not open");
     WEFT__REQUIRE(s->opener == (task ? weft__task_handle(task) : WEFT_NO_FIBER),
-                  "weft_scope_close was not called by the one who opened the scope");
+                  "weft_scope_close was not called by the one who opened scope %s: %s", name_of(s),
+                  opener_of(s).text);
     if (task) {
         WEFT__REQUIRE(weft__task_rare(task)->scope == s,
-                      "weft_scope_close: a scope inside it is open");
+                      "weft_scope_close: scope %s is closed while scope %s, which was opened after "
+                      "it, is open: %s has to close that first",
+                      name_of(s), words(weft__task_rare(task)->scope_name), opener_of(s).text);
         weft_cleanup_pop(&s->cleanup, false);
     }
     wait_for_children(s, false);

@@ -12,14 +12,33 @@
 
 #define NODES_ON_STACK 8
 
-/* The name of what the first case is about; every object begins with a source. */
-static const char *label(uint64_t on)
+/* What a select waits on; on the stack of the one who does. */
+struct shown {
+    const struct weft_case *cases;
+    size_t n;
+};
+
+uint64_t weft__select_first(const struct weft_case *cases, size_t n, unsigned *others)
 {
-    const struct weft_case *first = (const struct weft_case *)(uintptr_t)on;
-    return first && first->object ? ((const struct weft__source *)first->object)->name : NULL;
+    const void *first = NULL;
+    unsigned count = 0;
+    for (size_t i = 0; i < n; i++) {
+        first = first ? first : cases[i].object;
+        count += cases[i].object || cases[i].kind == WEFT_CASE_AT; /* else it is never ready */
+    }
+    *others = count ? count - 1 : 0;
+    return (uint64_t)(uintptr_t)first;
 }
 
-static const struct weft__wait_kind select_kind = {.name = "select", .label = label};
+static uint64_t first_of(uint64_t on, unsigned *others)
+{
+    const struct shown *shown = (const struct shown *)(uintptr_t)on;
+    return weft__select_first(shown->cases, shown->n, others);
+}
+
+/* Every object begins with a source. */
+static const struct weft__wait_kind select_kind = {
+    .name = "select", .label = weft__source_label, .first = first_of};
 
 /* --- the kinds of cases ------------------------------------------------------------ */
 
@@ -303,8 +322,9 @@ static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes
         return finish_early(cases, nodes, armed, timer, weft__waiter_disarm(waiter));
     }
     unlock_all(cases, n);
+    const struct shown shown = {.cases = cases, .n = n};
     enum weft__reason reason = weft__waiter_park(waiter, timer >= 0 ? cases[timer].at : deadline,
-                                                 &select_kind, n ? (uint64_t)(uintptr_t)cases : 0);
+                                                 &select_kind, (uint64_t)(uintptr_t)&shown);
     int done = finish_all(cases, nodes, n, timer, reason);
     lock_all(cases, n);
     return done;

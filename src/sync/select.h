@@ -29,6 +29,9 @@ struct weft__case_ops {
 };
 
 const struct weft__case_ops *weft__case_ops_of(const struct weft_case *one);
+/* The first object of the cases, 0 if there is none, and how many others can be waited for: for
+ * those who look from outside. */
+uint64_t weft__select_first(const struct weft_case *cases, size_t n, unsigned *others);
 /* Step 1: the index of the case that was done, or -1. */
 int weft__select_take(struct weft_case *cases, size_t n);
 /* The earliest of the cases that are points in time, if it comes before the deadline; -1: it does

@@ -1,4 +1,5 @@
 #include "sync/sem.h"
+#include "base/need.h"
 
 #include <errno.h>
 
@@ -13,6 +14,7 @@ static const struct weft__wait_kind sem_kind = {.name = "semaphore", .label = we
 
 void weft_sem_init(weft_sem *sem, uint64_t permits, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(sem);
     struct weft__sem *s = weft__sem_of(sem);
     WEFT__REQUIRE(permits <= MOST, "a semaphore of more than 2^62 permits");
     weft__source_init(&s->source, opts);
@@ -21,6 +23,7 @@ void weft_sem_init(weft_sem *sem, uint64_t permits, const struct weft_sync_opts 
 
 void weft_sem_deinit(weft_sem *sem)
 {
+    WEFT__NEED(sem);
     weft__source_deinit(&weft__sem_of(sem)->source, "semaphore");
 }
 
@@ -98,6 +101,7 @@ static void serve(struct weft__sem *s)
 
 int weft_sem_acquire(weft_sem *sem, uint64_t n, int64_t deadline)
 {
+    WEFT__NEED(sem);
     struct weft__sem *s = weft__sem_of(sem);
     if (take(s, n)) {
         return 0;
@@ -124,6 +128,7 @@ int weft_sem_acquire(weft_sem *sem, uint64_t n, int64_t deadline)
 
 void weft_sem_release(weft_sem *sem, uint64_t n)
 {
+    WEFT__NEED(sem);
     struct weft__sem *s = weft__sem_of(sem);
     struct weft__chain ready;
     uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
@@ -146,6 +151,7 @@ void weft_sem_release(weft_sem *sem, uint64_t n)
 
 uint64_t weft_sem_permits(const weft_sem *sem)
 {
+    WEFT__NEED(sem);
     const struct weft__sem *s = (const struct weft__sem *)(const void *)sem;
     return atomic_load_explicit(&s->word, memory_order_relaxed) / ONE;
 }

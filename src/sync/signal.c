@@ -29,6 +29,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/lock.h"
+#include "base/need.h"
 #include "sched/fdwatch.h"
 #include "sched/fork.h"
 #include "sync/source.h"
@@ -50,7 +52,7 @@ struct weft_signal_set {
 };
 
 static struct {
-    pthread_mutex_t changes;
+    struct weft__lock changes;
     /* under changes */
     unsigned users[SIGNALS]; /* sets that have the signal */
     struct sigaction before[SIGNALS];
@@ -65,7 +67,7 @@ static struct {
     _Atomic(int) pipe_out;
     _Atomic(pid_t) pid; /* of the process whose pipe it is */
     _Atomic(uint32_t) overflow[SIGNALS];
-} hub = {.changes = PTHREAD_MUTEX_INITIALIZER};
+} hub;
 
 static const struct weft__wait_kind signal_kind = {.name = "signal", .label = weft__source_label};
 
@@ -318,12 +320,12 @@ static void hub_close(void)
 
 static void fork_prepare(void)
 {
-    pthread_mutex_lock(&hub.changes);
+    weft__lock(&hub.changes);
 }
 
 static void fork_parent(void)
 {
-    pthread_mutex_unlock(&hub.changes);
+    weft__unlock(&hub.changes);
 }
 
 static void fork_child(void)
@@ -343,7 +345,7 @@ static void fork_child(void)
         close(atomic_load_explicit(&hub.pipe_out, memory_order_relaxed));
     }
     hub.watched = hub.piped = false;
-    pthread_mutex_unlock(&hub.changes);
+    weft__unlock(&hub.changes);
 }
 
 static void watch_forks(void)
@@ -362,12 +364,9 @@ static int mask_of(const int *signals, size_t count, bool force, uint64_t *mask)
         if (!may_wait_for(signals[i])) {
             return -EINVAL;
         }
-        if (!force && is_ignored(signals[i])) {
-            return -EPERM;
-        }
-        *mask |= bit(signals[i]);
+        *mask |= force || !is_ignored(signals[i]) ? bit(signals[i]) : 0;
     }
-    return *mask ? 0 : -EINVAL;
+    return *mask ? 0 : count ? -EPERM : -EINVAL;
 }
 
 int weft_signal_open(weft_signal_set **out, const int *signals, size_t count,
@@ -385,7 +384,7 @@ int weft_signal_open(weft_signal_set **out, const int *signals, size_t count,
     weft__source_init(&set->source, &(struct weft_sync_opts){.name = opts->name});
     set->born = weft__fork_generation();
     atomic_init(&set->refs, 1);
-    pthread_mutex_lock(&hub.changes);
+    weft__lock(&hub.changes);
     int err = mask_of(signals, count, opts->force, &mask);
     err = err ? err : hub_open();
     if (!err) {
@@ -396,13 +395,18 @@ int weft_signal_open(weft_signal_set **out, const int *signals, size_t count,
         weft__unlock(&hub.lock);
         add_signals(mask);
     }
-    pthread_mutex_unlock(&hub.changes);
+    weft__unlock(&hub.changes);
     if (err) {
         weft__free(set);
         return err;
     }
     *out = set;
     return 0;
+}
+
+bool weft_signal_has(const weft_signal_set *set, int signal)
+{
+    return signal > 0 && signal < SIGNALS && (set->mask & bit(signal));
 }
 
 /* What was remembered, lowest first. */
@@ -419,6 +423,7 @@ static bool take_locked(weft_signal_set *set, struct weft_signal_info *out)
 
 int weft_signal_wait(weft_signal_set *set, struct weft_signal_info *out, int64_t deadline)
 {
+    WEFT__NEED(set);
     weft__fork_check(set->born, "signal set", set->source.name ? set->source.name : "");
     struct weft_signal_info info;
     int err = 0;
@@ -465,7 +470,7 @@ void weft_signal_close(weft_signal_set *set)
     }
     struct weft__chain ready;
     weft__chain_init(&ready);
-    pthread_mutex_lock(&hub.changes);
+    weft__lock(&hub.changes);
     weft__lock(&hub.lock);
     weft_signal_set **at = &hub.sets;
     while (*at != set) {
@@ -475,7 +480,7 @@ void weft_signal_close(weft_signal_set *set)
     weft__unlock(&hub.lock);
     remove_signals(set->mask);
     hub_close();
-    pthread_mutex_unlock(&hub.changes);
+    weft__unlock(&hub.changes);
     weft__source_lock(&set->source);
     weft__source_fire_all(&set->source.waiters, -EPIPE, &ready);
     weft__source_unlock(&set->source);

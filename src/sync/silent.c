@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/need.h"
 #include "sched/timer.h"
 
 #define PERIOD_NS INT64_C(60000000000)
@@ -74,6 +75,7 @@ static int64_t usual_precision(int64_t period_ns)
 
 int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *options)
 {
+    WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
     struct weft_idle_opts opts = {0};
     if (options) {
@@ -97,6 +99,7 @@ int weft_idle_init(weft_idle_group *group, const struct weft_idle_opts *options)
 
 void weft_idle_deinit(weft_idle_group *group)
 {
+    WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
     int answer = weft__timer_end(&g->timer); /* first: a tick uses the rest */
     WEFT__REQUIRE(answer != WEFT_TIMER_RUNNING, "idle group %s was destroyed by its own on_silent",
@@ -111,6 +114,7 @@ void weft_idle_deinit(weft_idle_group *group)
 
 void weft_idle_add(weft_idle_group *group, weft_idle_member *member)
 {
+    WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
     struct weft__quiet *quiet = (struct weft__quiet *)(void *)member;
     weft__source_lock(&g->source);
@@ -124,6 +128,7 @@ void weft_idle_add(weft_idle_group *group, weft_idle_member *member)
 
 bool weft_idle_remove(weft_idle_group *group, weft_idle_member *member)
 {
+    WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
     weft__source_lock(&g->source);
     bool removed = weft__silence_remove(&g->silence, (struct weft__quiet *)(void *)member);
@@ -133,6 +138,7 @@ bool weft_idle_remove(weft_idle_group *group, weft_idle_member *member)
 
 size_t weft_idle_count(weft_idle_group *group)
 {
+    WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
     weft__source_lock(&g->source);
     size_t count = g->silence.members + g->silence.silent;
@@ -167,6 +173,7 @@ void weft__idle_group_finish(struct weft__idle_group *g, struct weft__node *node
 
 ssize_t weft_idle_wait(weft_idle_group *group, weft_idle_member **first, int64_t deadline)
 {
+    WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
     WEFT__REQUIRE(!g->on_silent, "idle group %s has an on_silent, and is waited for",
                   g->source.name ? g->source.name : "without a name");

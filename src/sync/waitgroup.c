@@ -1,4 +1,5 @@
 #include "sync/waitgroup.h"
+#include "base/need.h"
 
 enum {
     WAITED = 1,
@@ -10,6 +11,7 @@ static const struct weft__wait_kind group_kind = {.name = "wait group",
 
 void weft_waitgroup_init(weft_waitgroup *group, const struct weft_sync_opts *opts)
 {
+    WEFT__NEED(group);
     struct weft__waitgroup *g = weft__waitgroup_of(group);
     weft__source_init(&g->source, opts);
     atomic_init(&g->word, 0);
@@ -17,6 +19,7 @@ void weft_waitgroup_init(weft_waitgroup *group, const struct weft_sync_opts *opt
 
 void weft_waitgroup_deinit(weft_waitgroup *group)
 {
+    WEFT__NEED(group);
     weft__source_deinit(&weft__waitgroup_of(group)->source, "wait group");
 }
 
@@ -64,6 +67,7 @@ static void add_locked(struct weft__waitgroup *g, int64_t n, struct weft__chain 
 
 void weft_waitgroup_add(weft_waitgroup *group, int64_t n)
 {
+    WEFT__NEED(group);
     struct weft__waitgroup *g = weft__waitgroup_of(group);
     uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed), to;
     while ((to = sum(g, word, n)) != WAITED) {
@@ -81,6 +85,7 @@ void weft_waitgroup_add(weft_waitgroup *group, int64_t n)
 
 void weft_waitgroup_done(weft_waitgroup *group)
 {
+    WEFT__NEED(group);
     weft_waitgroup_add(group, -1);
 }
 
@@ -100,6 +105,7 @@ static bool is_zero_locked(struct weft__waitgroup *g)
 
 int weft_waitgroup_wait(weft_waitgroup *group, int64_t deadline)
 {
+    WEFT__NEED(group);
     struct weft__waitgroup *g = weft__waitgroup_of(group);
     weft__source_lock(&g->source);
     if (is_zero_locked(g)) {
@@ -118,6 +124,7 @@ int weft_waitgroup_wait(weft_waitgroup *group, int64_t deadline)
 
 int64_t weft_waitgroup_count(const weft_waitgroup *group)
 {
+    WEFT__NEED(group);
     const struct weft__waitgroup *g = (const struct weft__waitgroup *)(const void *)group;
     return count_in(atomic_load_explicit(&g->word, memory_order_relaxed));
 }

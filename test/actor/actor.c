@@ -235,7 +235,7 @@ TEST(the_stubborn_are_ended_at_the_deadline)
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-enum { SQUARE = 300, LATER = 7, UNKNOWN = 999, FAILS = 8 };
+enum { SQUARE = 300, LATER = 256, UNKNOWN = 999, FAILS = 65535 };
 
 static int square(const struct weft_command *command, void *arg)
 {
@@ -314,7 +314,7 @@ TEST(commands_complete_at_once_or_later_and_messages_wait_for_them)
     CHECK_EQ(weft_host_handle(host, 0, fails, NULL), -EINVAL);
     CHECK_EQ(weft_host_handle(host, 65536, fails, NULL), -EINVAL);
     CHECK_EQ(weft_actor_spawn(host, &pid, &asker, NULL, NULL), 0);
-    CHECK_EQ(weft_host_handle(host, 5, fails, NULL), -EBUSY);
+    CHECK_EQ(weft_host_handle(host, 301, fails, NULL), -EBUSY);
     CHECK_EQ(weft_event_wait(&asked, WEFT_FOREVER), 0);
     struct weft_actor_info info;
     do { /* before that, the step that gets the other completions would get the message, too */

@@ -85,17 +85,35 @@ TEST(an_end_releases_all_names_before_it_is_told)
     puppet_host_end(host);
 }
 
+TEST(a_name_of_any_length_finds_its_actor)
+{
+    weft_host *host = puppet_host();
+    char text[5000] = "", back[5000];
+    puppet_start(host, &a);
+    puppet_start(host, &b);
+    memset(text, 'x', sizeof text - 1);
+    CHECK_EQ(weft_actor_register(host, text, a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, text, a.pid), 0);
+    CHECK_EQ(weft_actor_group_members(host, text, NULL, 0), 1);
+    CHECK_EQ(weft_actor_name(a.pid, back, sizeof back), (int)strlen(text));
+    CHECK_STR(back, text);
+    text[sizeof text - 2] = 'y';
+    CHECK_EQ(weft_actor_register(host, text, b.pid), 0); /* another one */
+    weft_pid found;
+    CHECK_EQ(weft_actor_whereis(host, text, &found), 0);
+    CHECK(weft_pid_equal(found, b.pid));
+    struct weft_actor_info info;
+    CHECK_EQ(weft_actor_look(b.pid, &info), 0);
+    CHECK_EQ(strlen(info.name), sizeof info.name - 1);
+    puppet_host_end(host);
+}
+
 TEST(bad_names_are_refused)
 {
     weft_host *host = puppet_host();
-    char text[300];
     puppet_start(host, &a);
-    memset(text, 'x', sizeof text);
-    text[256] = 0;
-    CHECK_EQ(weft_actor_register(host, text, a.pid), -EINVAL);
     CHECK_EQ(weft_actor_register(host, "", a.pid), -EINVAL);
-    text[255] = 0;
-    CHECK_EQ(weft_actor_register(host, text, a.pid), 0);
+    CHECK_EQ(weft_actor_group_join(host, "", a.pid), -EINVAL);
     weft_pid nobody = {.host = 1, .id = (uint64_t)5 << 32 | 0x0fffffff};
     CHECK_EQ(weft_actor_register(host, "nobody", nobody), -ESRCH);
     puppet_host_end(host);

@@ -6,7 +6,7 @@
 static atomic_int closed, cancelled, cleaned;
 
 /* Answers a cancel by a command that completes later, from another thread, and ends then. */
-enum { FLUSH = 9 };
+enum { FLUSH = WEFT_COMMAND_OWN };
 
 struct pending {
     weft_pid actor[64];
@@ -306,4 +306,19 @@ TEST(an_idle_one_with_a_command_under_way_is_woken_by_it)
     CHECK_EQ(s.kind, WEFT_EVENT_COMPLETE);
     CHECK_EQ(s.error, -EIO);
     puppet_host_end(host);
+}
+
+static void destroys_running_host(void *arg)
+{
+    weft_host *host;
+    (void)arg;
+    CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.name = "shop", .workers = 1}), 0);
+    weft_host_destroy(host);
+}
+
+TEST(to_destroy_a_host_that_runs_names_it_and_what_to_call_first)
+{
+    char err[CHECK_ERR];
+    CHECK(WIFSIGNALED(check_child(destroys_running_host, NULL, err, sizeof err)));
+    CHECK(strstr(err, "weft_host_destroy: host shop still runs: call weft_host_stop first"));
 }

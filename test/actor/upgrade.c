@@ -358,7 +358,7 @@ TEST(a_state_may_be_kept_as_it_is)
 
 /* --- with commands, with other statuses ------------------------------------------------------- */
 
-enum { LATER = 7 };
+enum { LATER = WEFT_COMMAND_OWN };
 static weft_pid later_pid;
 
 static int later(const struct weft_command *command, void *arg)

@@ -1,11 +1,12 @@
-/* Functions that run in a group at once, at some time, again and again. Times have lower bounds
- * only: a machine may be slow, but nothing may be early. */
+/* Functions that run in a group at once, at some time, again and again. By the real clock times
+ * have lower bounds only: a machine may be slow, but nothing may be early. */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include <weft/executor.h>
 
 #include "dispatch/fixture.h"
+#include "virtual_clock.h"
 
 static int gives_its_argument(void *arg, void **value)
 {
@@ -132,85 +133,99 @@ TEST(a_cancel_before_its_time_is_for_good_and_lets_the_group_go)
 
 #define RUNS 6
 
-static struct {
-    int64_t began[RUNS + 2], ended[RUNS + 2];
-    int64_t body_ns;
-    _Atomic(int) n;
-} runs;
+/* By a clock that only the test and the function move; everything happens on this thread. */
+#define PERIOD (INT64_C(1) << 21)
 
-static int notes_its_time(void *arg, void **value)
+struct clockwork {
+    weft_dispatcher *d;
+    weft_schedule *schedule;
+    int64_t takes[2]; /* the function: the first time, and later */
+    int runs;
+};
+
+static int takes_its_time(void *arg, void **value)
 {
-    int i = atomic_load_explicit(&runs.n, memory_order_relaxed);
-    (void)arg, (void)value;
-    i = i < RUNS + 1 ? i : RUNS + 1;
-    runs.began[i] = weft_now();
-    while (weft_now() < runs.began[i] + runs.body_ns) {
-        CHECK_EQ(weft_sleep(runs.body_ns / 4), 0);
-    }
-    runs.ended[i] = weft_now();
-    atomic_store_explicit(&runs.n, i + 1, memory_order_release);
+    struct clockwork *c = arg;
+    (void)value;
+    virtual_clock_set(weft_now() + c->takes[c->runs > 0]);
+    c->runs++;
     return 0;
 }
 
-static void wait_for_runs(void)
+/* Returns when it runs first. */
+static int64_t open_clockwork(struct clockwork *c, enum weft_schedule_kind kind)
 {
-    while (atomic_load_explicit(&runs.n, memory_order_acquire) < RUNS) {
-        usleep(100); /* nothing depends on it */
-    }
+    struct weft_dispatcher_opts opts = {
+        .caller = true, .timer_tick_ns = PERIOD / 16, .hog_ns = -1, .spin_ns = -1};
+    int64_t first = virtual_clock_stop(PERIOD) + PERIOD;
+    CHECK_EQ(weft_dispatcher_create(&c->d, &opts), 0);
+    weft_group *group = make_group(c->d, "g");
+    CHECK_EQ(weft_group_schedule(
+                 group, &c->schedule, takes_its_time, c,
+                 &(struct weft_schedule_opts){.kind = kind, .period_ns = PERIOD, .at = first}),
+             0);
+    return first;
 }
 
-static struct weft_schedule_stats run_periodically(const struct weft_schedule_opts *opts,
-                                                   int64_t body_ns)
+/* Returns how often it ran at once although its time had come before the last run was over. */
+static uint64_t close_clockwork(struct clockwork *c)
 {
-    weft_dispatcher *d = start_dispatcher(NULL);
-    weft_group *group = make_group(d, "g");
-    weft_schedule *schedule;
     struct weft_schedule_stats stats;
-    runs.body_ns = body_ns;
-    atomic_store_explicit(&runs.n, 0, memory_order_relaxed);
-    CHECK_EQ(weft_group_schedule(group, &schedule, notes_its_time, NULL, opts), 0);
-    wait_for_runs();
-    int err = weft_schedule_cancel(schedule);
-    CHECK(err == 0 || err == -EINPROGRESS);
-    CHECK_EQ(weft_future_get(weft_schedule_over(schedule), NULL, WEFT_FOREVER), -ECANCELED);
-    weft_schedule_stats(schedule, &stats);
-    weft_schedule_unref(schedule);
-    stop_dispatcher(d);
-    return stats;
+    weft_schedule_stats(c->schedule, &stats);
+    CHECK_EQ(stats.runs, c->runs);
+    CHECK_EQ(stats.failures, 0);
+    CHECK_EQ(weft_schedule_cancel(c->schedule), 0);
+    weft_schedule_unref(c->schedule);
+    stop_dispatcher(c->d);
+    virtual_clock_go();
+    return stats.overruns;
+}
+
+static int runs_at(struct clockwork *c, int64_t time)
+{
+    virtual_clock_set(time);
+    CHECK(weft_dispatcher_poll(c->d) >= 0);
+    return c->runs;
 }
 
 TEST(a_fixed_delay_is_measured_from_the_end)
 {
-    struct weft_schedule_opts opts = {.kind = WEFT_FIXED_DELAY, .period_ns = 3 * MS};
-    struct weft_schedule_stats stats = run_periodically(&opts, 2 * MS);
-    CHECK(stats.runs >= RUNS);
-    CHECK_EQ(stats.overruns, 0);
-    for (int i = 1; i < RUNS; i++) {
-        CHECK(runs.began[i] - runs.ended[i - 1] >= 3 * MS);
+    struct clockwork c = {.takes = {2 * PERIOD, 2 * PERIOD}};
+    int64_t due = open_clockwork(&c, WEFT_FIXED_DELAY);
+    for (int i = 0; i < RUNS; i++) {
+        int64_t late = i % 2 ? PERIOD / 4 : 0;
+        CHECK_EQ(runs_at(&c, due - 1), i);
+        CHECK_EQ(runs_at(&c, due + late), i + 1);
+        due += late + 2 * PERIOD + PERIOD;
     }
+    CHECK_EQ(close_clockwork(&c), 0);
 }
 
-/* The k-th is not before first + k * period, whenever those before it ran; and one that is late
- * does not delay the next. */
+/* The k-th is due at first + k * period, whenever those before it ran and however long they took;
+ * one that is late does not delay the next. */
 TEST(a_fixed_rate_is_measured_from_the_first)
 {
-    int64_t first = weft_after(2 * MS);
-    struct weft_schedule_opts opts = {.kind = WEFT_FIXED_RATE, .period_ns = 2 * MS, .at = first};
-    struct weft_schedule_stats stats = run_periodically(&opts, MS / 2);
-    CHECK(stats.runs >= RUNS);
+    struct clockwork c = {.takes = {PERIOD / 2, PERIOD / 2}};
+    int64_t first = open_clockwork(&c, WEFT_FIXED_RATE);
     for (int i = 0; i < RUNS; i++) {
-        CHECK(runs.began[i] >= first + i * opts.period_ns);
+        int64_t due = first + i * PERIOD;
+        CHECK_EQ(runs_at(&c, due - 1), i);
+        CHECK_EQ(runs_at(&c, i % 2 ? due + PERIOD / 4 : due), i + 1);
     }
+    CHECK_EQ(close_clockwork(&c), 0);
 }
 
-/* The body takes four periods: each run but the first is late, begins at once, and none is left
- * out. A delay in between would be seen as a sleep of the fiber, and an overrun fewer. */
+/* A run of four periods: those that were due meanwhile come at once, none is left out, and then it
+ * is in time again. */
 TEST(overruns_of_a_fixed_rate_run_at_once)
 {
-    struct weft_schedule_opts opts = {.kind = WEFT_FIXED_RATE, .period_ns = MS / 2};
-    struct weft_schedule_stats stats = run_periodically(&opts, 2 * MS);
-    CHECK(stats.runs >= RUNS);
-    CHECK(stats.overruns >= RUNS - 1);
+    struct clockwork c = {.takes = {4 * PERIOD, 0}};
+    int64_t first = open_clockwork(&c, WEFT_FIXED_RATE);
+    CHECK_EQ(runs_at(&c, first - 1), 0);
+    CHECK_EQ(runs_at(&c, first), 5); /* that of first + 4 * PERIOD, which is now, too */
+    CHECK_EQ(runs_at(&c, first + 5 * PERIOD - 1), 5);
+    CHECK_EQ(runs_at(&c, first + 5 * PERIOD), 6);
+    CHECK_EQ(close_clockwork(&c), 4);
 }
 
 struct flaky {
@@ -245,6 +260,39 @@ TEST(one_that_fails_goes_on_and_is_counted)
     CHECK_EQ(weft_schedule_cancel(schedule), -EALREADY);
     weft_schedule_unref(schedule);
     stop_dispatcher(d);
+}
+
+static int fails_at_once(void *arg, void **value)
+{
+    (void)arg, (void)value;
+    return -EIO;
+}
+
+static void fail_periodically(void *name)
+{
+    weft_dispatcher *d = start_dispatcher(NULL);
+    weft_schedule *schedule;
+    struct weft_schedule_opts opts = {.kind = WEFT_FIXED_DELAY, .period_ns = 1, .name = name};
+    CHECK_EQ(weft_group_schedule(make_group(d, "g"), &schedule, fails_at_once, NULL, &opts), 0);
+    struct weft_schedule_stats stats;
+    do {
+        weft_schedule_stats(schedule, &stats);
+    } while (stats.runs < 3);
+    weft_schedule_unref(schedule);
+    stop_dispatcher(d);
+}
+
+TEST(the_first_failure_is_told_with_the_name_or_without_and_only_the_first)
+{
+    static const char told[] = "weft: group g: %s failed, and goes on: Input/output error\n";
+    for (int named = 0; named < 2; named++) {
+        char err[CHECK_ERR], line[128];
+        CHECK_EQ(
+            check_child(fail_periodically, named ? (void *)(uintptr_t) "s" : NULL, err, sizeof err),
+            0);
+        snprintf(line, sizeof line, told, named ? "s" : "a periodic function");
+        CHECK_STR(check_without_hogs(err), line);
+    }
 }
 
 struct slow {

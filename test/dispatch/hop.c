@@ -76,6 +76,57 @@ static void *is_far(void *arg)
     return arg;
 }
 
+/* Interrupts its caller, which waits for it and hands the interrupt over; and does not wait. */
+static void *is_interrupted_and_does_not_wait(void *arg)
+{
+    CHECK_EQ(weft_interrupt(*(weft_fiber *)arg), 0);
+    while (!weft_interrupted()) {
+        sched_yield();
+    }
+    return arg;
+}
+
+static void *calls_what_does_not_wait(void *arg)
+{
+    weft_fiber self = weft_self();
+    void *result = NULL;
+    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, is_interrupted_and_does_not_wait, &self, &result),
+             0);
+    CHECK(result == &self);
+    CHECK(weft_interrupted()); /* as if the function had run here */
+    CHECK_EQ(weft_sleep(1000), -EINTR);
+    return arg;
+}
+
+TEST(an_interrupt_that_the_function_does_not_use_is_the_callers)
+{
+    open_pool();
+    run_in_group(calls_what_does_not_wait, NULL);
+    close_pool();
+}
+
+static void *is_interrupted_and_waits(void *arg)
+{
+    CHECK_EQ(weft_interrupt(*(weft_fiber *)arg), 0);
+    CHECK_EQ(weft_sleep_until(WEFT_FOREVER), -EINTR);
+    return arg;
+}
+
+static void *calls_what_waits(void *arg)
+{
+    weft_fiber self = weft_self();
+    CHECK_EQ(weft_call_on(pool, WEFT_ANY_WORKER, is_interrupted_and_waits, &self, NULL), 0);
+    CHECK(!weft_interrupted());
+    return arg;
+}
+
+TEST(an_interrupt_that_the_function_uses_is_gone)
+{
+    open_pool();
+    run_in_group(calls_what_waits, NULL);
+    close_pool();
+}
+
 static void *is_on_worker_1(void *arg)
 {
     CHECK_EQ(weft_worker_self(), 1);

@@ -211,20 +211,68 @@ TEST(many_dispatchers_with_groups_of_their_own)
     enum { DISPATCHERS = 16 };
     weft_dispatcher *d[DISPATCHERS];
     weft_group *groups[DISPATCHERS];
-    static const char name[] = "a name of more than 31 bytes is cut off there";
-    static char kept[] = "a name of more than 31 bytes is ";
-    kept[31] = 0;
+    static char name[] = "a name of more than 31 bytes is kept whole, as all names are";
     CHECK(!weft_dispatcher_self());
     CHECK(!weft_group_self());
     for (int i = 0; i < DISPATCHERS; i++) {
-        d[i] = start_dispatcher(&(struct weft_dispatcher_opts){.name = "many"});
-        CHECK_STR(weft_dispatcher_name(d[i]), "many");
+        d[i] = start_dispatcher(&(struct weft_dispatcher_opts){.name = "my-dispatcher"});
+        CHECK_STR(weft_dispatcher_name(d[i]), "my-dispatcher");
         groups[i] = make_group(d[i], name);
-        CHECK_EQ(weft_group_spawn(groups[i], NULL, asks_where_it_is, kept, NULL), 0);
+        CHECK_EQ(weft_group_spawn(groups[i], NULL, asks_where_it_is, name, NULL), 0);
     }
     for (int i = 0; i < DISPATCHERS; i++) {
         stop_dispatcher(d[i]);
     }
+}
+
+/* --- perf events -------------------------------------------------------------------------------
+ */
+
+struct ear {
+    atomic_ulong told;
+    weft_pool *pool; /* of its dispatcher; set before anything runs there */
+};
+
+static void ear_hears(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
+                      void *arg)
+{
+    struct ear *ear = arg;
+    (void)type, (void)cost_ns, (void)count, (void)sum;
+    CHECK(pool == ear->pool);
+    atomic_fetch_add(&ear->told, 1);
+}
+
+static void *sleeps_until_told(void *arg)
+{
+    struct ear *ear = arg;
+    while (!atomic_load(&ear->told)) {
+        CHECK_EQ(weft_sleep(MS), 0);
+    }
+    return NULL;
+}
+
+TEST(each_dispatcher_has_a_perf_callback_of_its_own)
+{
+    struct ear ears[2] = {0};
+    weft_dispatcher *d[2];
+    for (int i = 0; i < 2; i++) {
+        struct weft_perf perf = {.on_event = ear_hears, .arg = &ears[i]}; /* is copied */
+        CHECK_EQ(weft_dispatcher_create(&d[i], &(struct weft_dispatcher_opts){.perf = &perf}), 0);
+        ears[i].pool = weft_dispatcher_pool(d[i]);
+        CHECK(weft_pool_name(ears[i].pool) == weft_dispatcher_name(d[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(weft_dispatcher_start(d[i]), 0);
+        CHECK_EQ(weft_group_spawn(make_group(d[i], "g"), NULL, sleeps_until_told, &ears[i], NULL),
+                 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        stop_dispatcher(d[i]);
+    }
+    struct weft_perf none = {0};
+    weft_dispatcher *without;
+    CHECK_EQ(weft_dispatcher_create(&without, &(struct weft_dispatcher_opts){.perf = &none}),
+             -EINVAL);
 }
 
 /* --- one group sees another finish ------------------------------------------------------------ */

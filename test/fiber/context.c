@@ -20,7 +20,9 @@ struct party {
     struct weft__san san;
     char *stack;
     void (*body)(struct party *self, void *pass);
-    struct party *left; /* whoever switched here */
+    struct party *left;       /* whoever switched here */
+    struct weft__asan *asan;  /* of the thread it is on */
+    struct weft__asan thread; /* of one that is a thread's own */
 };
 
 /* A party's first frame, as entry_<arch>.S has it for fibers. */
@@ -64,16 +66,18 @@ static inline __attribute__((always_inline)) void *go(struct party *from, struct
 {
     first_pass = pass;
     to->left = from;
-    weft__san_leave(&from->san, &to->san, false);
+    to->asan = from->asan;
+    void *fake = weft__asan_leave(from->asan, to->stack, STACK_BYTES, false);
+    weft__san_leave(&to->san);
     struct party *self = weft__context_switch(&from->ctx, &to->ctx, to);
-    weft__san_arrive(&self->san, &self->left->san);
+    weft__asan_arrive(self->asan, fake);
     CHECK(self == from);
     return first_pass;
 }
 
 void party_main(struct party *self)
 {
-    weft__san_arrive(&self->san, &self->left->san);
+    weft__asan_arrive(self->asan, NULL);
     CHECK_EQ((uintptr_t)__builtin_frame_address(0) % 16, 0);
     self->body(self, first_pass);
     CHECK(!"a context returned from its body");
@@ -86,6 +90,7 @@ static void party_init(struct party *party, void (*body)(struct party *, void *)
     party->body = body;
     weft__context_init(&party->ctx, party->stack + STACK_BYTES, party_entry);
     weft__san_create(&party->san, party->stack, STACK_BYTES);
+    weft__asan_attach(party->stack, STACK_BYTES);
     weft__san_register_stack(party->stack, party->stack + STACK_BYTES);
 }
 
@@ -93,6 +98,7 @@ static void party_deinit(struct party *party)
 {
     void *dead = weft__san_take(&party->san);
     weft__san_bury(&dead);
+    weft__asan_detach(party->stack, STACK_BYTES);
     free(party->stack);
 }
 
@@ -100,6 +106,8 @@ static void thread_init(struct party *party)
 {
     party->stack = NULL;
     weft__san_thread(&party->san);
+    party->asan = &party->thread;
+    weft__asan_enter_thread(&party->thread);
 }
 
 /* --- what is passed ------------------------------------------------------------- */
@@ -329,6 +337,7 @@ static void *carry(void *parity)
         }
         pthread_barrier_wait(&turn);
     }
+    weft__asan_leave_thread(&base.thread);
     return NULL;
 }
 

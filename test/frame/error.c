@@ -125,7 +125,7 @@ EACH_HOME(and_what_it_suppressed)
              "error: Input/output error: no clean end\n"
              "    in inner, finally\n"
              "    in prints, outer_ends (%s:%d)\n"
-             "  suppressed: Bad message: item 42\n"
+             "  suppressed: Malformed data: item 42\n"
              "    in inner, inner_fails (%s:%d)\n"
              "    in prints, outer_ends (%s:%d)\n",
              __FILE__, call_line, __FILE__, throw_line, __FILE__, call_line);
@@ -213,7 +213,7 @@ EACH_HOME(an_interrupt_has_the_victims_frames)
     CHECK_EQ(home_run(home, &interrupter.frame, NULL), 0);
     CHECK_EQ(weft_join(interrupter.victim, NULL, WEFT_FOREVER), -EINTR);
     snprintf(expected, sizeof expected,
-             "error: Interrupted system call: event\n"
+             "error: Interrupted: event\n"
              "    in victim, victim_goes_on (%s:%d)\n"
              "    in prints, outer_ends (%s:%d)\n",
              __FILE__, wait_line, __FILE__, call_line);

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -241,10 +242,31 @@ EACH_DRIVER(conditions)
     end(&s);
 }
 
+/* A change through a mapping that is writable already shows in no field of a stat. */
+EACH_DRIVER(without_a_cache_every_byte_is_read_anew)
+{
+    struct served s;
+    char path[128];
+    put("mapped", "one\n");
+    snprintf(path, sizeof path, "%s/mapped", root);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    char *bytes = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(bytes != MAP_FAILED);
+    memcpy(bytes, "two\n", 4);
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = -1});
+    CHECK_STR(ask_once(&s, get("/mapped"))->body, "two\n");
+    memcpy(bytes, "new\n", 4);
+    CHECK_STR(ask_once(&s, get("/mapped"))->body, "new\n");
+    end(&s);
+    CHECK_EQ(munmap(bytes, 4), 0);
+    CHECK_EQ(close(fd), 0);
+    CHECK_EQ(unlink(path), 0);
+}
+
 EACH_DRIVER(what_changes_is_seen)
 {
     struct served s;
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = -1});
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = -1});
     put("change", "one\n");
     CHECK_STR(ask_once(&s, get("/change"))->body, "one\n");
     put("change", "two, longer\n");
@@ -258,7 +280,7 @@ EACH_DRIVER(what_changes_is_seen)
     CHECK_EQ(unlink(path), 0);
     CHECK_EQ(ask_once(&s, get("/change"))->status, 404);
     end(&s);
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = MS(50)});
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = MS(50)});
     put("change", "one\n");
     CHECK_STR(ask_once(&s, get("/change"))->body, "one\n");
     put("change",
@@ -312,7 +334,7 @@ EACH_DRIVER(few_files_are_kept_open)
     few = old;
     few.rlim_cur = 64;
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = S(100)});
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = S(100)});
     for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "/many-%d", i);
         CHECK_EQ(ask_once(&s, get(name))->len, 20000);
@@ -346,7 +368,7 @@ EACH_DRIVER(a_removed_file_is_let_go)
 {
     struct served s;
     char path[128];
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = MS(1)});
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = MS(1)});
     put_large("many-gone", 20000);
     put_large("many-other", 20000);
     CHECK_EQ(ask_once(&s, get("/many-gone"))->len, 20000);
@@ -421,7 +443,7 @@ EACH_DRIVER(listings_links_and_dotfiles_only_if_asked_for)
 EACH_DRIVER(servers_of_two_pools_share_a_directory)
 {
     struct served s, other;
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = WEFT_FOREVER});
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = WEFT_FOREVER});
     served_make(&other, driver, 1, NULL);
     CHECK_EQ(weft_http_server_route(other.server, NULL, "/", weft_http_files_serve, files, NULL),
              0);
@@ -576,7 +598,7 @@ EACH_DRIVER(a_name_that_is_swapped_never_leads_out)
     struct client c;
     pthread_t thread;
     int seen = 0;
-    begin(&s, driver, (struct weft_http_files_opts){.fresh_ns = -1});
+    begin(&s, driver, (struct weft_http_files_opts){.revalidate_ns = -1});
     put("swapped", "public\n");
     atomic_store(&over, false);
     CHECK_EQ(pthread_create(&thread, NULL, swap_names, NULL), 0);

@@ -134,6 +134,29 @@ EACH_DRIVER(bodies)
     served_end(&s);
 }
 
+/* The bytes of the chunk never come: the answer must not wait for them. */
+EACH_DRIVER(a_chunk_beyond_the_limit_is_refused_when_it_is_announced)
+{
+    static const char *const sizes[] = {
+        "100001\r\n",           /* 1 MiB + 1 */
+        "100001",               /* ... and more digits can only make it larger */
+        "7fffffffffffffff\r\n", /* 2^63 - 1 */
+        "8000000000000000\r\n", /* 2^63 */
+        "ffffffffffffffff\r\n", /* 2^64 - 1 */
+        "1\r\na\r\n100000\r\n", /* 1 MiB in all, and 1 */
+    };
+    static struct client c;
+    struct served s;
+    begin(&s, driver, &(struct weft_http_server_limits){.body_ns = S(3600)});
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        client_open(&c, &s);
+        client_send(&c, "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+        CHECK_EQ(client_ask(&c, sizes[i])->status, 413);
+        client_close(&c);
+    }
+    served_end(&s);
+}
+
 EACH_DRIVER(requests_on_one_connection)
 {
     struct served s;
@@ -213,7 +236,63 @@ EACH_DRIVER(pipelining_depth_bounds_what_is_gathered)
     served_end(&s);
 }
 
+static weft_event go_on;
+
+static int busy(weft_http *x, void *arg)
+{
+    (void)arg;
+    CHECK_EQ(weft_event_wait(&go_on, WEFT_FOREVER), 0);
+    return weft_http_answer(x, 200, NULL, "", 0);
+}
+
+/* None of those that are there waits for its client, so none gives its place. */
 EACH_DRIVER(connections_in_all_and_of_one_address)
+{
+    static struct client c[5];
+    weft_event_init(&go_on, NULL);
+    for (int kind = 0; kind < 2; kind++) {
+        struct served s;
+        struct weft_http_server_limits limits = {0};
+        *(kind ? &limits.per_address : &limits.connections) = 3;
+        served_make(&s, driver, 1, &(struct weft_http_server_opts){.limits = limits});
+        served_route(&s, NULL, "/", measure);
+        served_route(&s, NULL, "/busy", busy);
+        served_listen(&s);
+        weft_event_reset(&go_on);
+        for (int i = 0; i < 3; i++) {
+            client_open(&c[i], &s);
+            client_send(&c[i], get("/busy"));
+            while (served_stats(&s).bytes_in < (uint64_t)(i + 1) * strlen(get("/busy"))) {
+                sched_yield();
+            }
+        }
+        client_open(&c[3], &s); /* a connection is turned away whether it asks or not */
+        CHECK_EQ(client_reply(&c[3])->status, 503);
+        CHECK(client_is_closed(&c[3]));
+        client_close(&c[3]);
+        CHECK_EQ(served_stats(&s).refused, 1);
+        CHECK_EQ(served_stats(&s).idle_shed, 0);
+        CHECK_EQ(served_stats(&s).open, 3);
+        weft_event_set(&go_on);
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ(client_reply(&c[i])->status, 200);
+        }
+        client_close(&c[0]); /* one that leaves makes room */
+        while (served_stats(&s).open == 3) {
+            sched_yield();
+        }
+        client_open(&c[0], &s);
+        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200);
+        CHECK_EQ(served_stats(&s).idle_shed, 0);
+        for (int i = 0; i < 3; i++) {
+            client_close(&c[i]);
+        }
+        served_end(&s);
+    }
+}
+
+/* At a limit the connection that has been silent longest gives its place. */
+EACH_DRIVER(at_a_limit_the_longest_silent_connection_makes_room)
 {
     static struct client c[5];
     for (int kind = 0; kind < 2; kind++) {
@@ -221,24 +300,50 @@ EACH_DRIVER(connections_in_all_and_of_one_address)
         struct weft_http_server_limits limits = {0};
         *(kind ? &limits.per_address : &limits.connections) = 3;
         begin(&s, driver, &limits);
-        for (int i = 0; i < 4; i++) {
-            client_open(&c[i], &s);
-            /* A connection is turned away whether it asks or not. */
-            CHECK_EQ(client_ask(&c[i], i < 3 ? get("/") : "")->status, i < 3 ? 200 : 503);
-        }
-        CHECK(client_is_closed(&c[3]));
-        client_close(&c[3]);
-        CHECK_EQ(served_stats(&s).refused, 1);
-        CHECK_EQ(served_stats(&s).open, 3);
-        client_close(&c[0]); /* one that leaves makes room */
-        while (served_stats(&s).open == 3) {
-            sched_yield();
-        }
-        client_open(&c[0], &s);
-        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200);
         for (int i = 0; i < 3; i++) {
+            client_open(&c[i], &s);
+            CHECK_EQ(client_ask(&c[i], get("/"))->status, 200);
+            CHECK_EQ(poll(NULL, 0, 2), 0); /* the clock's reading is another one */
+        }
+        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200); /* now it is 1 that is silent longest */
+        for (int i = 3; i < 5; i++) {
+            CHECK_EQ(poll(NULL, 0, 2), 0);
+            client_open(&c[i], &s);
+            CHECK_EQ(client_ask(&c[i], get("/"))->status, 200);
+            CHECK(client_is_closed(&c[i - 2]));
+        }
+        CHECK_EQ(client_ask(&c[0], get("/"))->status, 200);
+        CHECK_EQ(served_stats(&s).idle_shed, 2);
+        CHECK_EQ(served_stats(&s).refused, 0);
+        for (int i = 0; i < 5; i++) {
             client_close(&c[i]);
         }
         served_end(&s);
     }
+}
+
+/* One byte does not make a client that is worth its place: after a second it gives it. Until then
+ * the new one is refused. */
+EACH_DRIVER(a_part_of_a_head_keeps_its_place_for_a_second_only)
+{
+    static struct client c[3], late;
+    struct served s;
+    begin(&s, driver, &(struct weft_http_server_limits){.connections = 3, .header_ns = S(3600)});
+    for (int i = 0; i < 3; i++) {
+        client_open(&c[i], &s);
+        client_send(&c[i], "G");
+    }
+    int status;
+    do {
+        client_open(&late, &s);
+        status = client_ask(&late, get("/"))->status;
+        client_close(&late);
+        CHECK(status == 200 || status == 503 ||
+              status == 0); /* 0: turned away before it had sent */
+    } while (status != 200);
+    CHECK_EQ(served_stats(&s).idle_shed, 1);
+    for (int i = 0; i < 3; i++) {
+        client_close(&c[i]);
+    }
+    served_end(&s);
 }

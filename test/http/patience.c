@@ -289,7 +289,9 @@ EACH_DRIVER(a_client_that_does_not_read)
 {
     struct served s;
     struct client c, other;
-    begin(&s, driver, (struct weft_http_server_limits){.write_ns = LIMIT, .requests = 1000000000});
+    begin(&s, driver,
+          (struct weft_http_server_limits){
+              .write_ns = LIMIT, .write_ahead = 1, .requests = 1000000000});
     client_open(&c, &s);
     client_open(&other, &s);
     double from = check_seconds();
@@ -325,6 +327,7 @@ EACH_DRIVER(a_crowd_of_slow_clients)
                                            .header_ns = LIMIT,
                                            .body_ns = LIMIT,
                                            .write_ns = LIMIT,
+                                           .write_ahead = 1,
                                            .linger_ns = MS(1)});
     for (int i = 0; i < CROWD; i++) {
         double before = check_seconds();

@@ -1,5 +1,7 @@
-/* Stops: what is under way is finished, what is idle ends, what takes too long is cut. */
+/* Stops: what has connected is served, what is under way is finished, idle connections may send one
+ * more request, what takes too long is cut. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "http/client.h"
 
@@ -20,14 +22,22 @@ static int hello(weft_http *x, void *arg)
     return weft_http_answer(x, 200, NULL, "hello", 5);
 }
 
-static void begin(struct served *s, enum weft_driver driver)
+static void begin_with(struct served *s, enum weft_driver driver, int64_t linger_ns,
+                       int64_t grace_ns)
 {
     weft_event_reset(&entered);
     weft_event_reset(&go_on);
-    served_make(s, driver, 2, &(struct weft_http_server_opts){.limits.linger_ns = MS(100)});
+    served_make(s, driver, 2,
+                &(struct weft_http_server_opts){.limits.linger_ns = linger_ns,
+                                                .limits.grace_ns = grace_ns});
     served_route(s, "GET", "/slow", slow);
     served_route(s, NULL, "/hello", hello);
     served_listen(s);
+}
+
+static void begin(struct served *s, enum weft_driver driver)
+{
+    begin_with(s, driver, MS(100), S(100));
 }
 
 static void *stop_gently(void *arg)
@@ -36,20 +46,40 @@ static void *stop_gently(void *arg)
     return (void *)(intptr_t)weft_http_server_stop(s->server, weft_after(S(120)));
 }
 
+static pthread_t begin_stop(struct served *s)
+{
+    pthread_t stopper;
+    CHECK_EQ(pthread_create(&stopper, NULL, stop_gently, s), 0);
+    while (!weft_http_server_stopping(s->server)) {
+        sched_yield();
+    }
+    return stopper;
+}
+
+static void end_stop(pthread_t stopper)
+{
+    void *result;
+    CHECK_EQ(pthread_join(stopper, &result), 0);
+    CHECK_EQ((intptr_t)result, 0);
+}
+
+/* A connection that is held off is given up soon: its system would try again after a second. */
 static bool refuses(const struct served *s)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int err = connect(fd, (const struct sockaddr *)&s->at.storage, s->at.len);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int err = connect(fd, (const struct sockaddr *)&s->at.storage, s->at.len) == 0 ? 0 : errno;
+    socklen_t len = sizeof err;
+    if (err == EINPROGRESS && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 20) == 1) {
+        CHECK_EQ(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
+    }
     close(fd);
-    return err != 0;
+    return err == ECONNREFUSED;
 }
 
 EACH_DRIVER(a_drain_finishes_what_is_under_way)
 {
     struct served s;
     static struct client idle, busy, half;
-    pthread_t stopper;
-    void *result;
     begin(&s, driver);
     client_open(&idle, &s);
     client_open(&busy, &s);
@@ -63,9 +93,7 @@ EACH_DRIVER(a_drain_finishes_what_is_under_way)
     while (served_stats(&s).bytes_in <= read_by_now) { /* the half has been seen */
         sched_yield();
     }
-    CHECK_EQ(pthread_create(&stopper, NULL, stop_gently, &s), 0);
-    CHECK(client_is_closed(&idle)); /* at once */
-    CHECK(weft_http_server_stopping(s.server));
+    pthread_t stopper = begin_stop(&s);
     while (!refuses(&s)) { /* nobody listens any more */
         sched_yield();
     }
@@ -73,14 +101,19 @@ EACH_DRIVER(a_drain_finishes_what_is_under_way)
     struct reply *r = client_reply(&half);
     CHECK_EQ(r->status, 200);
     CHECK_STR(reply_field(r, "Connection"), "close");
+    r = client_ask(&idle, get("/hello")); /* nobody had told it not to */
+    CHECK_EQ(r->status, 200);
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    CHECK(client_is_closed_gently(&idle));
     client_send(&busy, get("/hello")); /* too late, but no reason to lose the answer under way */
     weft_event_set(&go_on);
     r = client_reply(&busy);
     CHECK_STR(r->body, "done");
     CHECK_STR(reply_field(r, "Connection"), "close"); /* though it was asked before */
     CHECK(client_is_closed_gently(&busy));
-    CHECK_EQ(pthread_join(stopper, &result), 0);
-    CHECK_EQ((intptr_t)result, 0);
+    end_stop(stopper);
+    CHECK_EQ(served_stats(&s).stop_idle, 0);
+    CHECK_EQ(served_stats(&s).stop_cut, 0);
     CHECK_EQ(weft_http_server_listen(s.server, "127.0.0.1:0", NULL), -ESHUTDOWN);
     client_close(&idle);
     client_close(&busy);
@@ -96,9 +129,14 @@ EACH_DRIVER(a_deadline_cuts_what_is_left)
     client_open(&busy, &s);
     client_open(&half, &s);
     client_send(&half, "GET /hello HTTP/1.1\r\nHo");
+    while (served_stats(&s).bytes_in == 0) {
+        sched_yield();
+    }
     client_send(&busy, get("/slow"));
     CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
     CHECK_EQ(weft_http_server_stop(s.server, weft_after(MS(50))), 0);
+    CHECK_EQ(served_stats(&s).stop_cut, 2);
+    CHECK_EQ(served_stats(&s).stop_idle, 0);
     CHECK_EQ(ended_with, -ECANCELED);
     CHECK_EQ(client_reply(&busy)->status, 0);
     CHECK_EQ(client_reply(&half)->status, 0);
@@ -112,19 +150,13 @@ EACH_DRIVER(the_nearest_deadline_holds)
 {
     struct served s;
     static struct client busy;
-    pthread_t stopper;
-    void *result;
     begin(&s, driver);
     client_open(&busy, &s);
     client_send(&busy, get("/slow"));
     CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
-    CHECK_EQ(pthread_create(&stopper, NULL, stop_gently, &s), 0);
-    while (!weft_http_server_stopping(s.server)) {
-        sched_yield();
-    }
+    pthread_t stopper = begin_stop(&s);
     CHECK_EQ(weft_http_server_stop(s.server, 0), 0);
-    CHECK_EQ(pthread_join(stopper, &result), 0);
-    CHECK_EQ((intptr_t)result, 0);
+    end_stop(stopper);
     client_close(&busy);
     served_end(&s);
 }
@@ -135,17 +167,172 @@ EACH_DRIVER(a_stop_in_the_middle_of_arrivals)
     for (int round = 0; round < 20; round++) {
         static struct client c[8];
         struct served s;
-        begin(&s, driver);
+        begin_with(&s, driver, MS(1), MS(1));
         for (int i = 0; i < 8; i++) {
             client_open(&c[i], &s);
             client_send(&c[i], get("/hello"));
         }
         CHECK_EQ(weft_http_server_stop(s.server, weft_after(S(120))), 0);
-        for (int i = 0; i < 8; i++) { /* answered, or not accepted any more; nothing in between */
+        for (int i = 0; i < 8; i++) { /* all of them had connected */
             struct reply *r = client_reply(&c[i]);
-            CHECK(r->status == 0 || (r->status == 200 && r->whole));
+            CHECK_EQ(r->status, 200);
+            CHECK(r->whole);
             client_close(&c[i]);
         }
+        served_end(&s);
+    }
+}
+
+/* --- nothing is lost -------------------------------------------------------------------------- */
+
+EACH_DRIVER(pipelined_requests_are_all_answered_before_the_end)
+{
+    struct served s;
+    static struct client c;
+    char both[256];
+    begin(&s, driver);
+    client_open(&c, &s);
+    size_t n = (size_t)snprintf(both, sizeof both, "%s", get("/slow"));
+    snprintf(both + n, sizeof both - n, "%s", get("/hello"));
+    client_send(&c, both);
+    CHECK_EQ(weft_event_wait(&entered, WEFT_FOREVER), 0);
+    pthread_t stopper = begin_stop(&s);
+    weft_event_set(&go_on);
+    struct reply *r = client_reply(&c);
+    CHECK_STR(r->body, "done");
+    CHECK(!reply_field(r, "Connection"));
+    r = client_reply(&c);
+    CHECK_STR(r->body, "hello");
+    CHECK_STR(reply_field(r, "Connection"), "close");
+    CHECK(client_is_closed_gently(&c));
+    client_close(&c);
+    end_stop(stopper);
+    served_end(&s);
+}
+
+static atomic_bool held;
+
+/* Keeps the worker until it is let go. */
+static int hold(weft_http *x, void *arg)
+{
+    (void)arg;
+    atomic_store(&held, true);
+    while (atomic_load(&held)) {
+        sched_yield();
+    }
+    return weft_http_answer(x, 200, NULL, "", 0);
+}
+
+/* The only worker is busy while they connect, so none of them is accepted when the stop begins. */
+static void stop_with_a_backlog(enum weft_driver driver, enum weft_http_spread spread,
+                                const char *address)
+{
+    enum { BACKLOG = 40 };
+    static struct client c[BACKLOG], holder;
+    struct served s;
+    served_make(&s, driver, 1, &(struct weft_http_server_opts){.spread = spread});
+    served_route(&s, "GET", "/hold", hold);
+    served_route(&s, NULL, "/hello", hello);
+    CHECK_EQ(weft_http_server_listen(s.server, address, &s.at), 0);
+    client_open(&holder, &s);
+    client_send(&holder, get("/hold"));
+    while (!atomic_load(&held)) {
+        sched_yield();
+    }
+    for (int i = 0; i < BACKLOG; i++) {
+        client_open(&c[i], &s);
+        if (i % 2) { /* the others speak after the stop has begun */
+            client_send(&c[i], get("/hello"));
+        }
+    }
+    pthread_t stopper = begin_stop(&s);
+    atomic_store(&held, false);
+    for (int i = 0; i < BACKLOG; i++) {
+        struct reply *r = i % 2 ? client_reply(&c[i]) : client_ask(&c[i], get("/hello"));
+        CHECK_EQ(r->status, 200);
+        CHECK_STR(reply_field(r, "Connection"), "close");
+        client_close(&c[i]);
+    }
+    CHECK_EQ(client_reply(&holder)->status, 200);
+    client_close(&holder);
+    end_stop(stopper);
+    served_end(&s);
+}
+
+EACH_DRIVER(the_backlog_is_served_before_the_listener_closes)
+{
+    stop_with_a_backlog(driver, WEFT_HTTP_LEAST, "127.0.0.1:0");
+    stop_with_a_backlog(driver, WEFT_HTTP_REUSEPORT, "127.0.0.1:0");
+    stop_with_a_backlog(driver, WEFT_HTTP_LEAST, "unix:@");
+}
+
+/* --- the end of the grace ----------------------------------------------------------------------
+ */
+
+EACH_DRIVER(idle_connections_are_closed_and_counted_when_the_grace_is_over)
+{
+    struct served s;
+    static struct client used, unused, crosses;
+    begin_with(&s, driver, S(100), MS(50));
+    client_open(&used, &s);
+    client_open(&unused, &s);
+    client_open(&crosses, &s);
+    CHECK_EQ(client_ask(&used, get("/hello"))->status, 200);
+    CHECK_EQ(client_ask(&crosses, get("/hello"))->status, 200);
+    pthread_t stopper = begin_stop(&s);
+    CHECK(client_is_closed_gently(&used));
+    CHECK(client_is_closed_gently(&unused));
+    CHECK(client_is_closed_gently(&crosses));
+    CHECK(client_send(&crosses, get("/hello"))); /* it had not seen the end */
+    while (served_stats(&s).stop_crossed == 0) {
+        sched_yield();
+    }
+    CHECK(client_is_closed_gently(&crosses)); /* and meets no reset */
+    client_close(&used);
+    client_close(&unused);
+    client_close(&crosses);
+    end_stop(stopper);
+    CHECK_EQ(served_stats(&s).stop_idle, 3);
+    CHECK_EQ(served_stats(&s).stop_crossed, 1);
+    CHECK_EQ(served_stats(&s).stop_cut, 0);
+    served_end(&s);
+}
+
+static int wait_a_little(weft_http *x, void *arg)
+{
+    (void)arg;
+    int err = weft_sleep(MS(1));
+    return err ? err : weft_http_answer(x, 200, NULL, "", 0);
+}
+
+/* What ends the wait of an idle connection must not end a wait of its next handler. */
+EACH_DRIVER(the_end_of_the_grace_disturbs_no_handler)
+{
+    for (int round = 0; round < 20; round++) {
+        struct served s;
+        static struct client c[16];
+        served_make(&s, driver, 2,
+                    &(struct weft_http_server_opts){.limits.linger_ns = S(100),
+                                                    .limits.grace_ns = 1 + round % 4 * MS(1) / 4});
+        served_route(&s, "GET", "/wait", wait_a_little);
+        served_listen(&s);
+        for (int i = 0; i < 16; i++) {
+            client_open(&c[i], &s);
+            CHECK_EQ(client_ask(&c[i], get("/wait"))->status, 200);
+        }
+        pthread_t stopper;
+        CHECK_EQ(pthread_create(&stopper, NULL, stop_gently, &s), 0);
+        for (int i = 0; i < 16; i++) {
+            client_send(&c[i], get("/wait"));
+        }
+        for (int i = 0; i < 16; i++) { /* 0: it has crossed the close */
+            int status = client_reply(&c[i])->status;
+            CHECK(status == 200 || status == 0);
+            client_close(&c[i]);
+        }
+        end_stop(stopper);
+        CHECK_EQ(served_stats(&s).by_class[5], 0);
+        CHECK_EQ(served_stats(&s).stop_cut, 0);
         served_end(&s);
     }
 }

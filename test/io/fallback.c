@@ -2,29 +2,16 @@
  * calls plays the machine. */
 /* not under: qemu valgrind */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
+#include "io/denied.h"
 #include "io/drivers.h"
 
-/* io_uring_setup answers so from now on, in this process. */
+static long denied; /* the system call that answers with an error */
+
 static void forbid(int err)
 {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)err),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = 4, .filter = code};
-    CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-        _exit(CHECK_SKIPPED);
-    }
+    deny(denied, err);
 }
 
 static void *uses(void *arg)
@@ -48,6 +35,13 @@ static void falls_back(void *arg)
     forbid(err);
     CHECK_EQ(weft_pool_create(&pool, &(struct weft_pool_opts){.driver = WEFT_DRIVER_URING}),
              -EOPNOTSUPP);
+    CHECK(!weft_driver_unavailable(WEFT_DRIVER_AUTO));
+    CHECK(!weft_driver_unavailable(WEFT_DRIVER_EPOLL));
+    CHECK(weft_driver_unavailable(WEFT_DRIVER_URING));
+    fprintf(stderr, "%s\n", weft_driver_unavailable(WEFT_DRIVER_URING));
+    CHECK_EQ(setenv("WEFT_DRIVER", "uring", 1), 0);
+    CHECK(weft_driver_unavailable(WEFT_DRIVER_AUTO));
+    unsetenv("WEFT_DRIVER");
     CHECK_EQ(weft_loop_create(&loop, &(struct weft_loop_opts){.driver = WEFT_DRIVER_URING}),
              -EOPNOTSUPP);
     CHECK_EQ(weft_loop_create(&loop, NULL), 0);
@@ -92,12 +86,23 @@ static void need_ring(void)
 TEST(auto_comes_to_epoll)
 {
     need_ring();
+    denied = SYS_io_uring_setup;
     check_reason(falls_back, EPERM, "io_uring is forbidden here (EPERM)");
     check_reason(falls_back, EACCES, "io_uring is forbidden here (EPERM)");
     check_reason(falls_back, ENOSYS, "there is no io_uring here (ENOSYS)");
     check_reason(falls_back, ENOMEM, "there is no memory for io_uring (ENOMEM)");
     check_reason(falls_back, EINVAL, "io_uring is too old here");
     check_reason(falls_back, EMFILE, "io_uring could not be set up");
+}
+
+/* A ring can be made, and not be used. */
+TEST(auto_comes_to_epoll_when_a_ring_cannot_be_entered)
+{
+    need_ring();
+    denied = SYS_io_uring_enter;
+    check_reason(falls_back, EPERM, "io_uring_enter is forbidden here (EPERM)");
+    check_reason(falls_back, EACCES, "io_uring_enter is forbidden here (EPERM)");
+    check_reason(falls_back, ENOSYS, "io_uring_enter is forbidden here (ENOSYS)");
 }
 
 /* --- later ------------------------------------------------------------------------------------ */
@@ -151,6 +156,7 @@ static void locks_in(void *arg)
 TEST(auto_comes_to_epoll_when_it_is_forbidden_later)
 {
     need_ring();
+    denied = SYS_io_uring_setup;
     check_reason(locks_in, EPERM, "io_uring has been forbidden meanwhile");
     check_reason(locks_in, ENOSYS, "io_uring has been forbidden meanwhile");
 }

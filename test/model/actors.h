@@ -1,6 +1,7 @@
 /* What is around the actors of a client: no fibers among them, no states, hooks, traces or ledger,
  * and no other node. What is buried is counted. A client includes this, once, and says with
- * weft__actor_find which actors there are. */
+ * weft__actor_find which actors there are. WITH_LEDGER,
+ * WITH_EXITS: the real one is linked. */
 #ifndef WEFT_TEST_MODEL_ACTORS_H
 #define WEFT_TEST_MODEL_ACTORS_H
 
@@ -70,15 +71,35 @@ void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct wef
 {
     (void)kind, (void)to, (void)letter;
 }
+#ifndef WITH_EXITS
+void weft__exits_keep(struct weft__exits *exits, weft_pid who, int error, weft_buf *result)
+{
+    (void)exits, (void)who, (void)error;
+    X_ASSERT(!result);
+}
+int weft__exits_take(struct weft__exits *exits, weft_pid who, weft_buf **result)
+{
+    (void)exits, (void)who;
+    *result = NULL;
+    return -ESRCH;
+}
+weft_host *weft__host_at(uint32_t number)
+{
+    (void)number;
+    return NULL;
+}
+#endif
 void weft__hooks_end(weft_actor *actor, size_t agreed, int reason)
 {
     (void)actor, (void)agreed, (void)reason;
 }
+#ifndef WITH_LEDGER
 void weft__ledger_end(weft_pid self)
 {
     (void)self;
     x_fail("an actor of nothing to come has something to come");
 }
+#endif
 void weft_buf_free(weft_buf *buf)
 {
     X_ASSERT(!buf);

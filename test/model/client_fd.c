@@ -9,6 +9,7 @@
 #include "base/futex.h"
 #include "io/driver.h"
 #include "io/edge.h"
+#include "io/stat.h"
 #include "model/explore.h"
 #include "model/twins.h"
 
@@ -59,7 +60,7 @@ int weft__fd_close_number(int fd)
     return was == FREE ? -EBADF : 0;
 }
 
-int statx(int fd, const char *path, int flags, unsigned mask, struct statx *out)
+int weft__statx(int fd, const char *path, int flags, unsigned mask, struct statx *out)
 {
     (void)fd, (void)path, (void)flags, (void)mask;
     if (atomic_load_explicit(&number, memory_order_relaxed) == FREE) {

@@ -69,7 +69,7 @@ static int lock_by_hand(int i, int64_t deadline)
         reason = weft__waiter_park(&waiter, deadline, &kind, 0);
         weft__mutex_finish(&place.mutex, &node);
     } else {
-        weft__waiter_disarm(&waiter); /* a cancel does not matter any more */
+        (void)!weft__waiter_disarm(&waiter); /* a cancel does not matter any more */
     }
     if (weft__reason_done(reason)) {
         X_ASSERT(weft_mutex_is_mine(THE_MUTEX));

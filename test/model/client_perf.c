@@ -2,6 +2,7 @@
  * others are plain threads. */
 #include <string.h>
 
+#include "base/text.h"
 #include "model/explore.h"
 #include "sched/perf.h"
 #include "sched/worker.h"
@@ -9,10 +10,17 @@
 static struct weft__worker worker;
 static int data[2]; /* of the two callbacks: theirs while they are installed */
 static struct weft_perf perfs[2];
+static int heard; /* by the second */
 
 struct weft__worker *weft__worker_self(void)
 {
     return x_thread() == 0 ? &worker : NULL;
+}
+
+/* The names of types are kept for good: no leak of an execution. */
+char *weft__text_copy(const char *text)
+{
+    return strdup(text);
 }
 
 /* Type 8 is the first one's, 9 the other's, 10 both's. */
@@ -22,18 +30,25 @@ static bool accepts(unsigned type, void *arg)
     return type == 10 || type == 8u + (unsigned)which;
 }
 
-static void on_event(unsigned type, int64_t cost, uint64_t count, uint64_t sum, void *arg)
+static void on_event(unsigned type, int64_t cost, uint64_t count, uint64_t sum, weft_pool *pool,
+                     void *arg)
 {
-    (void)cost, (void)count, (void)sum;
+    (void)cost, (void)count, (void)sum, (void)pool;
     X_ASSERT(accepts(type, arg));
     X_ASSERT(*(int *)arg == 1); /* set before install, unset after removal */
+    if (arg == &data[1]) {
+        heard++;
+    }
 }
 
 static void setup(void)
 {
     memset(&weft__perf, 0, sizeof weft__perf);
     atomic_init(&weft__perf.mask, 0);
-    atomic_init(&weft__perf.installed, NULL);
+    for (unsigned i = 0; i < WEFT__PERF_PLACES; i++) {
+        atomic_init(&weft__perf.places[i].callback, NULL);
+        atomic_init(&weft__perf.places[i].mask, 0);
+    }
     atomic_init(&weft__perf.lock.word, 0);
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
         atomic_init(&weft__perf.shards[i].users, 0);
@@ -51,6 +66,7 @@ static void setup(void)
 static void install(int which)
 {
     data[which] = 1;
+    perfs[which].arg = &data[which];
     X_ASSERT(weft_perf_install(&perfs[which]) == 0);
 }
 
@@ -107,6 +123,33 @@ static void one_follows_another(int i)
     }
 }
 
+/* Beside one that stays: it hears of everything that is its, and the place of the other is used
+ * again. */
+static void one_goes_while_another_stays(int i)
+{
+    if (i == 0) {
+        weft__perf_tell(10, 1, 1, 1);
+    } else {
+        remove_it(0);
+        install(0);
+    }
+}
+
+static void setup_both(void)
+{
+    setup();
+    install(0);
+    install(1);
+    heard = 0;
+}
+
+static void rest_both(void)
+{
+    X_ASSERT(heard == 1);
+    X_ASSERT(weft__perf.mask == 7u << 8);
+    rest();
+}
+
 static void two_threads_tell(int i)
 {
     if (i < 2) {
@@ -121,6 +164,8 @@ static const struct x_client clients[] = {
     X_CLIENT("event_against_install", 2, setup, event_against_install, rest),
     X_CLIENT("one_follows_another", 2, setup_installed, one_follows_another, rest, .preemptions = 2,
              .stale = 2),
+    X_CLIENT("one_goes_while_another_stays", 2, setup_both, one_goes_while_another_stays, rest_both,
+             .preemptions = 2, .stale = 2),
     X_CLIENT("two_threads_tell", 3, setup_installed, two_threads_tell, rest, .preemptions = 2,
              .stale = 1),
 };

@@ -93,7 +93,7 @@ static uint32_t asks_for_room(int i, struct weft__letter *letter)
     struct weft__sender *sender = &steps[i].parcel.sender;
     *sender = (struct weft__sender){.to = pid, .letter = letter};
     atomic_store_explicit(&steps[i].how, WAITS, memory_order_relaxed);
-    int place = weft__letter_enter(pid, WEFT__AT_ONCE);
+    int place = weft__letter_enter(&record, pid, WEFT__AT_ONCE);
     if (place == -ENOBUFS) {
         place = weft__gate_queue(sender);
     }
@@ -104,7 +104,7 @@ static uint32_t asks_for_room(int i, struct weft__letter *letter)
         X_ASSERT(place == -ESRCH);
         weft__letter_bury(letter, 1);
     } else {
-        weft__letter_put(pid, letter, place);
+        weft__letter_put(&record, pid, letter, place);
     }
     return 0;
 }
@@ -127,7 +127,7 @@ static bool sends_on(int i, uint64_t k)
     if (place == -ESRCH) {
         weft__letter_bury(letter_of(i, k), 1);
     } else {
-        weft__letter_put(pid, letter_of(i, k), place);
+        weft__letter_put(&record, pid, letter_of(i, k), place);
     }
     return true;
 }

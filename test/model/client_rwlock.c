@@ -121,7 +121,7 @@ static void read_admitted(void)
         X_ASSERT(weft__reason_done(weft__waiter_park(&waiter, WEFT_FOREVER, &kind, 0)));
         weft__rwlock_finish(&place.lock, &node, 0);
     } else {
-        weft__waiter_disarm(&waiter);
+        X_ASSERT(weft__waiter_disarm(&waiter) == WEFT__REASON_NONE);
     }
     read_section();
 }

@@ -77,7 +77,7 @@ void weft_exit(void *value)
     weft__local_run_cleanups(weft__task_rare(&tasks[i]));
     X_ASSERT(weft__ident_lock(&tasks[i], GENERATION, 0, &ident));
     X_ASSERT(tasks[i].joiners && !tasks[i].joiners->next);
-    weft__node_fire(tasks[i].joiners, value, 0, &ready);
+    (void)!weft__node_fire(tasks[i].joiners, value, 0, &ready);
     weft__ident_retire(&tasks[i]);
     weft__place_chain(&ready);
     longjmp(births[i].end, 1);

@@ -198,7 +198,7 @@ static void leaves_without_taking(int i)
         weft__waiter_arm_notify(&waiter, nothing_to_do);
         weft__node_init(&node, &waiter, 0);
         if (weft__idle_group_arm(&place.group, &node)) {
-            weft__waiter_disarm(&waiter);
+            (void)!weft__waiter_disarm(&waiter); /* whoever was first */
             weft__idle_group_finish(&place.group, &node);
         }
     }

@@ -260,7 +260,7 @@ static void flag_against_arm(int i)
         weft__task_arm(&task, WEFT__WAIT_PARK);
         if (weft__ident_flags(&task) & WEFT__IDENT_CANCEL) {
             /* Whoever set the flag may fire as well: one of us wins. */
-            weft__task_fire(&task, 1, WEFT__REASON_CANCEL);
+            (void)!weft__task_fire(&task, 1, WEFT__REASON_CANCEL);
         }
         switch_away();
     } else {
@@ -410,7 +410,7 @@ static void go_on_at_once(enum weft__reason why)
         return;
     }
     if (why != WEFT__REASON_NONE) {
-        weft__task_fire(&task, 1, why);
+        (void)!weft__task_fire(&task, 1, why);
     }
     reason = weft__task_disarm(&task);
     frame++;

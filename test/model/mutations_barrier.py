@@ -23,8 +23,8 @@ _of("barrier", "src/sync/barrier.c",
     "    if (!weft__barrier_finish(b, &node) || reason == WEFT__REASON_CANCEL) {\n",
     "one is told that it has left, and the others have counted it")
 _of("barrier", "src/sync/barrier.c",
-    "        weft_interrupt(weft_self()); /* this wait has not delivered it after all */\n",
-    "        (void)0;\n",
+    "    weft__waiter_hand_on(reason); /* this wait has not delivered it after all */\n",
+    "",
     "an interrupt that has not ended the wait is lost")
 _of("barrier", "src/sync/barrier.c",
     "    weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);\n    weft__source_unlock(&b->source);\n",

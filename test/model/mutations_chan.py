@@ -2,7 +2,7 @@
 
 STRUCTURES["chan"] = {
     "client": "client_chan.c",
-    "sources": ["src/sync/chan.c", "src/sync/chan_steps.c"] + WAIT,
+    "sources": ["src/sync/chan.c", "src/sync/chan_steps.c", "src/base/error.c"] + WAIT,
     "files": ["src/sync/chan_locked.h", "src/sync/chan.c", "src/base/latch.h"],
 }
 

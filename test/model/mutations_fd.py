@@ -2,7 +2,7 @@
 
 STRUCTURES["fd"] = {
     "client": "client_fd.c",
-    "sources": ["src/io/fd.c", "src/io/driver.c", "src/base/lock.c", "src/base/latch.c"],
+    "sources": ["src/io/fd.c", "src/io/driver.c", "src/base/error.c", "src/base/lock.c", "src/base/latch.c"],
     "files": ["src/io/fd.h", "src/io/edge.h", "src/io/fd.c"],
 }
 

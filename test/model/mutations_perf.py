@@ -15,12 +15,12 @@ _of("perf", "src/sched/perf.c",
     "atomic_fetch_add_explicit(users, 1, memory_order_relaxed);",
     "a user is counted without order")
 _of("perf", "src/sched/perf.c",
-    "&weft__perf.installed, memory_order_seq_cst); /* pairs: weft_perf_install, _remove */",
-    "&weft__perf.installed, memory_order_acquire);",
+    "&place->callback, memory_order_seq_cst); /* pairs: install_locked, weft_perf_remove */",
+    "&place->callback, memory_order_acquire);",
     "a user may see the callback of before it was counted")
 _of("perf", "src/sched/perf.c",
-    "atomic_store_explicit(&weft__perf.installed, NULL, memory_order_seq_cst);",
-    "atomic_store_explicit(&weft__perf.installed, NULL, memory_order_release);",
+    "atomic_store_explicit(&weft__perf.places[place].callback, NULL, memory_order_seq_cst);",
+    "atomic_store_explicit(&weft__perf.places[place].callback, NULL, memory_order_release);",
     "a removal looks for users before it is seen")
 _of("perf", "src/sched/perf.c",
     "while (atomic_load_explicit(&weft__perf.shards[i].users, memory_order_seq_cst)) {",
@@ -31,14 +31,22 @@ _of("perf", "src/sched/perf.c",
     "atomic_fetch_sub_explicit(users, 1, memory_order_relaxed);",
     "one who leaves does not release")
 _of("perf", "src/sched/perf.c",
-    "atomic_store_explicit(&weft__perf.installed, perf, memory_order_release);",
-    "atomic_store_explicit(&weft__perf.installed, perf, memory_order_relaxed);",
+    "atomic_store_explicit(&weft__perf.places[place].callback, perf, memory_order_release);",
+    "atomic_store_explicit(&weft__perf.places[place].callback, perf, memory_order_relaxed);",
     "an install does not release what was written before")
 _of("perf", "src/sched/perf.c",
-    "if (perf && (mask >> type & 1)) {",
-    "if (perf) {",
+    "if (perf && (mask >> type & 1) &&",
+    "if (perf &&",
     "nobody looks at the mask again")
 _of("perf", "src/sched/perf.c",
     "for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {",
     "for (unsigned i = 1; i < WEFT__PERF_SHARDS; i++) {",
     "plain threads are not waited for")
+_of("perf", "src/sched/perf.c",
+    "        leave_mask_locked(place);\n",
+    "",
+    "a removal leaves what it accepted in the masks")
+_of("perf", "src/sched/perf.c",
+    "        mask |= atomic_load_explicit(&weft__perf.places[i].mask, memory_order_relaxed);\n",
+    "",
+    "a removal takes from the others what they accept")

@@ -2,7 +2,7 @@
 
 STRUCTURES["scope"] = {
     "client": "client_scope.c",
-    "sources": ["src/sync/scope.c", "src/sync/event.c", "src/sched/local.c"] + WAIT,
+    "sources": ["src/sync/scope.c", "src/sync/event.c", "src/sched/local.c", "src/sync/holder.c"] + WAIT,
     "files": ["src/sync/scope.c"],
 }
 

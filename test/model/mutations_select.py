@@ -2,7 +2,7 @@
 
 STRUCTURES["select"] = {
     "client": "client_select.c",
-    "sources": ["src/sync/select.c", "src/sync/chan.c", "src/sync/chan_steps.c", "src/sync/event.c", "src/sync/future.c", "src/sync/derive.c",
+    "sources": ["src/sync/select.c", "src/base/error.c", "src/sync/chan.c", "src/sync/chan_steps.c", "src/sync/event.c", "src/sync/future.c", "src/sync/derive.c",
                 "src/sync/cond.c", "src/sync/mutex.c"] + WAIT,
     "files": ["src/sync/select.c"],
 }

@@ -2,7 +2,7 @@
 
 STRUCTURES["tie"] = {
     "client": "client_tie.c",
-    "sources": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c", "src/actor/letter.c", "src/actor/gate.c", "src/base/small.c"] + WAIT,
+    "sources": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c", "src/actor/exits.c", "src/actor/letter.c", "src/actor/gate.c", "src/base/small.c"] + WAIT,
     "files": ["src/actor/tie.c", "src/actor/relation.c", "src/actor/end.c"],
 }
 
@@ -43,8 +43,8 @@ _of("tie", "src/actor/relation.c",
     "    if (!there) {\n        weft__bond_free(bond);\n    }\n",
     "of one that ended just now nothing is told")
 _of("tie", "src/actor/end.c",
-    "    shut_gate(actor);\n    weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */\n    do {\n        weft__ties_cut(actor, end);\n    } while (!weft__actor_leave(actor));",
-    "    weft__ties_cut(actor, end);\n    shut_gate(actor);\n    weft__actor_leave(actor);",
+    "    shut_gate(actor);\n    weft__actor_state_free(actor, actor->kind); /* nobody looks at it any more */\n    atomic_fetch_sub_explicit(&host->live, 1, memory_order_relaxed); /* who is told may spawn */\n    do {\n        weft__ties_cut(actor, end);\n    } while (!weft__actor_leave(actor, end));",
+    "    weft__ties_cut(actor, end);\n    shut_gate(actor);\n    weft__actor_leave(actor, end);",
     "an end can be linked after its ties are gone")
 _of("tie", "src/actor/end.c",
     "    if (actor->ties) {\n        weft__unlock(&actor->lock);\n        return false;\n    }\n",
@@ -58,3 +58,7 @@ _of("tie", "src/base/lock.h",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_release)",
     "atomic_exchange_explicit(&lock->word, 0, memory_order_relaxed)",
     "a tie is seen without what was written of it")
+_of("tie", "src/actor/end.c",
+    "    if (end) {\n        keep_end(actor, end);\n    }\n    actor->there = false;\n    struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);\n    weft__unlock(&actor->lock);",
+    "    actor->there = false;\n    struct weft__link *user = empty(&actor->user), *system = empty(&actor->system);\n    weft__unlock(&actor->lock);\n    if (end) {\n        keep_end(actor, end);\n    }",
+    "an actor is gone before its end is kept")

@@ -43,7 +43,7 @@ _of("timer", "src/sched/timer.c",
     "        a->again = false;\n        return WEFT_TIMER_RUNNING;",
     "a recurring timer goes on after a cancel that met its callback")
 _of("timer", "src/sched/timer.c",
-    "    while ((node = weft__waitlist_pop(&a->waiters))) {\n        weft__node_fire(node, NULL, 0, &ready);\n    }\n",
+    "    while ((node = weft__waitlist_pop(&a->waiters))) {\n        weft__node_tell(node, 0, &ready);\n    }\n",
     "",
     "who waits for the callback is not told")
 _of("timer", "src/sched/timer.c",

@@ -14,6 +14,8 @@
 #include "model/explore.h"
 #include "model/twins.h"
 #include "sched/due.h"
+#include "sched/fork.h"
+#include "sched/outside.h"
 #include "sched/show.h"
 #include "sched/spin.h"
 
@@ -89,6 +91,29 @@ bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now, int64_t deadl
 void weft__spin_thread_slept(int64_t ns)
 {
     (void)ns;
+}
+
+void weft__fork_check_fiber(const char *call)
+{
+    (void)call;
+}
+
+int weft_fiber_name(weft_fiber fiber, char *buf, size_t size)
+{
+    (void)fiber;
+    buf[0] = 0;
+    return size ? 0 : -1;
+}
+
+/* Who looks for deadlocks is not there. */
+void weft__outside_wait_begin(struct weft__outside_wait *wait)
+{
+    (void)wait;
+}
+
+void weft__outside_wait_end(struct weft__outside_wait *wait)
+{
+    (void)wait;
 }
 
 void *weft__alloc(size_t bytes)

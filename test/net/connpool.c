@@ -242,3 +242,158 @@ EACH_DRIVER(a_failure_leaves_nothing_behind)
 {
     on(driver, fails);
 }
+
+static void *fills(void *arg)
+{
+    struct weft_connpool_stats stats;
+    int peers[3];
+    start();
+    CHECK_EQ(weft_connpool_create(&shared, address, &(struct weft_connpool_opts){.min = 3}), 0);
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0);
+    for (int i = 0; i < 3; i++) {
+        peers[i] = next_accepted();
+    }
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* nothing is missing */
+    int fd = weft_connpool_take(shared, WEFT_FOREVER);
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* one in use is not missing */
+    weft_connpool_stats(shared, &stats);
+    CHECK_EQ(stats.filled, 3);
+    CHECK_EQ(stats.hits, 1);
+    CHECK_EQ(stats.misses, 0);
+    CHECK_EQ(stats.idle, 2);
+    CHECK_EQ(stats.used, 1);
+    weft_connpool_give(shared, fd, false);
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0); /* now one is */
+    int fourth = next_accepted();
+    weft_connpool_stats(shared, &stats);
+    CHECK_EQ(stats.filled, 4);
+    CHECK_EQ(stats.idle, 3);
+    weft_connpool_destroy(shared);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_close(peers[i]), 0);
+    }
+    CHECK_EQ(weft_close(fourth), 0);
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(fill_connects_until_the_minimum_is_there)
+{
+    on(driver, fills);
+}
+
+enum { FILL_MIN = 8, FILLERS = 4 };
+
+static void *fills_shared(void *arg)
+{
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *fills_at_once(void *arg)
+{
+    struct weft_connpool_stats stats;
+    weft_fiber fibers[FILLERS];
+    start();
+    CHECK_EQ(weft_connpool_create(&shared, address, &(struct weft_connpool_opts){.min = FILL_MIN}),
+             0);
+    for (int i = 0; i < FILLERS; i++) {
+        CHECK_EQ(weft_spawn(&fibers[i], fills_shared, NULL, NULL), 0);
+    }
+    for (int i = 0; i < FILLERS; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    weft_connpool_stats(shared, &stats);
+    CHECK_EQ(stats.filled, FILL_MIN);
+    CHECK_EQ(stats.idle, FILL_MIN);
+    weft_connpool_destroy(shared);
+    for (int i = 0; i < FILL_MIN; i++) {
+        CHECK_EQ(weft_close(next_accepted()), 0);
+    }
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(concurrent_fills_make_the_minimum_once)
+{
+    on(driver, fills_at_once);
+}
+
+/* A server that is there for two logins and gone for the third. */
+static int connects_twice(void *arg, const char *to, int64_t deadline)
+{
+    int *left = arg;
+    return (*left)-- > 0 ? weft_connect(to, deadline) : -ECONNREFUSED;
+}
+
+static void *fills_in_part(void *arg)
+{
+    struct weft_connpool_stats stats;
+    int left = 2;
+    start();
+    CHECK_EQ(weft_connpool_create(&shared, address,
+                                  &(struct weft_connpool_opts){
+                                      .min = 3, .max = 3, .connect = connects_twice, .arg = &left}),
+             0);
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), -ECONNREFUSED);
+    weft_connpool_stats(shared, &stats);
+    CHECK_EQ(stats.idle, 2);
+    CHECK_EQ(stats.used, 0);
+    left = 1; /* the place of the one that failed is free again */
+    CHECK_EQ(weft_connpool_fill(shared, WEFT_FOREVER), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(weft_close(next_accepted()), 0);
+    }
+    weft_connpool_destroy(shared);
+    stop();
+    return arg;
+}
+
+EACH_DRIVER(fill_that_fails_keeps_what_it_made)
+{
+    on(driver, fills_in_part);
+}
+
+static int connects_never(void *arg, const char *to, int64_t deadline)
+{
+    (void)to;
+    return weft_event_wait(arg, deadline);
+}
+
+static void *fill_result(void *arg)
+{
+    int64_t *deadline = arg;
+    return (void *)(intptr_t)weft_connpool_fill(shared, *deadline);
+}
+
+static void *ends_fills(void *arg)
+{
+    weft_event never = WEFT_EVENT_INIT;
+    int64_t deadline = WEFT_FOREVER;
+    struct weft_connpool_stats stats;
+    weft_fiber fiber;
+    void *result;
+    CHECK_EQ(
+        weft_connpool_create(&shared, "127.0.0.1:1",
+                             &(struct weft_connpool_opts){
+                                 .min = 2, .max = 2, .connect = connects_never, .arg = &never}),
+        0);
+    CHECK_EQ(weft_connpool_fill(shared, weft_after(1000000)), -ETIMEDOUT);
+    CHECK_EQ(weft_spawn(&fiber, fill_result, &deadline, NULL), 0);
+    weft_cancel(fiber);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ECANCELED);
+    CHECK_EQ(weft_spawn(&fiber, fill_result, &deadline, NULL), 0);
+    weft_interrupt(fiber);
+    CHECK_EQ(weft_join(fiber, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -EINTR);
+    weft_connpool_stats(shared, &stats);
+    CHECK_EQ(stats.idle + stats.used, 0);
+    weft_connpool_destroy(shared);
+    return arg;
+}
+
+EACH_DRIVER(fill_ends_by_deadline_cancel_and_interrupt)
+{
+    on(driver, ends_fills);
+}

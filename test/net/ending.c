@@ -52,7 +52,7 @@ TEST(the_wait_after_a_deadline_is_ended_whatever_its_ticket)
         run_after(&task, before[i]);
         uint64_t first = begin_wait(&task);
         weft__ending_init(&ending, first);
-        weft__task_disarm(&task);
+        CHECK_EQ(weft__task_disarm(&task), WEFT__REASON_NONE);
         weft__ending_leave(&ending, first);
         CHECK(weft__ending_wait(&ending, begin_wait(&task)));
         CHECK(weft__task_settle(&task) != 0);
@@ -71,7 +71,7 @@ TEST(an_end_that_comes_between_two_waits_is_found)
         run_after(&task, before[i]);
         uint64_t first = begin_wait(&task);
         weft__ending_init(&ending, first);
-        weft__task_disarm(&task);
+        CHECK_EQ(weft__task_disarm(&task), WEFT__REASON_NONE);
         weft__ending_leave(&ending, first);
         weft__ending_tell(&ending, &task, &ready);
         CHECK_EQ(ready.count, 0);

@@ -133,24 +133,61 @@ TEST(print_writes_a_line_for_each_type_with_events)
     fclose(out);
     CHECK_STR(text,
               "app encode calls=1 total_us=2.0 mean_us=2.00 max_us=2.00 p50_us=2.00 p90_us=2.00 "
-              "p99_us=2.00 p999_us=2.00 count=4 sum=5\n");
+              "p99_us=2.00 p999_us=2.00 count=4 mean_count=4.00 max_count=4 sum=5 mean_sum=5.00 "
+              "max_sum=5\n");
     weft_collector_destroy(collector);
-    CHECK_EQ(weft_collector_create(
-                 &collector,
-                 &(struct weft_collector_opts){.prefix = "a prefix of 32 characters is long"}),
-             -EINVAL);
+    static const char any[] = "a prefix may have any length and is printed whole";
+    CHECK_EQ(weft_collector_create(&collector, &(struct weft_collector_opts){.prefix = any}), 0);
+    CHECK_EQ(weft_collector_start(collector), 0);
+    weft_perf_event((unsigned)type, 2000, 4, 5);
+    weft_collector_stop(collector);
+    out = fmemopen(text, sizeof text, "w");
+    weft_collector_print(collector, out);
+    fclose(out);
+    CHECK(strncmp(text, any, strlen(any)) == 0);
+    weft_collector_destroy(collector);
     weft_collector_destroy(NULL);
 }
 
-TEST(only_one_is_started_at_a_time)
+TEST(largest_and_mean_counts_and_sums_are_kept)
 {
-    weft_collector *a = collector_open(NULL), *b;
+    struct weft_perf_stats s;
+    unsigned type = user_type("encode");
+    weft_collector *collector = collector_open(NULL);
+    weft_perf_event(type, 1, 2, 1000);
+    weft_perf_event(type, 1, 7, 500);
+    weft_perf_event(type, 1, 3, 0);
+    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(s.count, 12);
+    CHECK_EQ(s.sum, 1500);
+    CHECK(s.mean_count == 4 && s.mean_sum == 500);
+    CHECK_EQ(s.max_count, 7);
+    CHECK_EQ(s.max_sum, 1000);
+    weft_collector_reset(collector);
+    weft_perf_event(type, 1, 1, 1);
+    CHECK_EQ(weft_collector_read(collector, type, &s), 0);
+    CHECK_EQ(s.max_count, 1);
+    CHECK_EQ(s.max_sum, 1);
+    weft_collector_destroy(collector);
+}
+
+TEST(several_are_started_at_once_each_for_its_pool)
+{
+    struct weft_perf_stats s;
+    unsigned type = user_type("encode");
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_collector *a = collector_open(NULL);
+    weft_collector *b = collector_open(&(struct weft_collector_opts){.pool = pool});
     CHECK_EQ(weft_collector_start(a), -EBUSY);
-    CHECK_EQ(weft_collector_create(&b, NULL), 0);
-    CHECK_EQ(weft_collector_start(b), -EBUSY);
+    CHECK_EQ(weft_call_on(pool, 0, tell_a_thousand, NULL, NULL), 0);
+    weft_perf_event(type, 1, 1, 1);
+    CHECK_EQ(weft_collector_read(a, type, &s), 0);
+    CHECK_EQ(s.calls, 1001);
+    CHECK_EQ(weft_collector_read(b, type, &s), 0);
+    CHECK_EQ(s.calls, 1000);
     weft_collector_destroy(a);
-    CHECK_EQ(weft_collector_start(b), 0);
     weft_collector_destroy(b);
+    pool_close(pool);
 }
 
 TEST(without_memory_it_is_not_started)

@@ -11,6 +11,7 @@
 
 #include "obs/reports.h"
 #include "sched/outside.h"
+#include "sched/watchdog.h"
 
 static char said[CHECK_ERR];
 
@@ -517,4 +518,287 @@ TEST(a_watched_child_or_signal_is_outside_until_it_came_and_its_thread_is_not)
     in_child(used_watcher);
     const char *first = strstr(said, "weft: deadlock"), *over = strstr(said, "over\n");
     CHECK(first && over && first < over && strstr(over, "weft: deadlock"));
+}
+
+/* --- plain threads that wait inside Weft ------------------------------------------------------ */
+
+static weft_event never = WEFT_EVENT_INIT;
+static weft_mutex held = WEFT_MUTEX_INIT;
+static weft_fiber sleeper;
+static int reported;
+
+static weft_fiber spawn_sleeper(weft_pool *pool)
+{
+    CHECK_EQ(
+        weft_pool_spawn(pool, &sleeper, park, NULL, &(struct weft_fiber_opts){.name = "sleeper"}),
+        0);
+    return sleeper;
+}
+
+/* Says it, then does what no other thread is left to do. */
+static void wake_sleeper(enum weft_report_kind kind, const char *text, void *arg)
+{
+    (void)arg;
+    fputs(text, stderr);
+    if (kind == WEFT_REPORT_DEADLOCK) {
+        reported++;
+        CHECK_EQ(weft_unpark(sleeper), 0);
+    }
+}
+
+static void join_from_thread(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    weft_on_report(wake_sleeper, NULL);
+    for (unsigned workers = 1; workers <= 2; workers++) {
+        weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = workers});
+        CHECK_EQ(weft_join(spawn_sleeper(pool), NULL, WEFT_FOREVER), 0);
+        pool_close(pool);
+    }
+    CHECK_EQ(reported, 2);
+    fprintf(stderr, "tid %d\n", (int)syscall(SYS_gettid));
+}
+
+TEST(a_thread_that_joins_for_ever_wakes_nobody_and_is_part_of_the_deadlock)
+{
+    in_child(join_from_thread);
+    char line[80];
+    const char *tid = strstr(said, "tid ");
+    CHECK(tid);
+    snprintf(line, sizeof line, "\n  thread %d waits on join of #", atoi(tid + 4));
+    CHECK(strstr(said, "weft: deadlock: all fibers wait"));
+    CHECK(strstr(said, line));
+    CHECK(strstr(strstr(said, line), " sleeper\n"));
+    CHECK(strstr(said, " sleeper waits on park\n"));
+}
+
+static void stop_from_thread(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    weft_on_report(wake_sleeper, NULL);
+    weft_pool *pool = pool_open(NULL);
+    CHECK_EQ(weft_fiber_detach(spawn_sleeper(pool)), 0);
+    pool_close(pool);
+    CHECK_EQ(reported, 1);
+}
+
+TEST(a_thread_that_drains_a_pool_for_ever_is_part_of_the_deadlock)
+{
+    in_child(stop_from_thread);
+    CHECK(strstr(said, " waits on stop\n"));
+}
+
+static void *await_event(void *arg)
+{
+    CHECK_EQ(weft_event_wait(&never, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *await_mutex(void *arg)
+{
+    CHECK_EQ(weft_mutex_lock(&held, WEFT_FOREVER), 0);
+    weft_mutex_unlock(&held);
+    return arg;
+}
+
+static void set_event(enum weft_report_kind kind, const char *text, void *arg)
+{
+    fputs(text, stderr);
+    if (kind == WEFT_REPORT_DEADLOCK) {
+        weft_event_set(&never);
+        wake_sleeper(kind, "", arg);
+    }
+}
+
+static void several_threads(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    weft_on_report(set_event, NULL);
+    weft_event_init(&never, &(struct weft_sync_opts){.name = "never"});
+    weft_pool *pool = pool_open(NULL);
+    CHECK_EQ(weft_mutex_lock(&held, WEFT_FOREVER), 0);
+    pthread_t first = thread_open(await_event, NULL), second = thread_open(await_mutex, NULL);
+    CHECK_EQ(weft_join(spawn_sleeper(pool), NULL, WEFT_FOREVER), 0);
+    weft_mutex_unlock(&held);
+    thread_close(first);
+    thread_close(second);
+    pool_close(pool);
+    CHECK_EQ(reported, 1);
+}
+
+TEST(all_threads_that_wait_are_named_with_what_they_wait_on)
+{
+    in_child(several_threads);
+    CHECK(strstr(said, " waits on event never\n"));
+    CHECK(strstr(said, " waits on mutex 0x"));
+    CHECK(strstr(said, " waits on join of #"));
+}
+
+static weft_chan *empty;
+
+static void close_channel(enum weft_report_kind kind, const char *text, void *arg)
+{
+    (void)arg;
+    fputs(text, stderr);
+    if (kind == WEFT_REPORT_DEADLOCK) {
+        weft_chan_close(empty);
+    }
+}
+
+/* Nobody is left who would send: the fiber that should have has ended. */
+static void receive_in_thread(void *arg)
+{
+    weft_fiber fiber;
+    char byte;
+    (void)arg;
+    other_threads_are_harmless();
+    weft_on_report(close_channel, NULL);
+    CHECK_EQ(weft_chan_create(&empty, 1, &(struct weft_chan_opts){.name = "empty"}), 0);
+    weft_pool *pool = pool_open(NULL);
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, nothing, NULL, NULL), 0);
+    CHECK_EQ(weft_chan_recv(empty, &byte, WEFT_FOREVER), -EPIPE);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pool_close(pool);
+    weft_chan_destroy(empty);
+}
+
+TEST(a_thread_that_waits_for_ever_after_the_last_fiber_has_ended_is_reported)
+{
+    in_child(receive_in_thread);
+    CHECK(strstr(said, "weft: deadlock"));
+    CHECK(strstr(said, " empty\n"));
+}
+
+/* A deadline lets it go on by itself. */
+static void *wake_by_deadline(void *arg)
+{
+    char who[32], expected[32];
+    snprintf(expected, sizeof expected, "thread %d", (int)syscall(SYS_gettid));
+    do {
+        CHECK_EQ(weft_event_wait(&never, weft_after(30000000)), -ETIMEDOUT);
+    } while (outlook(who) != WEFT_OUTLOOK_OUTSIDE || strcmp(who, expected) != 0);
+    CHECK_EQ(weft_unpark(sleeper), 0);
+    return arg;
+}
+
+static void thread_with_deadline(void *arg)
+{
+    (void)arg;
+    other_threads_are_harmless();
+    weft_pool *pool = pool_open(NULL);
+    spawn_sleeper(pool);
+    pthread_t thread = thread_open(wake_by_deadline, NULL);
+    CHECK_EQ(weft_join(sleeper, NULL, WEFT_FOREVER), 0);
+    thread_close(thread);
+    pool_close(pool);
+}
+
+TEST(a_thread_that_waits_with_a_deadline_may_still_wake_them)
+{
+    in_child(thread_with_deadline);
+    CHECK_STR(said, "");
+}
+
+/* It wakes no fiber: it ends the process that is waited for. */
+static void *end_process(void *process)
+{
+    char who[32];
+    CHECK_EQ(weft_harmless_thread(0), 0);
+    while (outlook(who) != WEFT_OUTLOOK_OUTSIDE || strcmp(who, "a source of events") != 0) {
+        sched_yield();
+    }
+    CHECK_EQ(weft_process_kill(process, SIGKILL), 0);
+    return NULL;
+}
+
+static void thread_waits_for_process(void *arg)
+{
+    const char *argv[] = {"/bin/sleep", "1000", NULL};
+    struct weft_process_status status;
+    weft_process *process;
+    (void)arg;
+    other_threads_are_harmless();
+    weft_pool *pool = pool_open(NULL);
+    spawn_sleeper(pool);
+    CHECK_EQ(weft_process_spawn(&process, argv, NULL), 0);
+    pthread_t thread = thread_open(end_process, process);
+    CHECK_EQ(weft_process_wait(process, &status, WEFT_FOREVER), 0);
+    thread_close(thread);
+    weft_process_close(process);
+    CHECK_EQ(weft_unpark(sleeper), 0);
+    CHECK_EQ(weft_join(sleeper, NULL, WEFT_FOREVER), 0);
+    pool_close(pool);
+}
+
+TEST(a_thread_that_waits_for_a_process_may_still_wake_them)
+{
+    in_child(thread_waits_for_process);
+    CHECK_STR(said, "");
+}
+
+/* A token goes round between threads and fibers, all of which wait for ever: at every moment at
+ * most one is not in its wait, often one that was fired and has not gone on. */
+#define RING 4
+
+static weft_chan *hops[RING];
+static int rounds_to_go;
+
+static void *pass_on(void *arg)
+{
+    size_t i = (size_t)(uintptr_t)arg;
+    int left;
+    while (weft_chan_recv(hops[i], &left, WEFT_FOREVER) == 0) {
+        left--;
+        if (left <= 0) {
+            for (size_t j = 0; j < RING; j++) {
+                weft_chan_close(hops[j]);
+            }
+            break;
+        }
+        CHECK_EQ(weft_chan_send(hops[(i + 1) % RING], &left, WEFT_FOREVER), 0);
+    }
+    return NULL;
+}
+
+static void token_goes_round(void *arg)
+{
+    pthread_t threads[RING / 2];
+    (void)arg;
+    other_threads_are_harmless();
+    weft__watchdog_set_tick(20000); /* it looks whenever it can */
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2});
+    for (size_t i = 0; i < RING; i++) {
+        CHECK_EQ(weft_chan_create(&hops[i], sizeof(int), &(struct weft_chan_opts){.capacity = 1}),
+                 0);
+    }
+    rounds_to_go = (int)check_scale(20000);
+    CHECK_EQ(weft_chan_send(hops[0], &rounds_to_go, WEFT_FOREVER), 0);
+    weft_fiber fibers[RING / 2];
+    for (size_t i = 0; i < RING / 2; i++) { /* two threads, then two fibers */
+        threads[i] = thread_open(pass_on, (void *)(uintptr_t)i);
+        CHECK_EQ(
+            weft_pool_spawn(pool, &fibers[i], pass_on, (void *)(uintptr_t)(i + RING / 2), NULL), 0);
+    }
+    for (size_t i = 0; i < RING / 2; i++) {
+        CHECK_EQ(weft_join(fibers[i], NULL, WEFT_FOREVER), 0);
+    }
+    for (size_t i = 0; i < RING / 2; i++) {
+        thread_close(threads[i]);
+    }
+    pool_close(pool);
+    for (size_t i = 0; i < RING; i++) {
+        weft_chan_destroy(hops[i]);
+    }
+    struct weft_watch_stats stats;
+    weft_watch_stats(&stats);
+    CHECK_EQ(stats.deadlocks, 0);
+}
+
+TEST(a_thread_that_was_just_fired_is_never_taken_for_one_that_waits)
+{
+    in_child(token_goes_round);
+    CHECK_STR(said, "");
 }

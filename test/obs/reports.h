@@ -8,8 +8,8 @@
 #include "sched/fixture.h"
 
 static pthread_mutex_t reports_lock = PTHREAD_MUTEX_INITIALIZER;
-static char reports_text[3][4096]; /* by kind, one after the other */
-static int reports_count[3];
+static char reports_text[4][4096]; /* by kind, one after the other */
+static int reports_count[4];
 
 __attribute__((unused)) static void reports_add(enum weft_report_kind kind, const char *text,
                                                 void *arg)

@@ -1,5 +1,7 @@
 /* Backtraces of fibers that wait, taken from a copy of their stacks, and of fibers that run, taken
  * by a signal. */
+#include <dlfcn.h>
+#include <link.h>
 #include <signal.h>
 
 #include "fiber/sanitizer.h"
@@ -256,4 +258,67 @@ TEST(garbage_ends_a_backtrace_and_does_no_harm)
         shot.bytes = sizeof shot.stack;
         CHECK(weft__shot_unwind(&shot, NULL, pcs, MOST) <= MOST);
     }
+}
+
+/* --- names that are not certain -----------------------------------------------------------------
+ */
+
+static int park_in_comparison(const void *a, const void *b)
+{
+    static bool parked;
+    if (!parked) {
+        parked = true;
+        park_here();
+    }
+    return *(const char *)a - *(const char *)b;
+}
+
+/* The C library's own functions lie between: those that are not exported have no symbol where it
+ * was stripped. */
+static void *sort(void *arg)
+{
+    char letters[] = "stripped";
+    qsort(letters, sizeof letters - 1, 1, park_in_comparison);
+    return arg;
+}
+
+/* Is it "libx.so+0x..."? If it names a function that is exported, is the address within that? */
+static bool is_right(const void *pc, const char *text)
+{
+    const char *plus = strchr(text, '+'), *slash;
+    char name[160];
+    Dl_info info;
+    void *entry = NULL; /* of the symbol table */
+    CHECK(plus != NULL);
+    snprintf(name, sizeof name, "%.*s", (int)(plus - text), text);
+    if (dladdr(pc, &info) && (slash = strrchr(info.dli_fname, '/')) &&
+        strcmp(slash + 1, name) == 0) {
+        return true;
+    }
+    const void *start = dlsym(RTLD_DEFAULT, name);
+    if (!start || !dladdr1(start, &info, &entry, RTLD_DL_SYMENT) || !entry) {
+        return true;
+    }
+    const ElfW(Sym) *symbol = entry;
+    return symbol->st_size == 0 || strtoull(plus + 1, NULL, 16) <= symbol->st_size;
+}
+
+TEST(a_function_without_a_symbol_is_not_called_by_the_name_of_the_one_before)
+{
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 1, .hog_ns = -1});
+    weft_fiber fiber;
+    void *pcs[MOST];
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, sort, NULL, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    int n = weft__unwind_waiting(weft__slab_find((uint32_t)fiber), pcs, MOST);
+    for (int i = 1; i < n; i++) {
+        char text[160];
+        weft__symbol(pcs[i], true, text, sizeof text);
+        if (!is_right(pcs[i], text)) {
+            check_fail(__FILE__, __LINE__, "frame %d is not in %s", i, text);
+        }
+    }
+    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    end_all(pool);
 }

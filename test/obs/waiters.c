@@ -7,6 +7,8 @@
 
 static weft_fiber first;
 static weft_event gate = WEFT_EVENT_INIT;
+static weft_event other;
+static weft_mutex db;
 
 __attribute__((noinline)) static int wait_for_gate(int depth)
 {
@@ -25,6 +27,21 @@ static void *guest(void *arg)
 static void *friend_of_guest(void *arg)
 {
     CHECK_EQ(weft_join(first, NULL, WEFT_FOREVER), 0);
+    return arg;
+}
+
+static void *client(void *arg)
+{
+    CHECK_EQ(weft_mutex_lock(&db, WEFT_FOREVER), 0);
+    weft_mutex_unlock(&db);
+    return arg;
+}
+
+static void *chooser(void *arg)
+{
+    struct weft_case cases[] = {weft_case_event(&gate), weft_case_event(&other),
+                                weft_case_at(weft_after(1000000000000))};
+    CHECK_EQ(weft_select(cases, 3, WEFT_FOREVER), 0);
     return arg;
 }
 
@@ -67,7 +84,11 @@ __attribute__((noinline)) static void look_now(void)
 
 static void *host(void *arg)
 {
-    weft_fiber second, third;
+    weft_fiber second, third, fourth, fifth;
+    weft_event_init(&gate, &(struct weft_sync_opts){.name = "gate"});
+    weft_event_init(&other, NULL);
+    weft_mutex_init(&db, &(struct weft_sync_opts){.name = "db"});
+    CHECK_EQ(weft_mutex_lock(&db, WEFT_FOREVER), 0);
     CHECK_EQ(weft_spawn(&first, guest, NULL, &(struct weft_fiber_opts){.name = "guest"}), 0);
     CHECK_EQ(
         weft_spawn(&second, friend_of_guest, NULL, &(struct weft_fiber_opts){.name = "friend"}), 0);
@@ -75,18 +96,31 @@ static void *host(void *arg)
     CHECK_EQ(weft_pool_spawn_frame(weft_pool_self(), &third, &outer.frame,
                                    &(struct weft_fiber_opts){.name = "sketch"}),
              0);
+    CHECK_EQ(weft_spawn(&fourth, client, NULL, &(struct weft_fiber_opts){.name = "client"}), 0);
+    CHECK_EQ(weft_spawn(&fifth, chooser, NULL, &(struct weft_fiber_opts){.name = "chooser"}), 0);
     await_state(first, WEFT_FIBER_WAITING);
     await_state(second, WEFT_FIBER_WAITING);
     await_state(third, WEFT_FIBER_WAITING);
+    await_state(fourth, WEFT_FIBER_WAITING);
+    await_state(fifth, WEFT_FIBER_WAITING);
     look_now();
     weft_event_set(&gate);
+    weft_mutex_unlock(&db);
     CHECK_EQ(weft_join(second, NULL, WEFT_FOREVER), 0);
     CHECK_EQ(weft_join(third, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(fourth, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_join(fifth, NULL, WEFT_FOREVER), 0);
     return arg;
 }
 
+/* With guards that are mappings of their own, which gdb's gcore gets past, and as they are here. */
 TEST(waiting_fibers_to_look_at)
 {
-    weft__stack_limit_guard(WEFT__GUARD_MPROTECT); /* gdb's gcore does not get past markers */
+    weft__stack_limit_guard(WEFT__GUARD_MPROTECT);
+    run_in_fiber(2, host, NULL);
+}
+
+TEST(waiting_fibers_behind_other_guards)
+{
     run_in_fiber(2, host, NULL);
 }

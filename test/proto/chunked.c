@@ -84,7 +84,8 @@ TEST(the_trailer_is_limited)
 TEST(sizes_are_limited_to_63_bits_in_all)
 {
     CHECK_EQ(feed("7fffffffffffffff\r\n", 18, NULL), -1);
-    CHECK_EQ(feed("8000000000000000\r\n", 18, NULL), 400);
+    CHECK_EQ(feed("8000000000000000\r\n", 18, NULL), 413);
     CHECK_EQ(feed("1\r\na\r\n7ffffffffffffffe\r\n", 24, NULL), -1);
-    CHECK_EQ(feed("1\r\na\r\n7fffffffffffffff\r\n", 24, NULL), 400);
+    CHECK_EQ(feed("1\r\na\r\n7fffffffffffffff\r\n", 24, NULL), 413);
+    CHECK_EQ(feed("00000000000000001\r\n", 19, NULL), 400);
 }

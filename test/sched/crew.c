@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include "sched/fixture.h"
+#include "sched/pool.h"
 
 static weft_crew *crew_open(const struct weft_crew_opts *opts)
 {
@@ -31,6 +32,13 @@ TEST(without_options_a_crew_has_a_member_for_every_usable_cpu)
     CHECK(weft_crew_member(crew, weft_crew_size(crew)) == NULL);
     weft_crew_destroy(crew);
     weft_crew_destroy(NULL);
+    for (unsigned members = 1; members <= 8; members++) { /* whatever lies behind the last */
+        CHECK_EQ(weft_crew_create(&crew, &(struct weft_crew_opts){.members = members}), 0);
+        CHECK(weft_crew_member(crew, members - 1) != NULL);
+        CHECK(weft_crew_member(crew, members) == NULL);
+        weft_crew_destroy(crew);
+    }
+    CHECK(!weft__pools.first); /* none is left */
 }
 
 static void check_refused(const struct weft_crew_opts *opts)
@@ -38,11 +46,11 @@ static void check_refused(const struct weft_crew_opts *opts)
     weft_crew *crew = NULL;
     CHECK_EQ(weft_crew_create(&crew, opts), -EINVAL);
     CHECK(crew == NULL);
+    CHECK(!weft__pools.first); /* the members that had been made are gone */
 }
 
 TEST(bad_options_are_refused)
 {
-    check_refused(&(struct weft_crew_opts){.name = "sevenby"});
     check_refused(&(struct weft_crew_opts){.members = 1001});
     check_refused(&(struct weft_crew_opts){.placement = (enum weft_placement)5});
     check_refused(&(struct weft_crew_opts){.members = 2, .stack_bytes = SIZE_MAX});
@@ -73,7 +81,8 @@ static void *report_place(void *arg)
 TEST(members_are_pools_of_one_thread_each)
 {
     enum { MEMBERS = 3 };
-    weft_crew *crew = crew_open(&(struct weft_crew_opts){.name = "sixbyt", .members = MEMBERS});
+    weft_crew *crew =
+        crew_open(&(struct weft_crew_opts){.name = "image-compression", .members = MEMBERS});
     CHECK_EQ(weft_crew_size(crew), MEMBERS);
     struct place places[MEMBERS];
     for (unsigned i = 0; i < MEMBERS; i++) {
@@ -84,8 +93,11 @@ TEST(members_are_pools_of_one_thread_each)
         CHECK(places[i].pool == member);
         CHECK_EQ(places[i].worker, 0);
         char name[17];
-        snprintf(name, sizeof name, "sixbyt%u_0", i);
+        snprintf(name, sizeof name, "image-compre%u_0", i);
         CHECK_STR(places[i].thread, name);
+        char whole[32];
+        snprintf(whole, sizeof whole, "image-compression%u", i);
+        CHECK_STR(weft_pool_name(member), whole);
         for (unsigned n = 0; n < i; n++) {
             CHECK(places[n].tid != places[i].tid);
         }
@@ -164,16 +176,80 @@ static void *count_member(void *arg)
     return NULL;
 }
 
+enum { SUBMITTERS = 4, MEETINGS = 2000, AT_ONCE = 32 };
+
+struct submitter {
+    weft_crew *crew;
+    atomic_int *counts;
+    atomic_int *meetings; /* of this thread and another: how often either has come */
+    int picked[4];
+};
+
+/* Both begin at the same moment, time and again: left to themselves the threads of a busy machine
+ * run one after another. */
+static void meet(atomic_int *meetings, int n)
+{
+    atomic_fetch_add(meetings, 1);
+    for (int spins = 0; atomic_load(meetings) < 2 * n; spins++) {
+        if (spins > 1000) {
+            sched_yield();
+        }
+    }
+}
+
+/* Submits cost much, so most only ask whose turn it is. */
+static void *submit_and_pick(void *arg)
+{
+    struct submitter *s = arg;
+    long meetings = check_scale(MEETINGS);
+    weft_pool *members[4];
+    for (unsigned i = 0; i < 4; i++) {
+        members[i] = weft_crew_member(s->crew, i);
+    }
+    for (int n = 1; n <= meetings; n++) {
+        weft_pool *next[AT_ONCE];
+        meet(s->meetings, n);
+        for (int i = 0; i < AT_ONCE; i++) {
+            next[i] = weft_crew_next(s->crew);
+        }
+        for (int i = 0; i < 4 * AT_ONCE; i++) {
+            s->picked[i % 4] += next[i / 4] == members[i % 4];
+        }
+        if (n % 50 == 0) {
+            CHECK_EQ(weft_crew_submit(s->crew, count_member, s->counts), 0);
+        }
+    }
+    return NULL;
+}
+
+/* Nobody's turn is given twice, and none is left out: of all turns every member has the same share,
+ * to the last one. */
 TEST(round_robin_from_many_threads_is_even)
 {
     weft_crew *crew = crew_open(&(struct weft_crew_opts){.members = 4});
     atomic_int counts[4] = {0};
-    for (int i = 0; i < 400; i++) {
-        CHECK_EQ(weft_crew_submit(crew, count_member, counts), 0);
+    struct submitter submitters[SUBMITTERS];
+    pthread_t threads[SUBMITTERS];
+    atomic_int meetings[SUBMITTERS / 2] = {0};
+    int shares[4], all = 0;
+    for (int i = 0; i < SUBMITTERS; i++) {
+        submitters[i] =
+            (struct submitter){.crew = crew, .counts = counts, .meetings = &meetings[i / 2]};
+        threads[i] = thread_open(submit_and_pick, &submitters[i]);
+    }
+    for (int i = 0; i < SUBMITTERS; i++) {
+        thread_close(threads[i]);
     }
     crew_close(crew);
-    for (int i = 0; i < 4; i++) {
-        CHECK_EQ(atomic_load(&counts[i]), 100);
+    for (int member = 0; member < 4; member++) {
+        shares[member] = atomic_load(&counts[member]);
+        for (int i = 0; i < SUBMITTERS; i++) {
+            shares[member] += submitters[i].picked[member];
+        }
+        all += shares[member];
+    }
+    for (int member = 0; member < 4; member++) {
+        CHECK_EQ(shares[member], all / 4 + (member < all % 4));
     }
 }
 
@@ -427,6 +503,25 @@ TEST(a_crew_drains_on_stop)
         crew_close(crew);
         CHECK_EQ(atomic_load(&ran), 100);
     }
+}
+
+static void *stop_own_crew(void *arg)
+{
+    CHECK_EQ(weft_crew_stop(arg, WEFT_STOP_DRAIN, WEFT_FOREVER), -EINPROGRESS);
+    return NULL;
+}
+
+/* By a fiber of a member in the middle, which cannot wait for that one: the others are stopped all
+ * the same, and the error is not lost among their zeros. */
+TEST(a_stop_tells_the_first_error_after_all_were_tried)
+{
+    weft_crew *crew = crew_open(&(struct weft_crew_opts){.members = 3});
+    CHECK_EQ(weft_call_on(weft_crew_member(crew, 1), WEFT_ANY_WORKER, stop_own_crew, crew, NULL),
+             0);
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK_EQ(weft_pool_submit(weft_crew_member(crew, i), end_at_once, NULL), -ESHUTDOWN);
+    }
+    crew_close(crew);
 }
 
 TEST(a_crew_stopped_by_cancel_ends_fibers_that_wait_for_ever)

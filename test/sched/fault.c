@@ -275,13 +275,18 @@ static void fault_in_child(void *arg)
     }
 }
 
+/* It is said in which fiber, if there is one and there was an access. */
 static int fault_status(enum before before, weft_fn cause, bool in_thread)
 {
     struct fault fault = {before, cause, in_thread};
     char err[CHECK_ERR];
     int status = check_child(fault_in_child, &fault, err, sizeof err);
-    if (strstr(err, "weft: ")) {
-        check_fail(__FILE__, __LINE__, "not ours:\n%s", err);
+    const char *named = strstr(err, "weft: ");
+    bool expected = cause == write_nowhere && !in_thread;
+    if (expected !=
+            (named && strncmp(named, "weft: bad access in fiber main #1.0, at 0x", 42) == 0) ||
+        (named && strstr(named + 1, "weft: "))) {
+        check_fail(__FILE__, __LINE__, "%s:\n%s", expected ? "not named" : "not ours", err);
     }
     return status;
 }
@@ -304,6 +309,41 @@ TEST(another_fault_without_a_handler_ends_the_process)
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
         status = fault_status(IGNORED, write_nowhere, in_thread); /* a real one cannot be ignored */
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
+}
+
+static void on_mended(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)context;
+    if (mprotect(info->si_addr, 4096, PROT_READ | PROT_WRITE) != 0) {
+        leave(1);
+    }
+}
+
+static void *write_twice(void *arg)
+{
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(mprotect(nowhere, 4096, PROT_NONE), 0);
+        write_nowhere(NULL);
+    }
+    return arg;
+}
+
+static void live_by_faults(void *arg)
+{
+    struct sigaction action = {.sa_sigaction = on_mended, .sa_flags = SA_SIGINFO};
+    nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
+    run_in_fiber(1, write_twice, arg);
+}
+
+TEST(a_program_that_lives_by_faults_is_told_once)
+{
+    char err[CHECK_ERR];
+    int status = check_child(live_by_faults, NULL, err, sizeof err);
+    const char *named = strstr(err, "weft: bad access in fiber main");
+    if (status != 0 || !named || strstr(named + 1, "weft: ")) {
+        check_fail(__FILE__, __LINE__, "status 0x%x, stderr:\n%s", (unsigned)status, err);
     }
 }
 

@@ -278,16 +278,170 @@ static void exits_in_orphan(void *arg)
     weft_exit(arg);
 }
 
+static weft_key key;
+
+static void parks_in_orphan(void *arg)
+{
+    (void)arg;
+    weft_park(WEFT_FOREVER);
+}
+
+static void shields_in_orphan(void *arg)
+{
+    (void)arg;
+    weft_shield_enter();
+}
+
+static void unshields_in_orphan(void *arg)
+{
+    (void)arg;
+    weft_shield_leave();
+}
+
+static void sets_in_orphan(void *arg)
+{
+    weft_set_local(key, arg);
+}
+
+static void gets_in_orphan(void *arg)
+{
+    (void)arg;
+    weft_get_local(key);
+}
+
+static void pushes_in_orphan(void *arg)
+{
+    struct weft_cleanup node;
+    weft_cleanup_push(&node, free, arg);
+}
+
+static void pops_in_orphan(void *arg)
+{
+    struct weft_cleanup node = {.arg = arg};
+    weft_cleanup_pop(&node, false);
+}
+
+static void names_in_orphan(void *arg)
+{
+    (void)arg;
+    weft_set_name("orphan");
+}
+
+static void switches_in_orphan(void *arg)
+{
+    (void)arg;
+    weft_switch_to(busy_pool, WEFT_ANY_WORKER);
+}
+
+static void hops_in_orphan(void *arg)
+{
+    struct weft_hop hop;
+    (void)arg;
+    weft_hop_enter(&hop, busy_pool, WEFT_ANY_WORKER);
+}
+
 static void *misuse_in_fiber(void *arg)
 {
-    expect_abort(spawns_in_orphan, "weft_spawn by a fiber that called fork(), in the child");
-    expect_abort(exits_in_orphan, "weft_exit by a fiber that called fork(), in the child");
+    static const struct {
+        void (*fn)(void *);
+        const char *name;
+    } calls[] = {
+        {spawns_in_orphan, "weft_spawn"},
+        {exits_in_orphan, "weft_exit"},
+        {parks_in_orphan, "weft_park"},
+        {shields_in_orphan, "weft_shield_enter"},
+        {unshields_in_orphan, "weft_shield_leave"},
+        {sets_in_orphan, "weft_set_local"},
+        {gets_in_orphan, "weft_get_local"},
+        {pushes_in_orphan, "weft_cleanup_push"},
+        {pops_in_orphan, "weft_cleanup_pop"},
+        {names_in_orphan, "weft_set_name"},
+        {switches_in_orphan, "weft_switch_to"},
+        {hops_in_orphan, "weft_hop_enter"},
+    };
+    CHECK_EQ(weft_key_create(&key, NULL), 0);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "%s by a fiber that called fork(), in the child",
+                 calls[i].name);
+        expect_abort(calls[i].fn, text);
+    }
     return arg;
 }
 
 TEST(a_fiber_that_forked_is_no_fiber_in_the_child)
 {
     run_in_fiber(1, misuse_in_fiber, NULL);
+}
+
+static void *is_plain(void *arg)
+{
+    CHECK_EQ(weft_park(0), -ENXIO);
+    CHECK_EQ(weft_set_local(key, arg), -ENXIO);
+    return arg;
+}
+
+/* What needs no fiber works as on any plain thread; and a thread that is made there never was one.
+ */
+static void lives_as_a_thread(void *arg)
+{
+    (void)arg;
+    int64_t before = weft_now();
+    weft_yield();
+    CHECK_EQ(weft_sleep(1000000), 0);
+    CHECK(weft_now() - before >= 1000000);
+    CHECK_EQ(weft_self(), WEFT_NO_FIBER);
+    thread_close(thread_open(is_plain, NULL));
+}
+
+static void expect_status(void (*fn)(void *), int code)
+{
+    char err[CHECK_ERR];
+    int status = check_child(fn, NULL, err, sizeof err);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != code ||
+        strcmp(check_without_hogs(err), "") != 0) {
+        check_fail(__FILE__, __LINE__, "status %x: %s", (unsigned)status, err);
+    }
+}
+
+static void *go_on_in_child(void *arg)
+{
+    CHECK_EQ(weft_key_create(&key, NULL), 0);
+    expect_status(lives_as_a_thread, 0);
+    return arg;
+}
+
+TEST(a_fiber_that_forked_may_yield_and_sleep_in_the_child_as_a_plain_thread)
+{
+    run_in_fiber(1, go_on_in_child, NULL);
+}
+
+static void exits(void *arg)
+{
+    (void)arg;
+    exit(7); /* NOLINT(concurrency-mt-unsafe) */
+}
+
+static void *exit_in_child(void *arg)
+{
+    expect_status(exits, 7);
+    return arg;
+}
+
+TEST(a_child_may_exit)
+{
+    void *result;
+    weft_fiber fiber;
+    CHECK_EQ(weft_blocking_call(NULL, twice, NULL, &result, WEFT_FOREVER), 0);
+    busy_open();
+    for (int i = 0; i < 10; i++) {
+        exit_in_child(NULL);
+    }
+    CHECK_EQ(weft_pool_spawn(busy_pool, &fiber, exit_in_child, NULL,
+                             &(struct weft_fiber_opts){.stack_bytes = 1 << 18}),
+             0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    busy_close();
 }
 
 /* --- signals ---------------------------------------------------------------------------------- */

@@ -728,3 +728,221 @@ TEST(a_pool_may_be_destroyed_as_soon_as_its_last_fiber_was_woken)
     }
     pool_close(other);
 }
+
+/* --- an unpark that says where ------------------------------------------------------------------
+ */
+
+struct resting {
+    weft_pool *pool;
+    int worker, result;
+    int64_t deadline;
+};
+
+static void *rests(void *arg)
+{
+    struct resting *r = arg;
+    r->result = weft_park(r->deadline);
+    r->pool = weft_pool_self();
+    r->worker = weft_worker_self();
+    return NULL;
+}
+
+static weft_fiber rest_in(weft_pool *pool, struct resting *r, int64_t deadline)
+{
+    weft_fiber fiber;
+    *r = (struct resting){.deadline = deadline, .result = 77};
+    CHECK_EQ(weft_pool_spawn(pool, &fiber, rests, r, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    return fiber;
+}
+
+TEST(an_unpark_sends_a_parked_fiber_to_any_worker_of_any_pool)
+{
+    struct pools pools = pools_open(3);
+    struct resting r;
+    weft_pool *targets[] = {pools.a, pools.b, pools.c};
+    for (int i = 0; i < 36; i++) {
+        weft_pool *target = targets[i % 3];
+        int worker = i / 3 % 4 - 1; /* and to none */
+        weft_fiber fiber =
+            rest_in(pools.a, &r, i % 2 ? WEFT_FOREVER : weft_after(WEFT_MINUTES(60)));
+        CHECK_EQ(weft_unpark_on(fiber, target, worker), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        CHECK_EQ(r.result, 0);
+        CHECK(r.pool == target);
+        CHECK(worker < 0 || r.worker == worker);
+    }
+    pools_close(&pools);
+}
+
+TEST(a_pool_that_a_parked_fiber_left_can_be_destroyed)
+{
+    weft_pool *from = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *to = pool_open(&(struct weft_pool_opts){.workers = 2});
+    for (int i = 0; i < 2; i++) {
+        struct resting r;
+        weft_fiber fiber = rest_in(from, &r, i ? weft_after(WEFT_MINUTES(60)) : WEFT_FOREVER);
+        CHECK_EQ(weft_unpark_on(fiber, to, 1), 0);
+        CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+        CHECK(r.pool == to);
+    }
+    pool_close(from); /* neither its timers nor its counts know the fibers any more */
+    pool_close(to);
+}
+
+static void *stays_bound(void *arg)
+{
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    for (int i = 0; i < 3; i++) {
+        check_at(arg, 1);
+        wander();
+    }
+    return NULL;
+}
+
+TEST(who_was_sent_to_a_worker_stays_there)
+{
+    struct pools pools = pools_open(2);
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(pools.a, &fiber, stays_bound, pools.b, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_unpark_on(fiber, pools.b, 1), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pools_close(&pools);
+}
+
+static void *comes_back(void *arg)
+{
+    struct pools *pools = arg;
+    struct weft_hop hop;
+    CHECK_EQ(weft_hop_enter(&hop, pools->b, WEFT_ANY_WORKER), 0);
+    CHECK_EQ(weft_park(WEFT_FOREVER), 0);
+    check_at(pools->c, 1);
+    weft_hop_leave(&hop);
+    check_at(pools->a, -1);
+    return NULL;
+}
+
+TEST(a_scoped_hop_ends_where_it_began_though_the_fiber_was_sent_elsewhere)
+{
+    struct pools pools = pools_open(2);
+    weft_fiber fiber;
+    CHECK_EQ(weft_pool_spawn(pools.a, &fiber, comes_back, &pools, NULL), 0);
+    await_state(fiber, WEFT_FIBER_WAITING);
+    while (weft_unpark_on(fiber, pools.c, 1) == -EBUSY) { /* it was on its way to b */
+    }
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    pools_close(&pools);
+}
+
+static void *waits_on_event(void *arg)
+{
+    CHECK_EQ(weft_event_wait(arg, WEFT_FOREVER), 0);
+    return NULL;
+}
+
+static void *waits_in_a_group(void *arg)
+{
+    (void)weft_park(WEFT_FOREVER);
+    return arg;
+}
+
+TEST(an_unpark_that_cannot_send_changes_nothing)
+{
+    struct pools pools = pools_open(1);
+    struct resting r;
+    weft_event event = {0};
+    weft_fiber waits, fiber = rest_in(pools.a, &r, WEFT_FOREVER);
+    CHECK_EQ(weft_unpark_on(fiber, pools.b, 1), -EINVAL);
+    CHECK_EQ(weft_unpark_on(fiber, pools.b, -2), -EINVAL);
+    weft_pool *full = pool_open(&(struct weft_pool_opts){.workers = 1, .max_fibers = 1});
+    CHECK_EQ(weft_pool_spawn(full, &waits, waits_on_event, &event, NULL), 0);
+    CHECK_EQ(weft_unpark_on(fiber, full, 0), -EAGAIN);
+    await_state(waits, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_unpark_on(waits, pools.a, 0), -EBUSY); /* it waits, but not in park */
+    weft_event_set(&event);
+    CHECK_EQ(weft_join(waits, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unpark_on(waits, pools.a, 0), -ESRCH);
+    pool_close(full);
+
+    weft_pool *stopped = pool_open(&(struct weft_pool_opts){.workers = 1});
+    CHECK_EQ(weft_pool_stop(stopped, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_unpark_on(fiber, stopped, 0), -ESHUTDOWN);
+    weft_pool_destroy(stopped);
+
+    weft_dispatcher *d;
+    weft_group *group;
+    weft_fiber member;
+    CHECK_EQ(weft_dispatcher_create(&d, NULL), 0);
+    CHECK_EQ(weft_dispatcher_start(d), 0);
+    CHECK_EQ(weft_group_create(d, &group, NULL), 0);
+    CHECK_EQ(weft_group_spawn(group, &member, waits_in_a_group, NULL, NULL), 0);
+    await_state(member, WEFT_FIBER_WAITING);
+    CHECK_EQ(weft_unpark_on(fiber, weft_dispatcher_pool(d), 0), -EPERM);
+    CHECK_EQ(weft_unpark_on(member, pools.a, 0), -EPERM);
+    CHECK_EQ(weft_unpark(member), 0);
+    CHECK_EQ(weft_join(member, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_dispatcher_stop(d, WEFT_FOREVER, NULL, 0), 0);
+    weft_dispatcher_destroy(d);
+
+    enum weft_fiber_state state;
+    CHECK_EQ(weft_fiber_state(fiber, &state), 0);
+    CHECK_EQ(state, WEFT_FIBER_WAITING); /* after all that */
+    CHECK_EQ(weft_unpark(fiber), 0);
+    CHECK_EQ(weft_join(fiber, NULL, WEFT_FOREVER), 0);
+    CHECK(r.pool == pools.a);
+    pools_close(&pools);
+}
+
+/* Unparks of both kinds, timeouts and cancels at once: each park ends once, and where it was sent.
+ */
+struct chase {
+    struct pools pools;
+    weft_fiber fiber;
+    atomic_int sent, parks;
+    atomic_bool over;
+};
+
+static void *is_chased(void *arg)
+{
+    struct chase *chase = arg;
+    for (int i = 0; i < check_scale(3000); i++) {
+        int err = weft_park(i % 3 ? WEFT_FOREVER : weft_after(i % 50 * 1000));
+        CHECK(err == 0 || err == -ETIMEDOUT);
+        atomic_fetch_add(&chase->parks, 1);
+    }
+    atomic_store(&chase->over, true);
+    return NULL;
+}
+
+static void *chases(void *arg)
+{
+    struct chase *chase = arg;
+    weft_pool *targets[] = {chase->pools.a, chase->pools.b, chase->pools.c};
+    for (unsigned i = 0; !atomic_load(&chase->over); i++) {
+        int err =
+            i % 5 ? weft_unpark_on(chase->fiber, targets[i % 3], (int)(i % 4) / 2 - (i % 4 == 3))
+                  : weft_unpark(chase->fiber);
+        CHECK(err == 0 || err == -EBUSY || err == -ESRCH);
+        atomic_fetch_add(&chase->sent, err == 0);
+        if (i % 64 == 0) {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+TEST(many_send_one_fiber_to_and_fro)
+{
+    struct chase chase = {.pools = pools_open(2)};
+    pthread_t threads[2];
+    CHECK_EQ(weft_pool_spawn(chase.pools.a, &chase.fiber, is_chased, &chase, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, chases, &chase), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+    CHECK_EQ(weft_join(chase.fiber, NULL, WEFT_FOREVER), 0);
+    pools_close(&chase.pools);
+}

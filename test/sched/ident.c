@@ -48,6 +48,8 @@ static void *renames_itself(void *arg)
     knows_its_name(strcpy(name, "first"));
     CHECK_EQ(weft_set_name("the second is too long"), 0);
     knows_its_name(strcpy(name, "the second is t"));
+    CHECK_EQ(weft_set_name("fourteen bytes\xc3\xa4"), 0);
+    knows_its_name(strcpy(name, "fourteen bytes"));
     CHECK_EQ(weft_set_name(""), 0);
     knows_its_name(strcpy(name, ""));
     CHECK_EQ(weft_set_name("last"), 0);

@@ -32,13 +32,14 @@ struct kind {
     const char *what;
     int (*wait)(int64_t deadline);
     int timed_out;
+    const char *name;
 };
 
 static const struct kind kinds[] = {
-    {"park", wait_park, -ETIMEDOUT},
-    {"sleep", wait_sleep, 0},
-    {"join", wait_join, -ETIMEDOUT},
-    {"event", wait_event, -ETIMEDOUT},
+    {"park", wait_park, -ETIMEDOUT, ""},
+    {"sleep", wait_sleep, 0, ""},
+    {"join", wait_join, -ETIMEDOUT, "never"},
+    {"event", wait_event, -ETIMEDOUT, "an event with a name that is cu"},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -55,6 +56,8 @@ static void check_ended(const struct kind *kind)
     CHECK_STR(ended.what, kind->what);
     CHECK(ended.fiber == (kind->wait == wait_join ? never : WEFT_NO_FIBER));
     CHECK(ended.object == (kind->wait == wait_event ? &event : NULL));
+    CHECK_STR(ended.name, kind->name);
+    CHECK_EQ(ended.others, 0);
 }
 
 static void *waits_in_each_way(void *arg)
@@ -76,7 +79,7 @@ static void *waits_in_each_way(void *arg)
 static void *interrupts_in_each_way(void *arg)
 {
     atomic_int waits = 0;
-    never = spawn(parks, NULL);
+    CHECK_EQ(weft_spawn(&never, parks, NULL, &(struct weft_fiber_opts){.name = "never"}), 0);
     weft_fiber fiber = spawn(waits_in_each_way, &waits);
     for (int i = 1; i <= (int)(2 * KINDS); i++) {
         await_count(&waits, i);
@@ -92,7 +95,8 @@ static void *interrupts_in_each_way(void *arg)
 
 TEST(an_interrupt_ends_every_kind_of_wait_once)
 {
-    weft_event_init(&event, NULL);
+    weft_event_init(&event,
+                    &(struct weft_sync_opts){.name = "an event with a name that is cut off"});
     run_in_fiber(1, interrupts_in_each_way, NULL);
     weft_event_deinit(&event);
 }

@@ -1,6 +1,7 @@
 /* Join: from fibers and plain threads, by many at once, with rights that are counted, with
  * deadlines and cancels that race with the end. */
 /* labels: valgrind */
+#include "base/assert.h"
 #include "fixture.h"
 
 static void *gives_back(void *arg)
@@ -375,7 +376,8 @@ TEST(a_fiber_may_detach_itself)
 
 static void check_join_times_out(weft_fiber fiber)
 {
-    static const int64_t past[] = {0, 1, -1, INT64_MIN};
+    /* What is before the start of the program is a bug in debug builds. */
+    const int64_t past[] = {0, weft_now() - 1, WEFT_DEBUG ? 0 : -1, WEFT_DEBUG ? 0 : INT64_MIN};
     void *result = &result;
     for (size_t i = 0; i < 4; i++) {
         CHECK_EQ(weft_join(fiber, &result, past[i]), -ETIMEDOUT);

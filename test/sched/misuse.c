@@ -157,7 +157,8 @@ static void gets_wrongly(void *arg)
 TEST(a_cleanup_is_popped_before_its_frame_is_left)
 {
     if (!WEFT__ASAN) { /* which finds that out by itself */
-        expect_abort(returns_with_node, "a fiber returned from the frame of a cleanup");
+        expect_abort(returns_with_node,
+                     "main returned from the frame of a cleanup that it had not popped");
     }
 }
 
@@ -212,7 +213,8 @@ static void destroys_pool_with_fibers(void *arg)
 
 TEST(a_pool_is_stopped_before_it_is_destroyed)
 {
-    expect_abort(destroys_running_pool, "pool busy is destroyed before it was stopped");
+    expect_abort(destroys_running_pool,
+                 "pool busy is destroyed before it was stopped: call weft_pool_stop first");
     expect_abort(destroys_pool_with_fibers, "pool full is destroyed with fibers in it");
 }
 

@@ -6,6 +6,11 @@
 #include "io/drivers.h"
 #include "sched/fixture.h"
 
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
 static weft_pool *const untouched = (weft_pool *)(void *)&check_first;
 
 static void check_refused(const struct weft_pool_opts *opts)
@@ -82,10 +87,15 @@ TEST(more_than_1024_workers_are_refused)
     check_taken(&(struct weft_pool_opts){.workers = 1024, .ring_slots = 4, .fresh_slots = 4});
 }
 
-TEST(a_name_has_at_most_ten_bytes)
+TEST(a_name_may_have_any_length)
 {
-    check_taken(&(struct weft_pool_opts){.name = "ten_bytes_"});
-    check_refused(&(struct weft_pool_opts){.name = "elevenbytes"});
+    static char name[5000];
+    memset(name, 'x', sizeof name - 1);
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.name = name, .workers = 1});
+    CHECK_STR(weft_pool_name(pool), name);
+    name[0] = 'y';
+    CHECK_EQ(weft_pool_name(pool)[0], 'x'); /* a copy */
+    pool_close(pool);
 }
 
 TEST(ring_slots_are_a_power_of_two_from_4_to_65536)
@@ -251,6 +261,11 @@ TEST(threads_are_named_after_the_pool_and_their_index)
     check_thread_name(pool, 0, "ten_bytes__0");
     check_thread_name(pool, 7, "ten_bytes__7");
     check_thread_name(pool, 11, "ten_bytes__11");
+    pool_close(pool);
+    pool = pool_open(&(struct weft_pool_opts){.name = "a-name-that-is-long", .workers = 12});
+    CHECK_STR(weft_pool_name(pool), "a-name-that-is-long");
+    check_thread_name(pool, 0, "a-name-that-i_0");
+    check_thread_name(pool, 11, "a-name-that-_11");
     pool_close(pool);
 }
 
@@ -424,4 +439,43 @@ EACH_DRIVER(a_worker_that_never_parks)
     CHECK_EQ(weft_close(in), 0);
     CHECK_EQ(weft_close(out), 0);
     pool_close(pool);
+}
+
+/* --- WEFT_DRIVER -------------------------------------------------------------------------- */
+
+static void names_no_driver(void *arg)
+{
+    weft_loop *loop;
+    setenv("WEFT_DRIVER", "foo", 1); /* NOLINT(concurrency-mt-unsafe) */
+    check_refused(NULL);
+    CHECK_EQ(weft_loop_create(&loop, NULL), -EINVAL);
+    CHECK_EQ(weft_run(end_at_once, NULL, NULL, NULL), -EINVAL);
+    check_taken(&(struct weft_pool_opts){.driver = WEFT_DRIVER_EPOLL}); /* it is not looked at */
+    (void)arg;
+}
+
+static void names_drivers(void *arg)
+{
+    const char *names[] = {"", "auto", "epoll", "poll"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        setenv("WEFT_DRIVER", names[i], 1); /* NOLINT(concurrency-mt-unsafe) */
+        check_taken(NULL);
+    }
+    (void)arg;
+}
+
+TEST(a_word_in_the_environment_that_names_no_driver_is_refused_with_the_list)
+{
+    static const char line[] = "weft: WEFT_DRIVER=foo names no driver: set it to auto, epoll, "
+                               "uring or poll, or unset it\n";
+    char err[CHECK_ERR];
+    CHECK_EQ(check_child(names_no_driver, NULL, err, sizeof err), 0);
+    const char *at = err;
+    for (int i = 0; i < 3; i++) {
+        CHECK((at = strstr(at, line)));
+        at += sizeof line - 1;
+    }
+    CHECK_STR(at, "");
+    CHECK_EQ(check_child(names_drivers, NULL, err, sizeof err), 0);
+    CHECK_STR(err, "");
 }

@@ -1,6 +1,7 @@
 /* Park and unpark: an early unpark is kept, two count once, a stale one is refused, none is
  * lost. */
 /* labels: valgrind */
+#include "base/assert.h"
 #include "sched/fibers.h"
 
 /* --- permits ------------------------------------------------------------------ */
@@ -143,7 +144,8 @@ TEST(a_plain_thread_cannot_park)
 
 static void *parks_with_deadlines(void *arg)
 {
-    static const int64_t past[] = {0, 1, -1, INT64_MIN};
+    /* What is before the start of the program is a bug in debug builds. */
+    const int64_t past[] = {0, weft_now() - 1, WEFT_DEBUG ? 0 : -1, WEFT_DEBUG ? 0 : INT64_MIN};
     (void)arg;
     for (size_t i = 0; i < 4; i++) {
         CHECK_EQ(weft_park(past[i]), -ETIMEDOUT);

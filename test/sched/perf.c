@@ -15,8 +15,10 @@ static bool accepts(unsigned type, void *arg)
     return atomic_load(&wanted) >> type & 1;
 }
 
-static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, void *arg)
+static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum, weft_pool *pool,
+                     void *arg)
 {
+    CHECK(pool == weft_pool_self() || type < WEFT_PERF_USER);
     CHECK(arg == &wanted);
     CHECK(atomic_load(&wanted) >> type & 1);
     CHECK(cost_ns >= 0);
@@ -48,19 +50,146 @@ static void end(void)
 
 #define BIT(type) (UINT64_C(1) << (type))
 
+static void *sleep_a_little(void *arg)
+{
+    CHECK_EQ(weft_sleep(2 * MS), 0);
+    return arg;
+}
+
 /* --- callbacks -------------------------------------------------------------------- */
 
-TEST(one_callback_at_a_time)
+TEST(a_callback_is_installed_once)
 {
     struct weft_perf other = perf, none = {0};
     CHECK_EQ(weft_perf_install(&none), -EINVAL);
     begin(0);
-    CHECK_EQ(weft_perf_install(&other), -EBUSY);
+    CHECK_EQ(weft_perf_install(&perf), -EBUSY);
     CHECK_EQ(weft_perf_remove(&other), -ENOENT);
     end();
     CHECK_EQ(weft_perf_remove(&perf), -ENOENT);
+    CHECK_EQ(weft_perf_remove(NULL), -ENOENT);
     CHECK_EQ(weft_perf_install(&other), 0);
     CHECK_EQ(weft_perf_remove(&other), 0);
+}
+
+/* One of several: what it wants, and what it was told. */
+struct listener {
+    struct weft_perf perf;
+    uint64_t types;
+    atomic_ulong told;
+    weft_pool *from; /* the last event's */
+};
+
+static bool listener_accepts(unsigned type, void *arg)
+{
+    const struct listener *listener = arg;
+    return listener->types >> type & 1;
+}
+
+static void listener_hears(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum,
+                           weft_pool *pool, void *arg)
+{
+    struct listener *listener = arg;
+    (void)cost_ns, (void)count, (void)sum;
+    CHECK(listener->types >> type & 1);
+    CHECK(!listener->perf.pool || listener->perf.pool == pool);
+    listener->from = pool;
+    atomic_fetch_add(&listener->told, 1);
+}
+
+static void listen_for(struct listener *listener, uint64_t types, weft_pool *pool)
+{
+    *listener = (struct listener){.types = types};
+    listener->perf = (struct weft_perf){
+        .accept = listener_accepts, .on_event = listener_hears, .arg = listener, .pool = pool};
+    CHECK_EQ(weft_perf_install(&listener->perf), 0);
+}
+
+TEST(several_callbacks_are_told_what_each_accepts)
+{
+    unsigned a = (unsigned)weft_perf_register("encode"), b = (unsigned)weft_perf_register("decode");
+    struct listener both, first, second;
+    listen_for(&first, BIT(a), NULL);
+    listen_for(&both, BIT(a) | BIT(b), NULL);
+    listen_for(&second, BIT(b), NULL);
+    weft_perf_event(a, 1, 1, 1);
+    CHECK_EQ(weft_perf_remove(&first.perf), 0);
+    weft_perf_event(a, 1, 1, 1); /* the others still hear theirs */
+    weft_perf_event(b, 1, 1, 1);
+    CHECK_EQ(weft_perf_remove(&both.perf), 0);
+    CHECK_EQ(weft_perf_begin(a), 0); /* nobody is left for it */
+    CHECK(weft_perf_begin(b) > 0);
+    weft_perf_event(b, 1, 1, 1);
+    CHECK_EQ(weft_perf_remove(&second.perf), 0);
+    CHECK_EQ(weft_perf_begin(b), 0);
+    CHECK_EQ(first.told, 1);
+    CHECK_EQ(both.told, 3);
+    CHECK_EQ(second.told, 2);
+}
+
+TEST(places_for_callbacks_run_out_and_come_back)
+{
+    static struct listener listeners[WEFT_PERF_CALLBACKS + 1];
+    for (int i = 0; i < WEFT_PERF_CALLBACKS; i++) {
+        listen_for(&listeners[i], 0, NULL);
+    }
+    struct weft_perf *last = &listeners[WEFT_PERF_CALLBACKS].perf;
+    *last = (struct weft_perf){.on_event = listener_hears};
+    CHECK_EQ(weft_perf_install(last), -ENOSPC);
+    CHECK_EQ(weft_perf_remove(&listeners[3].perf), 0);
+    last->accept = listener_accepts;
+    last->arg = &listeners[WEFT_PERF_CALLBACKS];
+    CHECK_EQ(weft_perf_install(last), 0);
+    for (int i = 0; i <= WEFT_PERF_CALLBACKS; i++) {
+        CHECK_EQ(weft_perf_remove(&listeners[i].perf), i == 3 ? -ENOENT : 0);
+    }
+}
+
+static void *tells_once(void *arg)
+{
+    weft_perf_event((unsigned)(uintptr_t)arg, 1, 1, 1);
+    return NULL;
+}
+
+TEST(an_event_says_which_pool_it_comes_from)
+{
+    unsigned type = (unsigned)weft_perf_register("encode");
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct listener all, of_a;
+    listen_for(&all, BIT(type), NULL);
+    listen_for(&of_a, BIT(type), a);
+    void *arg = (void *)(uintptr_t)type;
+    CHECK_EQ(weft_call_on(a, 0, tells_once, arg, NULL), 0);
+    CHECK(all.from == a && of_a.from == a);
+    CHECK_EQ(weft_call_on(b, 0, tells_once, arg, NULL), 0);
+    CHECK(all.from == b);
+    tells_once(arg);
+    CHECK(all.from == NULL); /* a plain thread */
+    CHECK_EQ(weft_perf_remove(&all.perf), 0);
+    CHECK_EQ(weft_perf_remove(&of_a.perf), 0);
+    CHECK_EQ(all.told, 3);
+    CHECK_EQ(of_a.told, 1);
+    pool_close(a);
+    pool_close(b);
+}
+
+/* The runtime's own, of two pools that sleep and work. */
+TEST(events_of_the_runtime_go_to_the_callback_of_their_pool)
+{
+    weft_pool *a = pool_open(&(struct weft_pool_opts){.workers = 1});
+    weft_pool *b = pool_open(&(struct weft_pool_opts){.workers = 1});
+    struct listener of_a, of_b;
+    listen_for(&of_a, 15, a); /* listener_hears checks the pool */
+    listen_for(&of_b, 15, b);
+    while (!atomic_load(&of_a.told) || !atomic_load(&of_b.told)) {
+        CHECK_EQ(weft_call_on(a, 0, sleep_a_little, NULL, NULL), 0);
+        CHECK_EQ(weft_call_on(b, 0, sleep_a_little, NULL, NULL), 0);
+    }
+    CHECK_EQ(weft_perf_remove(&of_a.perf), 0);
+    CHECK_EQ(weft_perf_remove(&of_b.perf), 0);
+    pool_close(a);
+    pool_close(b);
 }
 
 TEST(spans_of_accepted_types_are_told_and_others_are_not)
@@ -105,7 +234,11 @@ TEST(names_are_checked_and_types_run_out)
     CHECK_EQ(weft_perf_register(NULL), -EINVAL);
     CHECK_EQ(weft_perf_register(""), -EINVAL);
     CHECK_EQ(weft_perf_register("two words"), -EINVAL);
-    CHECK_EQ(weft_perf_register("a-name-of-24-characters-"), -EINVAL);
+    static const char any[] =
+        "a-name-may-have-any-length-and-is-never-cut-since-it-is-what-finds-it";
+    int type = weft_perf_register(any);
+    CHECK_STR(weft_perf_name((unsigned)type), any);
+    CHECK_EQ(weft_perf_register(any), type);
     CHECK_EQ(weft_perf_register("work"), WEFT_PERF_WORK);
     CHECK(!weft_perf_name(WEFT_PERF_ACQUIRE + 1));
     int last = 0;
@@ -121,12 +254,6 @@ TEST(names_are_checked_and_types_run_out)
 }
 
 /* --- what the runtime tells ---------------------------------------------------------- */
-
-static void *sleep_a_little(void *arg)
-{
-    CHECK_EQ(weft_sleep(2 * MS), 0);
-    return arg;
-}
 
 /* On a loaded machine a worker may be so late that it need not sleep at all. */
 static void *sleep_until_told(void *arg)

@@ -310,12 +310,12 @@ static void step_arm(struct weft__task *task)
 
 static void step_settle(struct weft__task *task)
 {
-    weft__task_settle(task);
+    (void)!weft__task_settle(task);
 }
 
 static void step_disarm(struct weft__task *task)
 {
-    weft__task_disarm(task);
+    (void)!weft__task_disarm(task);
 }
 
 static void step_finish(struct weft__task *task)

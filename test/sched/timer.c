@@ -2,6 +2,8 @@
 #include <weft/timer.h>
 
 #include "sched/fixture.h"
+#include "sched/watchdog.h"
+#include "virtual_clock.h"
 
 #define MS INT64_C(1000000)
 #define HOUR (3600 * 1000 * MS)
@@ -44,7 +46,7 @@ TEST(a_timer_fires_once_and_never_early)
         CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
     }
     deadline = weft_now();
-    CHECK(!weft_timer_set(&timer, -5)); /* long past: at once */
+    CHECK(!weft_timer_set(&timer, 0)); /* long past: at once */
     await_count(&calls, 21);
     CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
     CHECK_EQ(atomic_load(&calls), 21);
@@ -208,68 +210,113 @@ TEST(a_callback_may_set_cancel_and_free_its_own_timer)
 
 /* --- recurring ------------------------------------------------------------------------------ */
 
+#define TICK (INT64_C(1) << 16)
+#define PERIOD (16 * TICK)
+
+/* By a clock that only the test and the callbacks move, so that a drift of a nanosecond is seen. */
 struct beat {
-    int64_t first, period, returned;
-    uint64_t periods; /* that were called for */
+    int64_t takes; /* the callback */
     int calls;
+    uint64_t times; /* of the last */
 };
 
-static void rate_beat(weft_timer *which, void *arg, uint64_t times)
+static void note_beat(weft_timer *which, void *arg, uint64_t times)
 {
     struct beat *beat = arg;
-    /* The last of the periods that it stands for has begun. */
-    beat->periods += times;
-    CHECK(weft_now() >= beat->first + (int64_t)(beat->periods - 1) * beat->period);
-    if (++beat->calls == 2) {
-        int64_t stall = beat->first + (int64_t)(beat->periods + 4) * beat->period;
-        while (weft_now() < stall) {
-        }
-    } else if (beat->calls == 3) {
-        CHECK(times >= 4); /* one call for all that were missed */
-    }
-    if (beat->calls == 10) {
-        weft_timer_cancel(which);
-    }
-    atomic_store(&calls, beat->calls);
+    CHECK(which == &timer);
+    beat->calls++;
+    beat->times = times;
+    virtual_clock_set(weft_now() + beat->takes);
+}
+
+/* Returns the time at which the clock stands. */
+static int64_t open_beats(weft_pool **pool, struct beat *beat)
+{
+    struct weft_pool_opts opts = {
+        .workers = 1, .caller = true, .timer_tick_ns = TICK, .hog_ns = -1};
+    int64_t now = virtual_clock_stop(PERIOD);
+    CHECK_EQ(weft_pool_create(pool, &opts), 0);
+    CHECK_EQ(weft_pool_start(*pool), 0);
+    weft_timer_init(&timer, note_beat, beat, &(struct weft_timer_opts){.pool = *pool});
+    return now;
+}
+
+static void close_beats(weft_pool *pool)
+{
+    CHECK_EQ(weft_timer_cancel(&timer), WEFT_TIMER_CANCELLED);
+    close_with(pool);
+    virtual_clock_go();
+}
+
+static int calls_at(weft_pool *pool, const struct beat *beat, int64_t time)
+{
+    virtual_clock_set(time);
+    CHECK(weft_pool_poll(pool) >= 0);
+    return beat->calls;
 }
 
 TEST(a_fixed_rate_does_not_drift_and_counts_what_it_missed)
 {
-    struct beat beat = {.period = MS / 2};
-    weft_pool *pool = open_with(rate_beat, &beat, 1);
-    beat.first = weft_after(MS);
-    weft_timer_set_every(&timer, beat.first, beat.period, WEFT_TIMER_RATE);
-    await_count(&calls, 10);
-    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
-    CHECK_EQ(beat.calls, 10);
-    close_with(pool);
-}
-
-static void delay_beat(weft_timer *which, void *arg, uint64_t times)
-{
-    struct beat *beat = arg;
-    int64_t now = weft_now();
-    CHECK_EQ(times, 1);
-    CHECK(now >= beat->first && (!beat->calls || now >= beat->returned + beat->period));
-    if (++beat->calls == 10) {
-        weft_timer_cancel(which);
-    } else if (beat->calls == 3) {
-        while (weft_now() < now + 4 * beat->period) {
-        }
+    weft_pool *pool;
+    struct beat beat = {.takes = PERIOD / 8};
+    int64_t first = open_beats(&pool, &beat) + PERIOD;
+    weft_timer_set_every(&timer, first, PERIOD, WEFT_TIMER_RATE);
+    for (int i = 0; i < 8; i++) {
+        /* Not before its time, and at its time, though every other call is late and all take long.
+         */
+        int64_t due = first + i * PERIOD;
+        CHECK_EQ(calls_at(pool, &beat, due - 1), i);
+        CHECK_EQ(calls_at(pool, &beat, i % 2 ? due + PERIOD / 4 : due), i + 1);
+        CHECK_EQ(beat.times, 1);
     }
-    beat->returned = weft_now();
-    atomic_store(&calls, beat->calls);
+    /* The 8th to the 11th have begun: one call for all of them, and the 12th at its time. */
+    CHECK_EQ(calls_at(pool, &beat, first + 11 * PERIOD + PERIOD / 4), 9);
+    CHECK_EQ(beat.times, 4);
+    CHECK_EQ(calls_at(pool, &beat, first + 12 * PERIOD - 1), 9);
+    CHECK_EQ(calls_at(pool, &beat, first + 12 * PERIOD), 10);
+    CHECK_EQ(beat.times, 1);
+    /* A period that begins at this moment has begun. */
+    CHECK_EQ(calls_at(pool, &beat, first + 14 * PERIOD), 11);
+    CHECK_EQ(beat.times, 2);
+    close_beats(pool);
 }
 
 TEST(a_fixed_delay_counts_from_the_end_of_the_callback)
 {
-    struct beat beat = {.period = MS / 2};
-    weft_pool *pool = open_with(delay_beat, &beat, 1);
-    beat.first = weft_after(MS);
-    weft_timer_set_every(&timer, beat.first, beat.period, WEFT_TIMER_DELAY);
-    await_count(&calls, 10);
-    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
-    close_with(pool);
+    weft_pool *pool;
+    struct beat beat = {.takes = 3 * PERIOD};
+    int64_t due = open_beats(&pool, &beat) + PERIOD;
+    weft_timer_set_every(&timer, due, PERIOD, WEFT_TIMER_DELAY);
+    for (int i = 0; i < 5; i++) {
+        int64_t late = i % 2 ? PERIOD / 4 : 0;
+        CHECK_EQ(calls_at(pool, &beat, due - 1), i);
+        CHECK_EQ(calls_at(pool, &beat, due + late), i + 1);
+        CHECK_EQ(beat.times, 1);
+        due += late + beat.takes + PERIOD;
+    }
+    close_beats(pool);
+}
+
+TEST(a_refresh_starts_the_delay_again_from_now)
+{
+    weft_pool *pool;
+    struct beat beat = {.takes = 0};
+    int64_t now = open_beats(&pool, &beat);
+    CHECK(!weft_timer_set_after(&timer, PERIOD));
+    CHECK_EQ(calls_at(pool, &beat, now + PERIOD - 1), 0);
+    CHECK(weft_timer_refresh(&timer)); /* before a tick ends: due in the one after PERIOD */
+    CHECK_EQ(calls_at(pool, &beat, now + 2 * PERIOD - 2), 0);
+    CHECK_EQ(calls_at(pool, &beat, now + 2 * PERIOD), 1);
+    CHECK(!weft_timer_refresh(&timer));
+    /* One that recurs goes on from the refresh. */
+    weft_timer_set_every(&timer, now + 4 * PERIOD, PERIOD, WEFT_TIMER_RATE);
+    virtual_clock_set(now + 3 * PERIOD + PERIOD / 2);
+    CHECK(weft_timer_refresh(&timer));
+    CHECK_EQ(calls_at(pool, &beat, now + 4 * PERIOD + PERIOD / 2 - 1), 1);
+    CHECK_EQ(calls_at(pool, &beat, now + 4 * PERIOD + PERIOD / 2), 2);
+    CHECK_EQ(calls_at(pool, &beat, now + 5 * PERIOD + PERIOD / 2 - 1), 2);
+    CHECK_EQ(calls_at(pool, &beat, now + 5 * PERIOD + PERIOD / 2), 3);
+    close_beats(pool);
 }
 
 static _Atomic(int64_t) fired_at;
@@ -328,7 +375,7 @@ TEST(a_timer_fires_only_while_its_owner_lives)
     CHECK_EQ(weft_unpark(owner), 0);
     CHECK_EQ(weft_join(owner, NULL, WEFT_FOREVER), 0);
     weft_timer_set_every(&timer, 0, MS, WEFT_TIMER_RATE);
-    weft_timer_set(&after, 1); /* expires after it */
+    weft_timer_set(&after, weft_now()); /* expires after it */
     await_count(&calls, 2);
     CHECK_EQ(weft_timer_cancel_wait(&after, WEFT_FOREVER), WEFT_TIMER_IDLE);
     CHECK(!weft_timer_pending(&timer));
@@ -412,6 +459,57 @@ TEST(a_stopped_pool_fires_nothing_until_it_starts_again)
     await_count(&calls, 1);
     CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
     close_with(pool);
+}
+
+static void *init_and_hold(void *arg)
+{
+    weft_timer_init(&timer, count_call, arg, NULL); /* of this worker's wheel */
+    atomic_store(&held, 1);
+    while (atomic_load(&calls) == 0) {
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* The timer's own worker cannot look, and the only other one sleeps. */
+TEST(a_timer_of_a_busy_worker_wakes_another_worker)
+{
+    struct weft_fiber_opts bound = {.bound = true, .worker = 0};
+    weft_fiber busy;
+    atomic_store(&calls, 0);
+    atomic_store(&held, 0);
+    weft__watchdog_set_tick(HOUR); /* it would see to it, later */
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 2, .hog_ns = -1});
+    CHECK_EQ(weft_pool_spawn(pool, &busy, init_and_hold, NULL, &bound), 0);
+    await_count(&held, 1);
+    struct weft_worker_stats other;
+    do {
+        sched_yield();
+        CHECK_EQ(weft_worker_stats(pool, 1, &other), 0);
+    } while (other.state != WEFT_WORKER_PARKED);
+    CHECK(!weft_timer_set_after(&timer, MS));
+    CHECK_EQ(weft_join(busy, NULL, WEFT_FOREVER), 0);
+    CHECK_EQ(weft_timer_cancel_wait(&timer, WEFT_FOREVER), WEFT_TIMER_IDLE);
+    close_with(pool);
+    weft__watchdog_set_tick(WEFT__WATCH_TICK_NS);
+}
+
+/* The creating thread is worker 0, and is not there: whoever waits for it would wait for ever. */
+TEST(timers_from_outside_are_not_given_to_a_caller_while_there_are_threads)
+{
+    weft_timer timers[7];
+    weft_pool *pool = pool_open(&(struct weft_pool_opts){.workers = 3, .caller = true});
+    atomic_store(&calls, 0);
+    for (int i = 0; i < 7; i++) {
+        weft_timer_init(&timers[i], count_call, NULL, &(struct weft_timer_opts){.pool = pool});
+        weft_timer_set(&timers[i], 0);
+    }
+    await_count(&calls, 7);
+    for (int i = 0; i < 7; i++) {
+        CHECK_EQ(weft_timer_cancel_wait(&timers[i], WEFT_FOREVER), WEFT_TIMER_IDLE);
+        weft_timer_deinit(&timers[i]);
+    }
+    pool_close(pool);
 }
 
 TEST(a_host_that_polls_fires_the_timers_of_its_pool)

@@ -191,3 +191,68 @@ EACH_DRIVER(a_run_that_was_ended_goes_on_at_the_byte)
     const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
     CHECK_EQ(weft_run(ended, NULL, NULL, &opts), 0);
 }
+
+/* --- a peer that takes nothing ------------------------------------------------------------------
+ */
+
+static void post_much(struct peer *peer)
+{
+    static char much[400000];
+    CHECK_EQ(weft_outbox_post(&peer->outbox, weft_buf_copy(much, sizeof much)), 0);
+}
+
+static void *stalled(void *arg)
+{
+    struct peer *peer = &peers[0];
+    open_peer(peer, &(struct weft_outbox_opts){.stall_ns = 20000000});
+    post_much(peer);
+    CHECK_EQ(weft_outbox_run(&peer->outbox, weft_now() + 1000000), -ETIMEDOUT); /* the deadline */
+    post_much(peer);
+    CHECK_EQ(weft_spawn(&peer->writer, runs, peer, NULL), 0);
+    void *result;
+    CHECK_EQ(weft_join(peer->writer, &result, WEFT_FOREVER), 0);
+    CHECK_EQ((intptr_t)result, -ETIME);
+    CHECK(weft_outbox_pending(&peer->outbox) > 0);
+    weft_buf *late = weft_buf_copy("x", 1);
+    CHECK_EQ(weft_outbox_post(&peer->outbox, late), -EPIPE);
+    weft_buf_free(late);
+    CHECK_EQ(weft_close(peer->ends[0]), 0);
+    CHECK_EQ(weft_close(peer->ends[1]), 0);
+    weft_outbox_deinit(&peer->outbox);
+    return arg;
+}
+
+EACH_DRIVER(a_peer_that_takes_nothing_ends_the_run)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(stalled, NULL, NULL, &opts), 0);
+}
+
+/* Each pause is below the limit; several of them pass before there is room. One worker: whatever
+ * holds it up, the reader's time comes before the writer's. */
+static void *unhurried(void *arg)
+{
+    static char part[20000];
+    struct peer *peer = &peers[0];
+    ssize_t n;
+    open_peer(peer, &(struct weft_outbox_opts){.stall_ns = 200000000});
+    post_much(peer);
+    weft_outbox_close(&peer->outbox);
+    CHECK_EQ(weft_spawn(&peer->writer, runs, peer, NULL), 0);
+    do {
+        weft_sleep(60000000);
+        size_t have = 0;
+        while (have < 2 * sizeof part &&
+               (n = weft_read(peer->ends[1], part, sizeof part, WEFT_FOREVER)) > 0) {
+            have += (size_t)n;
+        }
+    } while (n > 0);
+    CHECK_EQ(close_peer(peer), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_peer_that_takes_a_little_at_a_time_is_kept)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(unhurried, NULL, NULL, &opts), 0);
+}

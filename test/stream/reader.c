@@ -245,6 +245,24 @@ TEST(a_mixture_of_calls_sees_every_byte_once)
 
 /* --- bounds ----------------------------------------------------------------------------------- */
 
+/* The contracts say which pointers stay valid: to what consume leaves, and across buffered. */
+TEST(consume_and_buffered_leave_the_bytes_where_they_are)
+{
+    static const char text[] = "one two three four";
+    struct script script = {.bytes = text, .len = sizeof text - 1, .piece = 5};
+    weft_reader reader;
+    const unsigned char *first, *again;
+    open_script(&reader, &script, 0, 64);
+    CHECK(weft_reader_peek(&reader, 14, &first, WEFT_FOREVER) >= 14);
+    CHECK(weft_reader_buffered(&reader) >= 14);
+    CHECK_EQ(memcmp(first, "one two three ", 14), 0);
+    weft_reader_consume(&reader, 4);
+    CHECK_EQ(memcmp(first + 4, "two three ", 10), 0);
+    CHECK(weft_reader_peek(&reader, 10, &again, WEFT_FOREVER) >= 10);
+    CHECK(again == first + 4);
+    weft_reader_deinit(&reader);
+}
+
 TEST(more_than_the_limit_is_refused)
 {
     weft_reader reader;

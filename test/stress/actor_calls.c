@@ -187,7 +187,8 @@ static void *disturb(void *arg)
         case 1:
             err = weft_actor_call(pid, "call", weft_buf_copy("x", 1), &reply,
                                   weft_after(next(&rand) % (MS / 4)));
-            CHECK(err == 0 || err == -ETIMEDOUT || err == -ESRCH || err == -ENOBUFS);
+            CHECK(err == 0 || err == -ETIMEDOUT || err == -ESRCH || err == -EOWNERDEAD ||
+                  err == -ENOBUFS);
             weft_buf_free(reply);
             break;
         case 2:

@@ -249,3 +249,48 @@ TEST(bugs_of_callers_are_named)
     must_stop(waits_without_the_mutex, NULL,
               "waited for with a mutex that the caller does not hold");
 }
+
+/* --- what was waited on --------------------------------------------------------------------------
+ */
+
+static struct weft_ended_wait ended;
+
+static void *wait_for_three(void *arg)
+{
+    weft_cond *conds = arg, *all[] = {&conds[0], &conds[1], &conds[2]};
+    unsigned which;
+    int err = weft_cond_wait_any(all, 3, NULL, &which, WEFT_FOREVER);
+    CHECK_EQ(weft_ended_wait(&ended), 0);
+    return (void *)(intptr_t)err;
+}
+
+static void *wait_for_one(void *arg)
+{
+    int err = weft_cond_wait(arg, NULL, WEFT_FOREVER);
+    CHECK_EQ(weft_ended_wait(&ended), 0);
+    return (void *)(intptr_t)err;
+}
+
+static void *interrupt_conditions(void *arg)
+{
+    weft_cond conds[3];
+    for (int i = 0; i < 3; i++) {
+        weft_cond_init(&conds[i], &(struct weft_sync_opts){.name = i ? NULL : "empty"});
+    }
+    for (int one = 0; one <= 1; one++) {
+        end_wait(waiting_in(one ? wait_for_one : wait_for_three, conds), false);
+        CHECK_STR(ended.what, "condition");
+        CHECK_STR(ended.name, "empty");
+        CHECK(ended.object == &conds[0]);
+        CHECK_EQ(ended.others, one ? 0 : 2);
+    }
+    for (int i = 0; i < 3; i++) {
+        weft_cond_deinit(&conds[i]);
+    }
+    return arg;
+}
+
+TEST(an_interrupted_wait_for_conditions_tells_the_first_by_name_and_how_many_others)
+{
+    run_in_fiber(1, interrupt_conditions, NULL);
+}

@@ -308,7 +308,7 @@ static void *parent_of_three(void *arg)
         CHECK(!weft_interrupted());
         CHECK_EQ(weft_park(0), -ETIMEDOUT);
     } else {
-        CHECK_EQ(weft_park(0), -ECANCELED); /* the shield is gone */
+        CHECK_EQ(weft_park(weft_now()), -ECANCELED); /* the shield is gone */
     }
     struct weft_ended_wait what;
     CHECK_EQ(weft_ended_wait(&what), 0);
@@ -400,10 +400,10 @@ static void *deadline_elsewhere(void *arg)
     CHECK_EQ(weft_scope_spawn(&scope, NULL, parks, NULL, NULL), -ETIMEDOUT);
     CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
 
-    open_it(&scope, OPTS(.deadline = 1));
+    open_it(&scope, OPTS(.deadline = weft_now()));
     CHECK_EQ(weft_scope_spawn(&scope, NULL, parks, NULL, NULL), -ETIMEDOUT);
     CHECK_EQ(weft_scope_close(&scope), -ETIMEDOUT);
-    open_it(&scope, OPTS(.deadline = 1));
+    open_it(&scope, OPTS(.deadline = weft_now()));
     CHECK_EQ(weft_scope_close(&scope), 0); /* nothing was late */
     return arg;
 }
@@ -616,8 +616,8 @@ TEST(a_child_needs_no_memory_but_its_fiber)
 static void *closes_the_outer(void *arg)
 {
     weft_scope outer, inner;
-    CHECK_EQ(weft_scope_open(&outer, NULL), 0);
-    CHECK_EQ(weft_scope_open(&inner, NULL), 0);
+    CHECK_EQ(weft_scope_open(&outer, &(struct weft_scope_opts){.name = "outer"}), 0);
+    CHECK_EQ(weft_scope_open(&inner, &(struct weft_scope_opts){.name = "inner"}), 0);
     weft_scope_close(&outer);
     return arg;
 }
@@ -655,7 +655,7 @@ static void *spawns_into_closed(void *arg)
 static __attribute__((noinline)) void open_and_return(void)
 {
     weft_scope scope;
-    CHECK_EQ(weft_scope_open(&scope, NULL), 0);
+    CHECK_EQ(weft_scope_open(&scope, &(struct weft_scope_opts){.name = "uploads"}), 0);
     __asm__ volatile("" ::"r"(&scope) : "memory");
 }
 
@@ -675,7 +675,9 @@ static int child_returns_with_open(void *arg)
 static void *child_leaves_open(void *arg)
 {
     CHECK_EQ(weft_scope_open(&shared, NULL), 0);
-    spawn(&shared, child_returns_with_open, 0);
+    CHECK_EQ(weft_scope_spawn(&shared, NULL, child_returns_with_open, NULL,
+                              &(struct weft_fiber_opts){.name = "child"}),
+             0);
     weft_scope_close(&shared);
     return arg;
 }
@@ -691,12 +693,15 @@ TEST(misuse_is_found)
         weft_fn fn;
         const char *says;
     } cases[] = {
-        {closes_the_outer, "weft_scope_close: a scope inside it is open"},
-        {child_closes, "weft_scope_close was not called by the one who opened the scope"},
+        {closes_the_outer, "weft_scope_close: scope outer is closed while scope inner, which was "
+                           "opened after it, is open: fiber #"},
+        {child_closes, "weft_scope_close was not called by the one who opened scope without a "
+                       "name: fiber #"},
         {closes_twice, "weft_scope_close: the scope is not open"},
         {spawns_into_closed, "weft_scope_spawn: the scope is not open"},
-        {returns_with_open, "returned from the frame of a cleanup that it had not popped"},
-        {child_leaves_open, "returned from the frame of a cleanup that it had not popped"},
+        {returns_with_open, " main returned with scope uploads open: call weft_scope_close before"},
+        {child_leaves_open,
+         " child returned with scope uploads open: call weft_scope_close before"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char err[CHECK_ERR];

@@ -617,3 +617,54 @@ TEST(without_a_stack_a_mutex_is_not_for_the_select)
     must_stop(selects_with_a_mutex, NULL,
               "a body without a stack selects a condition with a mutex");
 }
+
+/* --- what was waited on --------------------------------------------------------------------------
+ */
+
+static struct weft_ended_wait ended;
+
+static void *select_of_four(void *arg)
+{
+    weft_event *events = arg;
+    struct weft_case cases[] = {weft_case_event(&events[0]), weft_case_event(&events[1]),
+                                weft_case_event(NULL),
+                                weft_case_at(weft_after(INT64_C(1000000000000)))};
+    int err = weft_select(cases, 4, WEFT_FOREVER);
+    CHECK_EQ(weft_ended_wait(&ended), 0);
+    return (void *)(intptr_t)err;
+}
+
+static void *interrupt_selects(void *arg)
+{
+    weft_event events[2];
+    char *text = NULL;
+    size_t length;
+    weft_event_init(&events[0], &(struct weft_sync_opts){.name = "gate"});
+    weft_event_init(&events[1], NULL);
+    for (int cancel = 0; cancel <= 1; cancel++) {
+        weft_fiber fiber = waiting_in(select_of_four, events);
+        FILE *out = open_memstream(&text, &length);
+        CHECK_EQ(weft_dump(out, &(struct weft_dump_opts){.no_frames = true}), 0);
+        CHECK_EQ(
+            weft_dump(out, &(struct weft_dump_opts){.no_frames = true, .format = WEFT_DUMP_JSON}),
+            0);
+        fclose(out);
+        CHECK(strstr(text, " gate and 2 others\n"));
+        CHECK(strstr(text, "\"name\":\"gate\"},\"others\":2"));
+        free(text);
+        ended = (struct weft_ended_wait){0};
+        end_wait(fiber, cancel);
+        CHECK_STR(ended.what, "select");
+        CHECK_STR(ended.name, "gate");
+        CHECK(ended.object == &events[0]);
+        CHECK_EQ(ended.others, 2); /* the one without an object is never ready */
+    }
+    weft_event_deinit(&events[0]);
+    weft_event_deinit(&events[1]);
+    return arg;
+}
+
+TEST(an_interrupted_select_tells_the_first_of_its_cases_by_name_and_how_many_others)
+{
+    run_in_fiber(1, interrupt_selects, NULL);
+}

@@ -1,0 +1,106 @@
+/* How actors have ended, for those who ask later.
+ *
+ * An end that nobody waited for, by an error or with a result, is kept by the host: the last so
+ * many of them, in a ring, and in chains by the slot of the PID. The end is kept before the actor
+ * is gone (under its lock: actor/end.c), so who finds no actor finds its end.
+ */
+#include "actor/exits.h"
+
+#include <errno.h>
+
+#include "base/alloc.h"
+
+/* The chain of this one, under the lock. */
+static uint32_t *chain_of(struct weft__exits *exits, uint64_t id)
+{
+    return &exits->chains[(uint32_t)id % exits->room];
+}
+
+static void unchain(struct weft__exits *exits, struct weft__exit *exit)
+{
+    uint32_t number = (uint32_t)(exit - exits->ring) + 1;
+    uint32_t *at = chain_of(exits, exit->id);
+    while (*at != number) {
+        at = &exits->ring[*at - 1].next;
+    }
+    *at = exit->next;
+    exit->id = 0;
+}
+
+/* Made when there is something to keep. */
+static bool make_locked(struct weft__exits *exits)
+{
+    if (!exits->ring) {
+        exits->ring = weft__alloc(exits->room * sizeof *exits->ring);
+        exits->chains = weft__alloc(exits->room * sizeof *exits->chains);
+    }
+    if (!exits->ring || !exits->chains) {
+        weft__free(exits->ring);
+        weft__free(exits->chains);
+        exits->ring = NULL;
+        exits->chains = NULL;
+    }
+    return exits->ring != NULL;
+}
+
+void weft__exits_init(struct weft__exits *exits, uint32_t room)
+{
+    exits->room = room;
+    exits->at = 0;
+}
+
+void weft__exits_keep(struct weft__exits *exits, weft_pid pid, int error, weft_buf *result)
+{
+    weft_buf *oldest = result;
+    weft__lock(&exits->lock);
+    if (make_locked(exits)) {
+        struct weft__exit *exit = &exits->ring[exits->at];
+        exits->at = (exits->at + 1) % exits->room;
+        oldest = NULL;
+        if (exit->id) {
+            oldest = exit->result;
+            unchain(exits, exit);
+        }
+        uint32_t *chain = chain_of(exits, pid.id);
+        *exit = (struct weft__exit){.id = pid.id, .result = result, .error = error, .next = *chain};
+        *chain = (uint32_t)(exit - exits->ring) + 1;
+    }
+    weft__unlock(&exits->lock);
+    weft_buf_free(oldest);
+}
+
+int weft__exits_take(struct weft__exits *exits, weft_pid pid, weft_buf **result)
+{
+    int error = -ESRCH;
+    *result = NULL;
+    weft__lock(&exits->lock);
+    uint32_t number = exits->ring ? *chain_of(exits, pid.id) : 0;
+    while (number && exits->ring[number - 1].id != pid.id) {
+        number = exits->ring[number - 1].next;
+    }
+    if (number) {
+        struct weft__exit *exit = &exits->ring[number - 1];
+        error = exit->error;
+        *result = exit->result;
+        unchain(exits, exit);
+    }
+    weft__unlock(&exits->lock);
+    return error;
+}
+
+void weft__exits_free(struct weft__exits *exits)
+{
+    weft__lock(&exits->lock);
+    struct weft__exit *ring = exits->ring;
+    uint32_t *chains = exits->chains;
+    exits->ring = NULL;
+    exits->chains = NULL;
+    weft__unlock(&exits->lock);
+    for (uint32_t i = 0; ring && i < exits->room; i++) {
+        if (ring[i].id) {
+            weft_buf_free(ring[i].result);
+        }
+    }
+    weft__free(ring);
+    weft__free(chains);
+}

@@ -1,0 +1,31 @@
+/* A library that was not compiled for ThreadSanitizer, in a program that was: TSan would see none
+ * of what orders the program's accesses, and would report every lock of a fiber as a race. The
+ * program is told before it begins. */
+#include "fiber/sanitizer.h"
+
+#if !WEFT__TSAN
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void weft__tsan_init(void) WEFT__OF_PROGRAM("__tsan_init");
+
+/* With the library, whatever of it is used: fiber/stack.c asks for it. */
+bool weft__san_valgrind;
+
+static __attribute__((constructor)) void refuse_tsan(void)
+{
+    static const char text[] =
+        "weft: this program is built with -fsanitize=thread, but linked with a libweft that is "
+        "not: races would be reported where there are none. Link libweft-tsan instead: "
+        "cc -fsanitize=thread ... $(pkg-config --cflags --libs weft-tsan), or weft::tsan with "
+        "CMake (docs/sanitizers.md)\n";
+    if (weft__tsan_init) {
+        ssize_t written = write(STDERR_FILENO, text, strlen(text));
+        (void)written;
+        _exit(EXIT_FAILURE);
+    }
+}
+#else
+bool weft__san_valgrind;
+#endif

@@ -1,0 +1,159 @@
+/* Room for connections: limits, a reserve of descriptors, and who goes when there is no more.
+ *
+ * A client that says nothing costs it nothing, so a limit alone would let a few of them keep
+ * everybody else out. Hence a limit is a limit for those who use the server: a connection that
+ * waits for its client gives its place to a new one, and the one goes first that has waited
+ * longest. Which that is is found by a look at all of them, for a few at a time; keeping them in
+ * order would cost every request a lock.
+ *
+ * Some descriptors are kept for everything that is no connection, files above all. The system gives
+ * the lowest free number, so a high number says that few are left.
+ */
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "http/conn.h"
+
+#define HEAD_NS INT64_C(1000000000) /* so long a part of a head is not given up for others */
+
+enum {
+    MOST_CONNECTIONS = 131072,
+    MOST_PER_ADDRESS = 16384,
+    LEAST_SPARE = 32, /* descriptors that are not for connections */
+    AT_ONCE = 64,     /* connections that are closed after one look, at most */
+};
+
+static uint32_t descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT32_MAX) {
+        return INT32_MAX;
+    }
+    return (uint32_t)limit.rlim_cur;
+}
+
+void weft__http_room_limits(struct weft_http_server_limits *limits)
+{
+    uint32_t all = descriptors();
+    uint32_t spare = all / 4 > LEAST_SPARE ? all / 4 : LEAST_SPARE;
+    uint32_t most = all > spare + 8 ? all - spare : 8;
+    most = most < MOST_CONNECTIONS ? most : MOST_CONNECTIONS;
+    if (!limits->connections) {
+        limits->connections = most;
+    }
+    if (!limits->per_address) { /* a proxy in front of the server is one address too */
+        limits->per_address = most / 2 < MOST_PER_ADDRESS ? most / 2 : MOST_PER_ADDRESS;
+    }
+}
+
+void weft__http_room_give_back(struct weft_http_server *server, weft__http_peer address)
+{
+    weft__http_peers_leave(&server->peers, address);
+    atomic_fetch_sub_explicit(&server->held, 1, memory_order_relaxed);
+}
+
+/* The limit of descriptors may change: it is looked at again when the number seems high. */
+bool weft__http_room_is_scarce(struct weft_http_server *server, int fd)
+{
+    uint32_t number = (uint32_t)fd;
+    if (number < atomic_load_explicit(&server->scarce_from, memory_order_relaxed)) {
+        return false;
+    }
+    uint32_t all = descriptors();
+    uint32_t reserve = all / 16 < 4 ? 4 : all / 16 > 64 ? 64 : all / 16;
+    uint32_t from = all > 2 * reserve ? all - reserve : all;
+    atomic_store_explicit(&server->scarce_from, from, memory_order_relaxed);
+    return number >= from;
+}
+
+/* --- who goes --------------------------------------------------------------------------------- */
+
+/* Moments, the earliest first. */
+struct earliest {
+    int64_t since[AT_ONCE];
+    unsigned count, most;
+};
+
+static void note(struct earliest *list, int64_t since)
+{
+    unsigned at = list->count;
+    if (at == list->most && since >= list->since[at - 1]) {
+        return;
+    }
+    at -= at == list->most;
+    for (; at > 0 && list->since[at - 1] > since; at--) {
+        list->since[at] = list->since[at - 1];
+    }
+    list->since[at] = since;
+    list->count += list->count < list->most;
+}
+
+/* Since when it waits for its client; WEFT_FOREVER: it does not. Its shard is locked. */
+static int64_t waits_since(const struct weft__http_conn *conn, weft__http_peer address, int64_t now)
+{
+    int phase = atomic_load_explicit(&conn->phase, memory_order_acquire); /* pairs: phase_begin */
+    int64_t since = atomic_load_explicit(&conn->since, memory_order_relaxed);
+    bool waits = phase == WEFT__HTTP_IDLE || (phase == WEFT__HTTP_HEADER && now - since > HEAD_NS);
+    return waits && !conn->shed && (!address || conn->address == address) ? since : WEFT_FOREVER;
+}
+
+static bool has_spoken(const struct weft__http_conn *conn)
+{
+    char byte;
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static void look(struct weft__http_shard *shard, weft__http_peer address, int64_t now,
+                 struct earliest *list)
+{
+    weft__lock(&shard->lock);
+    for (struct weft__http_conn *conn = shard->first; conn; conn = conn->next) {
+        int64_t since = waits_since(conn, address, now);
+        if (since != WEFT_FOREVER) {
+            note(list, since);
+        }
+    }
+    weft__unlock(&shard->lock);
+}
+
+/* Its fiber finds the end of what it reads, or a request after all, which it answers. */
+static void shed(struct weft_http_server *server, struct weft__http_conn *conn)
+{
+    conn->shed = true;
+    weft__http_room_give_back(server, conn->address);
+    atomic_fetch_add_explicit(&server->shed, 1, memory_order_relaxed);
+    shutdown(conn->fd, SHUT_RD);
+}
+
+static unsigned shed_some(struct weft__http_shard *shard, weft__http_peer address, int64_t now,
+                          int64_t until, unsigned most)
+{
+    unsigned count = 0;
+    weft__lock(&shard->lock);
+    for (struct weft__http_conn *conn = shard->first; conn && count < most; conn = conn->next) {
+        if (waits_since(conn, address, now) <= until && !has_spoken(conn)) {
+            shed(shard->server, conn);
+            count++;
+        }
+    }
+    weft__unlock(&shard->lock);
+    return count;
+}
+
+unsigned weft__http_room_make(struct weft_http_server *server, weft__http_peer address)
+{
+    const struct weft_http_server_limits *limits = &server->opts.limits;
+    uint32_t share = (address ? limits->per_address : limits->connections) / 16;
+    struct earliest list = {.most = share < 1 ? 1 : share < AT_ONCE ? share : AT_ONCE};
+    int64_t now = weft_now();
+    for (unsigned i = 0; i < server->workers; i++) {
+        look(&server->shards[i], address, now, &list);
+    }
+    unsigned count = 0;
+    for (unsigned i = 0; i < server->workers && count < list.count; i++) {
+        count += shed_some(&server->shards[i], address, now, list.since[list.count - 1],
+                           list.count - count);
+    }
+    return count;
+}

@@ -1,0 +1,156 @@
+/* The kernel's tables say which sockets have the address, by their inodes; the lists of the
+ * processes' descriptors say whose these are. A socket that is in the table and in no list belongs
+ * to nobody who lives. */
+#include "net/holder.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MOST = 8, FIELDS = 10 };
+
+struct sockets {
+    unsigned long inode[MOST];
+    int count;
+    bool foreign; /* one of them is another user's, whose descriptors cannot be seen */
+};
+
+/* Cuts the line into fields; the last is the rest of it. How many. */
+static int split(char *line, char *fields[], int most)
+{
+    int n = 0;
+    line[strcspn(line, "\n")] = '\0';
+    for (char *at = line + strspn(line, " "); *at && n < most; n++) {
+        fields[n] = at;
+        if (n + 1 == most) {
+            return most;
+        }
+        at += strcspn(at, " ");
+        if (*at) {
+            *at++ = '\0';
+        }
+        at += strspn(at, " ");
+    }
+    return n;
+}
+
+static void add(struct sockets *found, const char *inode)
+{
+    if (found->count < MOST) {
+        found->inode[found->count++] = strtoul(inode, NULL, 10);
+    }
+}
+
+/* "sl local remote state queues timer retransmits uid timeout inode ...". Of the address only the
+ * port is compared: a wildcard is in the way of all others. */
+static void look_at_inet(char *fields[], int n, unsigned port, int type, struct sockets *found)
+{
+    const char *colon = n == FIELDS ? strrchr(fields[1], ':') : NULL;
+    bool listens = type != SOCK_STREAM || (colon && strcmp(fields[3], "0A") == 0);
+    if (!colon || !listens || strtoul(colon + 1, NULL, 16) != port) {
+        return;
+    }
+    uid_t self = geteuid();
+    found->foreign |= self != 0 && strtoul(fields[7], NULL, 10) != self;
+    add(found, fields[9]);
+}
+
+/* "number references protocol flags type state inode path"; an abstract name begins with '@'. */
+static void look_at_unix(char *fields[], int n, const char *name, struct sockets *found)
+{
+    if (n == 8 && strcmp(fields[7], name) == 0) {
+        add(found, fields[6]);
+    }
+}
+
+static void name_of(const struct weft_addr *addr, char *out, size_t size)
+{
+    const struct sockaddr_un *un = (const struct sockaddr_un *)(const void *)&addr->storage;
+    size_t len = addr->len - offsetof(struct sockaddr_un, sun_path);
+    bool abstract = len && !un->sun_path[0];
+    snprintf(out, size, "%s%.*s", abstract ? "@" : "", (int)(len - abstract),
+             un->sun_path + abstract);
+}
+
+static void look(const char *table, const struct weft_addr *addr, int type, struct sockets *found)
+{
+    FILE *file = fopen(table, "re");
+    char *line = NULL, *fields[FIELDS], name[sizeof(struct sockaddr_un) + 1];
+    size_t size = 0;
+    bool local = addr->storage.ss_family == AF_UNIX;
+    if (!file) {
+        return;
+    }
+    if (local) {
+        name_of(addr, name, sizeof name);
+    }
+    while (getline(&line, &size, file) >= 0) {
+        int n = split(line, fields, local ? 8 : FIELDS);
+        if (local) {
+            look_at_unix(fields, n, name, found);
+        } else {
+            look_at_inet(fields, n, (unsigned)weft_addr_port(addr), type, found);
+        }
+    }
+    free(line);
+    fclose(file);
+}
+
+static bool has_one_of(const struct sockets *sockets, const char *pid)
+{
+    char path[64], target[64];
+    bool has = false;
+    const struct dirent *entry;
+    snprintf(path, sizeof path, "/proc/%s/fd", pid);
+    DIR *dir = opendir(path);
+    while (dir && !has && (entry = readdir(dir))) {
+        ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof target - 1);
+        if (n > 8 && memcmp(target, "socket:[", 8) == 0) {
+            target[n] = '\0';
+            for (int i = 0; i < sockets->count; i++) {
+                has |= strtoul(target + 8, NULL, 10) == sockets->inode[i];
+            }
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return has;
+}
+
+static bool is_held_by_any(const struct sockets *sockets)
+{
+    const struct dirent *entry;
+    bool held = false;
+    DIR *dir = opendir("/proc");
+    while (dir && !held && (entry = readdir(dir))) {
+        held = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+               has_one_of(sockets, entry->d_name);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return held;
+}
+
+enum weft__holder weft__holder_of(const struct weft_addr *addr, int type)
+{
+    struct sockets found = {.count = 0};
+    if (addr->storage.ss_family == AF_UNIX) {
+        look("/proc/net/unix", addr, type, &found);
+    } else {
+        look(type == SOCK_STREAM ? "/proc/net/tcp" : "/proc/net/udp", addr, type, &found);
+        look(type == SOCK_STREAM ? "/proc/net/tcp6" : "/proc/net/udp6", addr, type, &found);
+    }
+    if (!found.count) {
+        return WEFT__HOLDER_UNKNOWN;
+    }
+    return has_one_of(&found, "self")                ? WEFT__HOLDER_SELF
+           : found.foreign || is_held_by_any(&found) ? WEFT__HOLDER_OTHER
+                                                     : WEFT__HOLDER_UNKNOWN;
+}

@@ -1,0 +1,111 @@
+/* An interrupt that ends a wait of a call that succeeds all the same, because something has come or
+ * a part was moved, is not lost: the fiber's next wait ends with it. */
+/* labels: valgrind */
+#include <poll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+
+#include "hook/hooked.h"
+
+enum { MANY = 4 << 20 };
+
+static weft_fiber waiter;
+static int ends[2];
+
+/* Both at once, while the waiter waits: there is one worker, and this fiber runs on it. */
+static void *interrupts_and_writes(void *arg)
+{
+    CHECK_EQ(weft_interrupt(waiter), 0);
+    if (arg) {
+        CHECK_EQ(write(ends[1], "x", 1), 1);
+    }
+    return NULL;
+}
+
+static void begin(bool writes)
+{
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    waiter = weft_self();
+    CHECK_EQ(weft_spawn(NULL, interrupts_and_writes, writes ? ends : NULL, NULL), 0);
+}
+
+static void is_left(void)
+{
+    CHECK(weft_interrupted());
+    CHECK_EQ(weft_sleep(1000), -EINTR);
+    CHECK(!weft_interrupted());
+    close(ends[0]);
+    close(ends[1]);
+}
+
+IN_FIBER(poll_that_finds_something_keeps_the_interrupt)
+{
+    begin(true);
+    struct pollfd one = {.fd = ends[0], .events = POLLIN};
+    CHECK_EQ(poll(&one, 1, -1), 1);
+    is_left();
+}
+
+IN_FIBER(poll_of_two_that_finds_something_keeps_the_interrupt)
+{
+    begin(true);
+    struct pollfd two[] = {{.fd = ends[0], .events = POLLIN}, {.fd = ends[1], .events = POLLIN}};
+    CHECK_EQ(poll(two, 2, -1), 1);
+    is_left();
+}
+
+IN_FIBER(select_that_finds_something_keeps_the_interrupt)
+{
+    begin(true);
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(ends[0], &in);
+    CHECK_EQ(select(ends[0] + 1, &in, NULL, NULL, NULL), 1);
+    is_left();
+}
+
+IN_FIBER(a_receive_of_a_part_keeps_the_interrupt)
+{
+    char bytes[8];
+    begin(false);
+    CHECK_EQ(write(ends[1], "abc", 3), 3);
+    CHECK_EQ(recv(ends[0], bytes, sizeof bytes, MSG_WAITALL), 3);
+    is_left();
+}
+
+IN_FIBER(a_send_of_a_part_keeps_the_interrupt)
+{
+    char *bytes = calloc(1, MANY);
+    CHECK(bytes);
+    begin(false);
+    ssize_t sent = send(ends[0], bytes, MANY, 0);
+    CHECK(sent > 0 && sent < MANY);
+    is_left();
+    free(bytes);
+}
+
+IN_FIBER(a_write_of_a_part_to_a_pipe_keeps_the_interrupt)
+{
+    char *bytes = calloc(1, MANY);
+    int pipes[2];
+    CHECK(bytes);
+    CHECK_EQ(pipe(pipes), 0);
+    begin(false);
+    ssize_t put = write(pipes[1], bytes, MANY);
+    CHECK(put > 0 && put < MANY);
+    is_left();
+    close(pipes[0]);
+    close(pipes[1]);
+    free(bytes);
+}
+
+/* Nothing was moved: the call itself fails, and nothing is left. */
+IN_FIBER(a_receive_of_nothing_ends_with_the_interrupt)
+{
+    char byte;
+    begin(false);
+    CHECK_FAILS(recv(ends[0], &byte, 1, 0), EINTR);
+    CHECK(!weft_interrupted());
+    close(ends[0]);
+    close(ends[1]);
+}

@@ -1,0 +1,25 @@
+/* A plugin that uses Weft: fibers, a timer's wait, and a thread for functions that block. */
+#include <weft/weft.h>
+
+int plugin_run(void);
+
+static void *block(void *arg)
+{
+    return arg;
+}
+
+static void *first(void *arg)
+{
+    void *result = NULL;
+    if (weft_sleep(1000) != 0 || weft_blocking_call(NULL, block, arg, &result, WEFT_FOREVER) != 0) {
+        return NULL;
+    }
+    return result;
+}
+
+int plugin_run(void)
+{
+    int mark;
+    void *result = NULL;
+    return weft_run(first, &mark, &result, NULL) == 0 && result == &mark ? 42 : -1;
+}

@@ -1,0 +1,165 @@
+/* A server that was killed is started again at once, on the same address. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "io/drivers.h"
+#include "io/waiting.h"
+
+#define HOUR INT64_C(3600000000000)
+
+/* --- the server: another process ----------------------------------------------------------------
+ */
+
+struct start {
+    const char *address;
+    enum weft_driver driver;
+    int tell; /* the address, when it listens */
+};
+
+static void *accept_one(void *arg)
+{
+    return (void *)(intptr_t)weft_accept((int)(intptr_t)arg, WEFT_FOREVER);
+}
+
+static void *serve(void *arg)
+{
+    const struct start *start = arg;
+    struct weft_addr at;
+    int fd = weft_listen(start->address, NULL);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_addr_local(fd, &at), 0);
+    started(accept_one, (void *)(intptr_t)fd); /* in flight, where there is a ring */
+    CHECK_EQ(write(start->tell, &at, sizeof at), sizeof at);
+    return weft_park(WEFT_FOREVER) ? arg : NULL;
+}
+
+/* Returns when it listens. */
+static pid_t start_server(const char *address, enum weft_driver driver, struct weft_addr *at)
+{
+    int ends[2];
+    fflush(NULL);
+    CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        struct start start = {address, driver, ends[1]};
+        close(ends[0]);
+        const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+        CHECK_EQ(weft_run(serve, &start, NULL, &opts), 0);
+        _exit(0);
+    }
+    close(ends[1]);
+    CHECK_EQ(read(ends[0], at, sizeof *at), sizeof *at); /* else it could not */
+    close(ends[0]);
+    return pid;
+}
+
+static void kill_server(pid_t pid)
+{
+    int status;
+    CHECK_EQ(kill(pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status));
+}
+
+static void restart_often(enum weft_driver driver, const char *first)
+{
+    struct weft_addr at;
+    char address[WEFT_ADDR_TEXT];
+    pid_t pid = start_server(first, driver, &at);
+    weft_addr_text(&at, address, sizeof address);
+    for (int i = 0; i < 15; i++) {
+        kill_server(pid);
+        pid = start_server(address, driver, &at);
+    }
+    kill_server(pid);
+}
+
+EACH_DRIVER(a_killed_server_starts_again_at_once)
+{
+    char path[64];
+    snprintf(path, sizeof path, "unix:/tmp/weft-test-restart-%d", (int)getpid());
+    restart_often(driver, "127.0.0.1:0");
+    restart_often(driver, path);
+    snprintf(path, sizeof path, "unix:@weft-test-restart-%d", (int)getpid());
+    restart_often(driver, path);
+    snprintf(path, sizeof path, "/tmp/weft-test-restart-%d", (int)getpid());
+    unlink(path);
+}
+
+/* --- an address that is really in use ------------------------------------------------------------
+ */
+
+/* If it were not seen whose it is, this would take an hour. */
+TEST(an_address_of_a_live_process_is_told_soon)
+{
+    static const char *const addresses[] = {"127.0.0.1:0", "unix:@"};
+    const struct weft_listen_opts patient = {.retry_ns = HOUR};
+    for (int i = 0; i < 2; i++) {
+        struct weft_addr at;
+        pid_t pid = start_server(addresses[i], WEFT_DRIVER_EPOLL, &at); /* another's */
+        CHECK_EQ(weft_listen_addr(&at, &patient), -EADDRINUSE);
+        CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
+        kill_server(pid);
+        int fd = weft_listen(addresses[i], NULL); /* our own */
+        CHECK(fd >= 0);
+        CHECK_EQ(weft_addr_local(fd, &at), 0);
+        CHECK_EQ(weft_listen_addr(&at, &patient), -EADDRINUSE);
+        CHECK_EQ(weft_close(fd), 0);
+    }
+}
+
+/* A socket that has the address and does not listen: it is in no table. */
+static int block(struct weft_addr *at)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_EQ(weft_addr_parse(at, "127.0.0.1:0"), 0);
+    CHECK_EQ(bind(fd, (struct sockaddr *)&at->storage, at->len), 0);
+    CHECK_EQ(weft_addr_local(fd, at), 0);
+    return fd;
+}
+
+static void *listen_patiently(void *arg)
+{
+    return (void *)(intptr_t)weft_listen_addr(arg, &(struct weft_listen_opts){.retry_ns = HOUR});
+}
+
+static void *wait_for_address(void *arg)
+{
+    struct weft_addr at;
+    int blocker = block(&at);
+    weft_fiber fiber = started(listen_patiently, &at);
+    CHECK_EQ(weft_cancel(fiber), 0);
+    CHECK_EQ(joined(fiber), -ECANCELED);
+    fiber = started(listen_patiently, &at);
+    CHECK_EQ(weft_interrupt(fiber), 0);
+    CHECK_EQ(joined(fiber), -EINTR);
+    fiber = started(listen_patiently, &at);
+    CHECK_EQ(close(blocker), 0);
+    int64_t fd = joined(fiber);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_close((int)fd), 0);
+    return arg;
+}
+
+EACH_DRIVER(a_fiber_waits_for_an_address_and_can_be_ended)
+{
+    const struct weft_pool_opts opts = {.workers = 1, .driver = driver};
+    CHECK_EQ(weft_run(wait_for_address, NULL, NULL, &opts), 0);
+}
+
+TEST(a_plain_thread_gives_up_after_the_time)
+{
+    struct weft_addr at;
+    int blocker = block(&at);
+    int64_t began = weft_now();
+    CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = 50000000}), -EADDRINUSE);
+    CHECK(weft_now() - began >= 50000000);
+    CHECK_EQ(weft_listen_addr(&at, &(struct weft_listen_opts){.retry_ns = -1}), -EADDRINUSE);
+    CHECK_EQ(close(blocker), 0);
+    int fd = weft_listen_addr(&at, NULL);
+    CHECK(fd >= 0);
+    CHECK_EQ(weft_close(fd), 0);
+}

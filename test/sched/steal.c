@@ -1,0 +1,100 @@
+/* From whom an idle worker steals. */
+#include "sched/fixture.h"
+#include "sched/watchdog.h"
+
+enum { WORKERS = 4, STEALS = 60, FRESH = 32 * STEALS + 64 }; /* a steal takes 32 at most */
+
+static struct {
+    weft_pool *pool;
+    atomic_int present, ready, over;
+    uint64_t steals; /* as of the thief's last look */
+    int victims[STEALS], n;
+} scene;
+
+/* What a steal brings first is run at once; so the fiber that finds one steal more than the last
+ * was its first, and `arg` says whose it was. Worker 0 alone runs these, but for those at the end.
+ */
+static void *note_victim(void *arg)
+{
+    struct weft_worker_stats stats;
+    if (weft_worker_self() != 0 || atomic_load(&scene.over)) {
+        return NULL;
+    }
+    CHECK_EQ(weft_worker_stats(scene.pool, 0, &stats), 0);
+    if (stats.steals != scene.steals) {
+        scene.steals = stats.steals;
+        scene.victims[scene.n++] = (int)(intptr_t)arg;
+        if (scene.n == STEALS) {
+            atomic_store(&scene.over, 1);
+        }
+    }
+    return NULL;
+}
+
+/* Until all workers have come so far: one that is idle would steal what the others have. */
+static void meet(atomic_int *here)
+{
+    atomic_fetch_add(here, 1);
+    while (atomic_load(here) < WORKERS) {
+        sched_yield();
+    }
+}
+
+/* Keeps its worker, and has more in its fresh queue than all the steals together could take. */
+static void *be_a_victim(void *arg)
+{
+    meet(&scene.present);
+    for (int i = 0; i < FRESH; i++) {
+        CHECK_EQ(weft_spawn(NULL, note_victim, arg, &(struct weft_fiber_opts){.detached = true}),
+                 0);
+    }
+    meet(&scene.ready);
+    while (!atomic_load(&scene.over)) {
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void *be_the_thief(void *arg)
+{
+    meet(&scene.present);
+    meet(&scene.ready);
+    return arg;
+}
+
+/* Does it go round? */
+static bool has_period(int period)
+{
+    int i = 0;
+    while (i + period < STEALS && scene.victims[i] == scene.victims[i + period]) {
+        i++;
+    }
+    return i + period == STEALS;
+}
+
+/* All three have work all the time. With a victim chosen by chance each has its share, and they do
+ * not come in turn: thieves that always began with the same one, or went round, would meet at one
+ * queue. For 60 steals chance fails once in 10^7. */
+TEST(the_victim_of_a_steal_is_chosen_by_chance)
+{
+    int of[WORKERS] = {0};
+    weft__watchdog_set_tick(3600 * INT64_C(1000000000)); /* it would move what lies behind hogs */
+    scene.pool = pool_open(&(struct weft_pool_opts){.workers = WORKERS, .hog_ns = -1});
+    for (int i = 0; i < WORKERS; i++) {
+        struct weft_fiber_opts bound = {.bound = true, .worker = i, .detached = true};
+        CHECK_EQ(weft_pool_spawn(scene.pool, NULL, i ? be_a_victim : be_the_thief,
+                                 (void *)(intptr_t)i, &bound),
+                 0);
+    }
+    while (!atomic_load(&scene.over)) {
+        sched_yield();
+    }
+    pool_close(scene.pool);
+    for (int i = 0; i < STEALS; i++) {
+        of[scene.victims[i]]++;
+    }
+    CHECK(of[1] > 0 && of[2] > 0 && of[3] > 0);
+    for (int period = 1; period <= 2 * WORKERS; period++) {
+        CHECK(!has_period(period));
+    }
+}

@@ -1,0 +1,82 @@
+/* Turns that are taken at the same moment, where chance is not good enough: between any two
+ * instructions of one that takes a turn comes another, by the processor's single steps. */
+/* not under: asan tsan valgrind qemu */
+#include <signal.h>
+
+#include "sched/fixture.h"
+
+#ifdef __x86_64__
+
+enum { MEMBERS = 7 };
+
+static weft_crew *crew;
+static const weft_pool *members[MEMBERS];
+static int picked[MEMBERS], steps;
+
+static void pick(void)
+{
+    const weft_pool *next = weft_crew_next(crew);
+    for (int i = 0; i < MEMBERS; i++) {
+        picked[i] += next == members[i];
+    }
+}
+
+/* Runs after each instruction while the flag is set, and without it. */
+static void on_step(int signal)
+{
+    (void)signal;
+    steps++;
+    pick();
+}
+
+__attribute__((noinline)) static void set_trap_flag(bool on)
+{
+    uint64_t flags = __builtin_ia32_readeflags_u64();
+    __builtin_ia32_writeeflags_u64(on ? flags | 0x100 : flags & ~UINT64_C(0x100));
+}
+
+static int most(void)
+{
+    int n = 0;
+    for (int i = 0; i < MEMBERS; i++) {
+        n = picked[i] > n ? picked[i] : n;
+    }
+    return n;
+}
+
+static int least(void)
+{
+    int n = INT32_MAX;
+    for (int i = 0; i < MEMBERS; i++) {
+        n = picked[i] < n ? picked[i] : n;
+    }
+    return n;
+}
+
+/* Nobody's turn is given twice, and none is left out. */
+TEST(round_robin_is_even_wherever_another_comes_in_between)
+{
+    struct sigaction action = {.sa_handler = on_step};
+    CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);
+    CHECK_EQ(weft_crew_create(&crew, &(struct weft_crew_opts){.members = MEMBERS}), 0);
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        members[i] = weft_crew_member(crew, i);
+    }
+    for (int i = 0; i < 20; i++) {
+        set_trap_flag(true);
+        pick();
+        set_trap_flag(false);
+        CHECK(steps >= 5 * (i + 1));
+        CHECK(most() - least() <= 1);
+    }
+    weft_crew_destroy(crew);
+}
+
+#else
+
+TEST(round_robin_is_even_wherever_another_comes_in_between)
+{
+    check_skip("single steps are made on x86_64 only");
+}
+
+#endif
