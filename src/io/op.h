@@ -120,8 +120,8 @@ struct weft__op {
     };
     int64_t offset; /* of READ and WRITE; -1: where the file is */
 
-    struct weft__op *next_asked; /* under the driver's lock */
-    struct weft__op *next_kept;  /* the uring driver's */
+    struct weft__op *next_asked;            /* under the driver's lock */
+    struct weft__op *next_kept, *prev_kept; /* the uring driver's: in its backlog, or cancelled */
 };
 
 /* The fields that every operation has; the rest is the code's own, and the driver's. */

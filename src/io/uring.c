@@ -1,5 +1,11 @@
 /* Operations by io_uring. Submissions gather until the thread waits, or until the queue is full;
- * one system call hands them over, waits, and brings what is done. */
+ * one system call hands them over, waits, and brings what is done.
+ *
+ * A cancel can miss: while the kernel is about to try a receive again, because another reader took
+ * the bytes that had made the descriptor ready, it finds no such operation (-ENOENT), or one that a
+ * thread of its own is busy with (-EALREADY). Then it arms the operation once more, and nothing
+ * would end it. So operations stay in a list from their cancel to their completion, and after a
+ * miss all that are left are cancelled again. */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -12,8 +18,10 @@
 #include "io/driver.h"
 #include "io/edge.h"
 
-#define PREFETCH 3      /* completions ahead */
-#define BUSY_NS 1000000 /* without memory in the kernel, it tries again after this */
+#define PREFETCH 3              /* completions ahead */
+#define BUSY_NS 1000000         /* without memory in the kernel, it tries again after this */
+#define MISSED_NS 250000        /* after a cancel that missed, then twice as long each time */
+#define MISSED_MOST_NS 64000000 /* up to this */
 #define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
 
 /* Completions of our own: user data that is no operation's address. */
@@ -27,6 +35,9 @@ struct uring_driver {
     bool cancels;                     /* some that were asked for could not be handed over */
     bool poll_first;                  /* the kernel can be told that a first try is in vain */
     struct weft__op *backlog, **last; /* operations for which the queue had no room */
+    struct weft__op *cancelled;       /* not over yet */
+    int64_t cancel_again; /* when those are cancelled again; INT64_MAX: no cancel missed */
+    int64_t missed_ns;    /* how long before that */
 };
 
 static struct uring_driver *of(struct weft__driver *driver)
@@ -149,6 +160,8 @@ static int uring_open(struct weft__driver *driver, bool roams)
     int err = ring_init_best(&d->ring, roams, &d->poll_first);
     d->last = &d->backlog;
     d->roams = roams;
+    d->cancel_again = INT64_MAX;
+    d->missed_ns = MISSED_NS;
     if (!err) {
         err = try_to_enter(&d->ring); /* it may have been forbidden since the probe */
         if (err) {
@@ -337,22 +350,80 @@ static void push_backlog(struct uring_driver *d)
     }
 }
 
+/* --- cancel ----------------------------------------------------------------------------------- */
+
+static bool push_cancel(struct uring_driver *d, struct weft__op *op)
+{
+    struct io_uring_sqe *sqe = entry(d);
+    if (sqe) {
+        io_uring_prep_cancel(sqe, op, 0);
+        io_uring_sqe_set_data64(sqe, CANCEL);
+    }
+    return sqe != NULL;
+}
+
+static void link_cancelled(struct uring_driver *d, struct weft__op *op)
+{
+    op->ending = true;
+    op->prev_kept = NULL;
+    op->next_kept = d->cancelled;
+    if (d->cancelled) {
+        d->cancelled->prev_kept = op;
+    }
+    d->cancelled = op;
+}
+
+static void unlink_cancelled(struct uring_driver *d, const struct weft__op *op)
+{
+    *(op->prev_kept ? &op->prev_kept->next_kept : &d->cancelled) = op->next_kept;
+    if (op->next_kept) {
+        op->next_kept->prev_kept = op->prev_kept;
+    }
+    if (!d->cancelled) {
+        d->cancel_again = INT64_MAX;
+        d->missed_ns = MISSED_NS;
+    }
+}
+
 /* False: what cannot be cancelled now stays asked for; the kernel has to know of all operations
  * before. */
 static bool push_cancels(struct uring_driver *d)
 {
     struct weft__op *op;
     while (!d->backlog && (op = weft__driver_asked(&d->base))) {
-        struct io_uring_sqe *sqe = entry(d);
-        if (!sqe) {
+        if (!push_cancel(d, op)) {
             return false;
         }
-        io_uring_prep_cancel(sqe, op, 0);
-        io_uring_sqe_set_data64(sqe, CANCEL);
-        op->ending = true;
+        if (!op->ending) {
+            link_cancelled(d, op);
+        }
         weft__driver_unask(&d->base, op);
     }
     return !d->backlog;
+}
+
+/* The answer to a cancel. Whose it is need not be known: that one is in the list, or over. */
+static void cancel_answered(struct uring_driver *d, int result)
+{
+    bool missed = result == -ENOENT || result == -EALREADY;
+    if (missed && d->cancelled && d->cancel_again == INT64_MAX) {
+        d->cancel_again = weft__clock_ns() + d->missed_ns;
+        d->missed_ns = d->missed_ns < MISSED_MOST_NS ? 2 * d->missed_ns : MISSED_MOST_NS;
+    }
+}
+
+/* What has no place in the queue stays due. */
+static void push_missed(struct uring_driver *d)
+{
+    if (__builtin_expect(d->cancel_again == INT64_MAX, 1) || weft__clock_ns() < d->cancel_again) {
+        return;
+    }
+    for (struct weft__op *op = d->cancelled; op; op = op->next_kept) {
+        if (!push_cancel(d, op)) {
+            return;
+        }
+    }
+    d->cancel_again = INT64_MAX;
 }
 
 static void push_wake(struct uring_driver *d)
@@ -407,6 +478,7 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     push_backlog(d);
     bool all = push_cancels(d);
     d->cancels = !all;
+    push_missed(d);
     push_wake(d);
     if (__builtin_expect((!all || !d->told) && deadline != 0, 0)) {
         /* The kernel took nothing a moment ago; what it was not given must not wait for what it
@@ -414,6 +486,7 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
         int64_t soon = weft__clock_ns() + BUSY_NS;
         deadline = soon < deadline ? soon : deadline;
     }
+    deadline = d->cancel_again < deadline ? d->cancel_again : deadline;
     if (deadline == 0 || io_uring_cq_ready(&d->ring) > 0) {
         look(d);
     } else {
@@ -533,6 +606,9 @@ static void done(struct uring_driver *d, struct weft__op *op, int result, void *
     if (op->linked) {
         weft__fd_end(op->record, op, ready);
     }
+    if (__builtin_expect(op->ending, 0)) {
+        unlink_cancelled(d, op);
+    }
     weft__driver_over(&d->base, op);
     weft__driver_count(&d->base, -1);
     op->result = plain ? result : outcome(op, result);
@@ -559,8 +635,9 @@ static void leave_to_host(struct uring_driver *d)
         check(d, io_uring_submit(&d->ring));
     }
     bool all = !d->backlog && !d->cancels && d->told && io_uring_sq_ready(&d->ring) == 0;
-    atomic_store_explicit(&d->base.again, all ? INT64_MAX : weft__clock_ns() + BUSY_NS,
-                          memory_order_relaxed);
+    int64_t again = all ? INT64_MAX : weft__clock_ns() + BUSY_NS;
+    again = d->cancel_again < again ? d->cancel_again : again;
+    atomic_store_explicit(&d->base.again, again, memory_order_relaxed);
 }
 
 static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
@@ -579,7 +656,9 @@ static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver 
             if (read(driver->wake_fd, &count, sizeof count) < 0) {
                 /* It was not written to since. */
             }
-        } else if (cqe->user_data != CANCEL && cqe->user_data != NOTHING) {
+        } else if (cqe->user_data == CANCEL) {
+            cancel_answered(d, cqe->res);
+        } else if (cqe->user_data != NOTHING) {
             events++;
             done(d, (struct weft__op *)(uintptr_t)cqe->user_data, cqe->res, ready);
         }

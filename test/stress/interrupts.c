@@ -14,16 +14,6 @@
 
 enum { WAITERS = 2 };
 
-/* A ring may say "no such operation" to the cancel of a receive that it is about to try again, as
- * when the other fiber took the byte: about once in 200,000 interrupts the fiber then waits until
- * the next byte. That is the driver's to mend; the waits are what is tested here. */
-static bool is_tested(enum weft_driver driver)
-{
-    if (driver == WEFT_DRIVER_URING) {
-        printf("  not on uring: its cancels may be missed\n");
-    }
-    return driver != WEFT_DRIVER_URING;
-}
 #define LOST_NS INT64_C(60000000000) /* without any: a long time, also on a busy machine */
 
 static atomic_ulong delivered; /* to the second */
@@ -142,9 +132,6 @@ static bool sends(void)
 EACH_DRIVER(two_receivers_lose_no_interrupt)
 {
     int ends[2];
-    if (!is_tested(driver)) {
-        return;
-    }
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     fd = ends[0];
     peer = ends[1];
@@ -181,9 +168,6 @@ static bool connects(void)
 
 EACH_DRIVER(two_acceptors_lose_no_interrupt)
 {
-    if (!is_tested(driver)) {
-        return;
-    }
     fd = weft_listen("127.0.0.1:0", NULL);
     CHECK(fd >= 0);
     at.len = sizeof at.storage;
