@@ -7,6 +7,7 @@
 #include <weft/idle.h>
 #include <weft/names.h>
 #include <weft/process.h>
+#include <weft/reactor.h>
 #include <weft/signal.h>
 #include <weft/stream.h>
 
@@ -42,6 +43,8 @@
     X(weft_pool_start, "pool", weft_pool_start(NULL))                                              \
     X(weft_pool_stop, "pool", weft_pool_stop(NULL, WEFT_STOP_DRAIN, WEFT_FOREVER))                 \
     X(weft_pool_spawn, "pool", weft_pool_spawn(NULL, NULL, NULL, NULL, NULL))                      \
+    X(weft_pool_watch_add, "pool", weft_pool_watch_add(NULL, 0, WEFT_READABLE, NULL, NULL))        \
+    X(weft_pool_watch_cancel_all, "pool", weft_pool_watch_cancel_all(NULL, -1))                    \
     X(weft_pool_name, "pool", weft_pool_name(NULL))                                                \
     X(weft_dispatcher_start, "dispatcher", weft_dispatcher_start(NULL))                                     \
     X(weft_timer_cancel, "timer", weft_timer_cancel(NULL))                                         \
