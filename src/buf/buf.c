@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/need.h"
 #include "buf/block.h"
 #include "buf/depot.h"
 #include "buf/home.h"
@@ -110,6 +111,7 @@ void weft_buf_free(weft_buf *buf)
 
 weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
 {
+    WEFT__NEED(buf);
     weft__block_check(buf);
     WEFT__REQUIRE(from <= buf->len && len <= buf->len - from,
                   "a slice of %zu bytes from %zu of a buffer of %zu", len, from, buf->len);
@@ -128,17 +130,20 @@ weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
 
 weft_buf *weft_buf_share(const weft_buf *buf)
 {
+    WEFT__NEED(buf);
     return weft_buf_slice(buf, 0, buf->len);
 }
 
 bool weft_buf_writable(const weft_buf *buf)
 {
+    WEFT__NEED(buf);
     weft__block_check(buf);
     return !buf->weft_store->release && alone(buf->weft_store);
 }
 
 weft_buf *weft_buf_unshare(weft_buf *buf)
 {
+    WEFT__NEED(buf);
     if (weft_buf_writable(buf)) {
         return buf;
     }
@@ -153,17 +158,20 @@ weft_buf *weft_buf_unshare(weft_buf *buf)
 
 size_t weft_buf_headroom(const weft_buf *buf)
 {
+    WEFT__NEED(buf);
     return weft_buf_writable(buf) ? (size_t)(buf->data - buf->weft_store->base) : 0;
 }
 
 size_t weft_buf_tailroom(const weft_buf *buf)
 {
+    WEFT__NEED(buf);
     const struct weft__store *store = buf->weft_store;
     return weft_buf_writable(buf) ? store->bytes - (size_t)(buf->data - store->base) - buf->len : 0;
 }
 
 unsigned char *weft_buf_push(weft_buf *buf, size_t n)
 {
+    WEFT__NEED(buf);
     WEFT__REQUIRE(n <= weft_buf_headroom(buf), "weft_buf_push of %zu with a headroom of %zu%s", n,
                   weft_buf_headroom(buf), weft_buf_writable(buf) ? "" : ": it is not writable");
     buf->data -= n;
@@ -173,6 +181,7 @@ unsigned char *weft_buf_push(weft_buf *buf, size_t n)
 
 unsigned char *weft_buf_put(weft_buf *buf, size_t n)
 {
+    WEFT__NEED(buf);
     WEFT__REQUIRE(n <= weft_buf_tailroom(buf), "weft_buf_put of %zu with a tailroom of %zu%s", n,
                   weft_buf_tailroom(buf), weft_buf_writable(buf) ? "" : ": it is not writable");
     buf->len += n;
@@ -181,6 +190,7 @@ unsigned char *weft_buf_put(weft_buf *buf, size_t n)
 
 void weft_buf_pull(weft_buf *buf, size_t n)
 {
+    WEFT__NEED(buf);
     weft__block_check(buf);
     WEFT__REQUIRE(n <= buf->len, "weft_buf_pull of %zu from %zu bytes", n, buf->len);
     buf->data += n;
@@ -189,6 +199,7 @@ void weft_buf_pull(weft_buf *buf, size_t n)
 
 void weft_buf_trim(weft_buf *buf, size_t n)
 {
+    WEFT__NEED(buf);
     weft__block_check(buf);
     WEFT__REQUIRE(n <= buf->len, "weft_buf_trim of %zu from %zu bytes", n, buf->len);
     buf->len -= n;
@@ -230,6 +241,7 @@ size_t weft_buf_trim_pools(void)
 
 void weft_buf_stats(struct weft_buf_stats *out)
 {
+    WEFT__NEED(out);
     memset(out, 0, sizeof *out);
     for (unsigned class = 0; class < WEFT_BUF_CLASSES; class ++) {
         struct weft_buf_class_stats *c = &out->classes[class];

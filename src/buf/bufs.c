@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/need.h"
 #include "buf/block.h"
 
 void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 {
+    WEFT__NEED(chain);
     weft__block_check(buf);
     buf->weft_next = NULL;
     *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = buf;
@@ -20,6 +22,7 @@ void weft_bufs_append(weft_bufs *chain, weft_buf *buf)
 
 void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 {
+    WEFT__NEED(chain);
     weft__block_check(buf);
     buf->weft_next = chain->first;
     chain->first = buf;
@@ -32,6 +35,7 @@ void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf)
 
 void weft_bufs_join(weft_bufs *chain, weft_bufs *from)
 {
+    WEFT__NEED(chain);
     WEFT__REQUIRE(chain != from, "weft_bufs_join of a chain with itself");
     if (from->first) {
         *(chain->weft_last ? &chain->weft_last->weft_next : &chain->first) = from->first;
@@ -44,6 +48,7 @@ void weft_bufs_join(weft_bufs *chain, weft_bufs *from)
 
 weft_buf *weft_bufs_shift(weft_bufs *chain)
 {
+    WEFT__NEED(chain);
     weft_buf *buf = chain->first;
     if (buf) {
         chain->first = buf->weft_next;
@@ -77,6 +82,7 @@ static void move_whole(weft_bufs *head, weft_bufs *chain, size_t *at)
 
 int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
 {
+    WEFT__NEED(chain);
     WEFT__REQUIRE(at <= chain->bytes && chain != tail, "weft_bufs_split at %zu of %zu bytes", at,
                   chain->bytes);
     weft_bufs head = {0};
@@ -103,6 +109,7 @@ int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
 
 void weft_bufs_consume(weft_bufs *chain, size_t n)
 {
+    WEFT__NEED(chain);
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_consume of %zu from %zu bytes", n, chain->bytes);
     while (chain->first && chain->first->len <= n) {
         n -= chain->first->len;
@@ -117,6 +124,7 @@ void weft_bufs_consume(weft_bufs *chain, size_t n)
 /* The chain is linked one way: from the front to the cut, then the rest is freed. */
 void weft_bufs_trim(weft_bufs *chain, size_t n)
 {
+    WEFT__NEED(chain);
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_trim of %zu from %zu bytes", n, chain->bytes);
     weft_bufs head = {0};
     size_t left = chain->bytes - n;
@@ -135,6 +143,7 @@ void weft_bufs_trim(weft_bufs *chain, size_t n)
 
 int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
 {
+    WEFT__NEED(chain);
     weft_bufs views = {0};
     for (const weft_buf *buf = from->first; buf; buf = buf->weft_next) {
         weft_buf *view = weft_buf_share(buf);
@@ -150,6 +159,7 @@ int weft_bufs_share(weft_bufs *chain, const weft_bufs *from)
 
 int weft_bufs_linearise(weft_bufs *chain, size_t n)
 {
+    WEFT__NEED(chain);
     WEFT__REQUIRE(n <= chain->bytes, "weft_bufs_linearise of %zu of %zu bytes", n, chain->bytes);
     const weft_buf *first = chain->first;
     while (first && first->len == 0) {
@@ -176,6 +186,7 @@ int weft_bufs_linearise(weft_bufs *chain, size_t n)
 
 size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, size_t n)
 {
+    WEFT__NEED(chain);
     size_t done = 0;
     for (const weft_buf *buf = chain->first; buf && done < n; buf = buf->weft_next) {
         if (from >= buf->len) {
@@ -192,6 +203,7 @@ size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, size_t n)
 
 int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
 {
+    WEFT__NEED(chain);
     int n = 0;
     for (const weft_buf *buf = chain->first; buf && n < max; buf = buf->weft_next) {
         if (buf->len) {
@@ -214,6 +226,7 @@ static weft_buf *room_begins(const weft_bufs *chain)
 
 int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max)
 {
+    WEFT__NEED(chain);
     int n = 0;
     for (const weft_buf *buf = room_begins(chain); buf && n < max; buf = buf->weft_next) {
         size_t room = weft_buf_tailroom(buf);
@@ -226,6 +239,7 @@ int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max)
 
 void weft_bufs_fill(weft_bufs *chain, size_t n)
 {
+    WEFT__NEED(chain);
     chain->bytes += n;
     for (weft_buf *buf = room_begins(chain); buf && n; buf = buf->weft_next) {
         size_t room = weft_buf_tailroom(buf);

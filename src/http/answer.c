@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "base/need.h"
 #include "http/conn.h"
 
 /* Enough for the status line and all fields that the server adds itself. */
@@ -194,6 +195,7 @@ int weft__http_answer_made(struct weft_http *x, int status, const char *head, si
 
 int weft_http_answer(weft_http *x, int status, const char *type, const void *body, size_t n)
 {
+    WEFT__NEED(x);
     size_t type_len = type ? strlen(type) : 0;
     WEFT__REQUIRE(type_len < WEFT__HTTP_OUTPUT / 4, "a content type of %zu bytes", type_len);
     if (type && !is_value(type)) {
@@ -234,6 +236,7 @@ int weft__http_answer_error(struct weft_http *x, int status, const char *why)
 
 int weft_http_begin(weft_http *x, int status)
 {
+    WEFT__NEED(x);
     char *to = start(x, status, HEAD_ROOM);
     x->length_set = false;
     if (!to) {
@@ -272,6 +275,7 @@ static bool is_ours(const char *name)
 
 int weft_http_set(weft_http *x, const char *name, const char *value)
 {
+    WEFT__NEED(x);
     WEFT__REQUIRE(x->stage == WEFT__HTTP_FIELDS,
                   "a field is set before the answer begins, or behind its head");
     size_t name_len = strlen(name), value_len = strlen(value);
@@ -293,6 +297,7 @@ int weft_http_set(weft_http *x, const char *name, const char *value)
 
 int weft_http_set_length(weft_http *x, uint64_t n)
 {
+    WEFT__NEED(x);
     WEFT__REQUIRE(x->stage == WEFT__HTTP_FIELDS && !x->length_set,
                   "the length is set once, between begin and body");
     x->length_set = true;
@@ -350,6 +355,7 @@ static void count_down(struct weft_http *x, uint64_t n)
 
 int weft_http_write(weft_http *x, const void *buf, size_t n)
 {
+    WEFT__NEED(x);
     WEFT__REQUIRE(x->stage != WEFT__HTTP_UNANSWERED,
                   "an HTTP answer is written before it has begun");
     if (x->stage == WEFT__HTTP_FIELDS) {
@@ -368,12 +374,14 @@ int weft_http_write(weft_http *x, const void *buf, size_t n)
 
 int weft_http_flush(weft_http *x)
 {
+    WEFT__NEED(x);
     int err = x->stage == WEFT__HTTP_FIELDS ? end_head(x) : 0;
     return err ? err : weft__http_out_flush(x->conn);
 }
 
 int weft_http_send_file(weft_http *x, int fd, uint64_t offset, uint64_t n)
 {
+    WEFT__NEED(x);
     WEFT__REQUIRE(x->stage != WEFT__HTTP_UNANSWERED,
                   "an HTTP answer is written before it has begun");
     int err = x->stage == WEFT__HTTP_FIELDS ? end_head(x) : 0;
@@ -391,6 +399,7 @@ int weft_http_send_file(weft_http *x, int fd, uint64_t offset, uint64_t n)
 
 bool weft_http_begun(const weft_http *x)
 {
+    WEFT__NEED(x);
     return x->stage != WEFT__HTTP_UNANSWERED;
 }
 

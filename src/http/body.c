@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/need.h"
 #include "http/conn.h"
 
 #define NS_PER_S 1000000000
@@ -136,6 +137,7 @@ static ssize_t read_chunked(struct weft_http *x, void *buf, size_t n)
 
 ssize_t weft_http_read(weft_http *x, void *buf, size_t n)
 {
+    WEFT__NEED(x);
     if (x->body_err) {
         return x->body_err;
     }

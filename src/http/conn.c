@@ -9,16 +9,19 @@
 #include <weft/uri.h>
 
 #include "base/alloc.h"
+#include "base/need.h"
 
 /* --- the request, for the handler --------------------------------------------------------- */
 
 enum weft_http_method weft_http_method(const weft_http *x)
 {
+    WEFT__NEED(x);
     return x->head.method;
 }
 
 const char *weft_http_path(const weft_http *x)
 {
+    WEFT__NEED(x);
     return x->path;
 }
 
@@ -29,28 +32,33 @@ static struct weft_http_text text_of(const weft_http *x, struct weft_http_span s
 
 struct weft_http_text weft_http_query(const weft_http *x)
 {
+    WEFT__NEED(x);
     return x->head.query.at ? text_of(x, x->head.query) : (struct weft_http_text){NULL, 0};
 }
 
 struct weft_http_text weft_http_get(const weft_http *x, const char *name)
 {
+    WEFT__NEED(x);
     const struct weft_http_field *field = weft_http_head_find(&x->head, x->data, name, NULL);
     return field ? text_of(x, field->value) : (struct weft_http_text){NULL, 0};
 }
 
 const weft_http_head *weft_http_parsed(const weft_http *x, const char **data)
 {
+    WEFT__NEED(x);
     *data = x->data;
     return &x->head;
 }
 
 const struct weft_addr *weft_http_peer(const weft_http *x)
 {
+    WEFT__NEED(x);
     return &x->conn->peer;
 }
 
 weft_http_server *weft_http_server_of(const weft_http *x)
 {
+    WEFT__NEED(x);
     return x->conn->server;
 }
 

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/need.h"
 #include "http/conn.h"
 
 #define S(n) ((n)*INT64_C(1000000000))
@@ -135,6 +136,7 @@ void weft_http_server_destroy(weft_http_server *server)
 int weft_http_server_route(weft_http_server *server, const char *method, const char *path,
                            weft_http_fn fn, void *arg, const struct weft_http_route_opts *opts)
 {
+    WEFT__NEED(server);
     if (atomic_load_explicit(&server->listened, memory_order_relaxed)) {
         return -EBUSY;
     }
@@ -144,6 +146,7 @@ int weft_http_server_route(weft_http_server *server, const char *method, const c
 
 int weft_http_server_listen(weft_http_server *server, const char *address, struct weft_addr *bound)
 {
+    WEFT__NEED(server);
     struct weft_addr addr, at;
     int err = weft_addr_parse(&addr, address);
     if (err) {
@@ -181,6 +184,7 @@ static void sum_acceptors(const struct weft_http_server *server, struct weft_htt
 
 void weft_http_server_stats(const weft_http_server *server, struct weft_http_stats *out)
 {
+    WEFT__NEED(server);
     *out = (struct weft_http_stats){
         .requests = sum(server, WEFT__HTTP_N_REQUESTS),
         .bytes_in = sum(server, WEFT__HTTP_N_BYTES_IN),

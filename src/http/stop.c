@@ -17,6 +17,7 @@
 
 #include <weft/net.h>
 
+#include "base/need.h"
 #include "http/conn.h"
 
 #define PATIENCE_NS INT64_C(5000000000) /* with handlers that were cancelled */
@@ -96,6 +97,7 @@ static void cut_all(struct weft_http_server *server)
 
 int weft_http_server_stop(weft_http_server *server, int64_t deadline)
 {
+    WEFT__NEED(server);
     int64_t grace_end = weft_after(server->opts.limits.grace_ns);
     bool at_once = deadline <= weft_now();
     weft__lock(&server->lock); /* no acceptor is added after this */
@@ -119,5 +121,6 @@ int weft_http_server_stop(weft_http_server *server, int64_t deadline)
 
 bool weft_http_server_stopping(const weft_http_server *server)
 {
+    WEFT__NEED(server);
     return weft__http_stopping(server);
 }

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/rand.h"
 #include "io/drivers.h"
 
@@ -285,8 +286,8 @@ EACH_DRIVER(every_cancel_is_told_once_and_interrupts_no_callback)
         if (dice % 2) {
             put('x');
         }
-        for (uint32_t n = dice / 2 % 300; n > 0; n--) {
-            sched_yield();
+        for (uint32_t n = dice / 2 % 4096; n > 0; n--) {
+            weft__cpu_pause();
         }
         CHECK_EQ(weft_pool_watch_cancel(pool, ends[0], WEFT_READABLE), 0);
         do {

@@ -1,9 +1,11 @@
 /* NULL for an object that a call cannot do without ends the program with the names of both. */
 /* labels: valgrind */
 #include <weft/blocking.h>
+#include <weft/buf.h>
 #include <weft/connpool.h>
 #include <weft/dispatcher.h>
 #include <weft/executor.h>
+#include <weft/http.h>
 #include <weft/idle.h>
 #include <weft/names.h>
 #include <weft/process.h>
@@ -52,7 +54,15 @@
     X(weft_process_wait, "process", weft_process_wait(NULL, NULL, WEFT_FOREVER))                   \
     X(weft_signal_wait, "set", weft_signal_wait(NULL, NULL, WEFT_FOREVER))                         \
     X(weft_host_stop, "host", weft_host_stop(NULL, NULL, WEFT_FOREVER))                            \
-    X(weft_host_name, "host", weft_host_name(NULL))
+    X(weft_host_name, "host", weft_host_name(NULL))                                                \
+    X(weft_buf_share, "buf", weft_buf_share(NULL))                                                 \
+    X(weft_buf_put, "buf", weft_buf_put(NULL, 1))                                                  \
+    X(weft_bufs_append, "chain", (weft_bufs_append(NULL, NULL), 0))                                \
+    X(weft_bufs_iovec, "chain", weft_bufs_iovec(NULL, NULL, 1))                                    \
+    X(weft_http_server_route, "server", weft_http_server_route(NULL, "GET", "/", NULL, NULL, NULL)) \
+    X(weft_http_server_stop, "server", weft_http_server_stop(NULL, WEFT_FOREVER))                  \
+    X(weft_http_answer, "x", weft_http_answer(NULL, 200, "text/plain", "", 0))                     \
+    X(weft_http_get, "x", weft_http_get(NULL, "Host").len)
 /* clang-format on */
 
 #define DEFINE(name, object, call) CALL(call_##name, call)
