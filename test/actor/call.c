@@ -5,6 +5,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/waiting_fiber.h"
 #include "base/alloc.h"
 #include "check.h"
 
@@ -208,14 +209,13 @@ TEST(a_call_that_is_dropped_from_a_full_mailbox_ends)
 {
     static const struct weft_actor_kind blocked = {
         .name = "blocked", .step = block, .mailbox = 1, .policy = WEFT_MAILBOX_DROP};
-    pthread_t thread;
+    weft_fiber fiber;
     int answer = 1;
     CHECK_EQ(weft_host_create(&host, &(struct weft_host_opts){.workers = 1}), 0);
     spawn_blocked(&blocked);
-    CHECK_EQ(pthread_create(&thread, NULL, call_blocked, &answer), 0);
-    await_mailbox(1);
+    weft_pool *pool = start_waiting(&fiber, call_blocked, &answer);
     CHECK_EQ(weft_actor_send(pid, "push", 0, NULL), 0);
-    pthread_join(thread, NULL);
+    join_waiting(pool, fiber);
     CHECK_EQ(answer, -ENOBUFS);
     CHECK_EQ(weft_actor_kill(pid), 0);
     end();

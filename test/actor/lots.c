@@ -4,6 +4,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/waiting_fiber.h"
 #include "check.h"
 
 enum { ACTORS = 300 }; /* more than LOTS of src/actor/gate.c */
@@ -44,15 +45,6 @@ static void *send_second(void *arg)
     int i = (int)(intptr_t)arg;
     CHECK_EQ(weft_actor_send_until(pids[i], "n", (uint64_t)(2 * i + 1), NULL, WEFT_FOREVER), 0);
     return NULL;
-}
-
-static void await_waiting(weft_fiber fiber)
-{
-    enum weft_fiber_state state;
-    do {
-        weft_yield();
-        CHECK_EQ(weft_fiber_state(fiber, &state), 0);
-    } while (state != WEFT_FIBER_WAITING);
 }
 
 TEST(each_sender_that_waits_is_let_in_by_its_own_actor)

@@ -7,6 +7,7 @@
 
 #include <weft/weft.h>
 
+#include "actor/waiting_fiber.h"
 #include "check.h"
 
 static weft_host *make_host(const char *name, uint64_t max)
@@ -321,15 +322,6 @@ static void *ask_it(void *arg)
     return &answered;
 }
 
-static void await_mailbox(weft_pid pid, unsigned n)
-{
-    struct weft_actor_info info;
-    do {
-        sched_yield();
-        CHECK_EQ(weft_actor_look(pid, &info), 0);
-    } while (info.mailbox < n);
-}
-
 static void note_dead(weft_host *host, const struct weft_dead_letter *letter, void *arg)
 {
     (void)host;
@@ -343,8 +335,7 @@ TEST(what_comes_with_a_cancel_is_handed_over_and_who_calls_is_answered)
     weft_host *host = make_host("stand-in", 0);
     char dead[64] = "";
     weft_pid pid;
-    pthread_t caller;
-    void *answered;
+    weft_fiber caller;
     CHECK_EQ(weft_host_on_dead_letter(host, note_dead, dead), 0);
     atomic_store(&d.held, true);
     CHECK_EQ(weft_receiver_spawn(host, &pid, &d.receiver), 0);
@@ -352,13 +343,11 @@ TEST(what_comes_with_a_cancel_is_handed_over_and_who_calls_is_answered)
     while (!atomic_load(&d.inside)) {
         sched_yield();
     }
-    CHECK_EQ(pthread_create(&caller, NULL, ask_it, &pid), 0);
-    await_mailbox(pid, 1);
+    weft_pool *pool = start_waiting(&caller, ask_it, &pid);
     CHECK_EQ(weft_actor_send(pid, " last", 0, text("x")), 0);
     CHECK_EQ(weft_actor_cancel(pid, NULL), 0);
     atomic_store(&d.held, false);
-    pthread_join(caller, &answered);
-    CHECK_EQ(*(int *)answered, -EHOSTDOWN);
+    CHECK_EQ(*(int *)join_waiting(pool, caller), -EHOSTDOWN);
     end_host(host);
     CHECK_STR(d.topics, "first ask last");
     CHECK_STR(dead, "first ask last");
