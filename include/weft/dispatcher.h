@@ -207,21 +207,28 @@ WEFT_API weft_group *weft_group_self(void);
 WEFT_API weft_dispatcher *weft_group_dispatcher(const weft_group *group);
 WEFT_API const char *weft_group_name(const weft_group *group);
 
+/* What a group does, and after weft_group_stop how far it is. */
 enum weft_group_state {
-    WEFT_GROUP_RUNNING,
-    WEFT_GROUP_STOPPING,
+    WEFT_GROUP_RUNNING,   /* no fiber of it is ready: all of them wait */
+    WEFT_GROUP_READY,     /* it is queued: it has its turn in this round or the next */
+    WEFT_GROUP_EXECUTING, /* its turn: its fibers, or functions posted to it, run right now */
+    WEFT_GROUP_STOPPING,  /* it was asked to stop; `executing` says whether it has its turn */
     WEFT_GROUP_FINISHED,
 };
 
-/* As of the end of the group's last turn; from any thread, whole. */
+/* The numbers are as of the end of the group's last turn, and belong together; `state` and
+ * `executing` are of the moment of the call. */
 struct weft_group_stats {
     enum weft_group_state state;
+    bool executing;           /* it has its turn; also of one that is stopping */
     uint64_t turns;           /* it has had */
     uint64_t executed;        /* times that a fiber ran */
     uint64_t fibers, daemons; /* that have not ended */
     uint64_t ready;           /* of all these */
 };
+/* Fills in *out. Context: any thread, never waits. */
 WEFT_API void weft_group_stats(const weft_group *group, struct weft_group_stats *out);
+/* Returns the name of the constant: "running", "ready", "executing", "stopping", "finished". */
 WEFT_API const char *weft_group_state_name(enum weft_group_state state);
 /* As weft_dispatcher_dump, of one group. */
 WEFT_API int weft_group_dump(weft_group *group, FILE *out, const struct weft_dump_opts *opts);

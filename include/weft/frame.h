@@ -57,6 +57,8 @@
 #include <weft/event.h>
 #include <weft/future.h>
 #include <weft/io.h>
+#include <weft/mutex.h>
+#include <weft/rwlock.h>
 #include <weft/scope.h>
 #include <weft/select.h>
 #include <weft/sem.h>
@@ -227,6 +229,36 @@ WEFT_API enum weft_step weft_frame_await_event(weft_frame *frame, struct weft_wa
 WEFT_API enum weft_step weft_frame_await_sem(weft_frame *frame, struct weft_wait *wait,
                                              weft_sem *sem, uint64_t n, int64_t deadline,
                                              const struct weft_point *then);
+/* Locks the mutex, as weft_mutex_lock. The frame fiber is the holder: one of its later steps
+ * unlocks, by weft_mutex_unlock, on whatever worker that step runs; dumps name the fiber, and the
+ * search for cycles follows it. Unlock in `finally` what must not stay locked after an error.
+ *
+ * Returns: got.status 0 with the mutex locked; -ETIMEDOUT without it. Throws -ECANCELED and -EINTR
+ * without it, and -ENOMEM if there is no memory for the deadline. To lock what the fiber holds
+ * already is a caller's bug; so are locks against their ranks, in debug builds.
+ * Context: a step of a frame fiber. A cancellation point, unless the mutex is free. A free mutex is
+ * taken at once, also before those who wait; a fiber that waits is handed the mutex by an unlock,
+ * in the order of the waiters, and is never woken to try again. */
+WEFT_API enum weft_step weft_frame_await_mutex(weft_frame *frame, struct weft_wait *wait,
+                                               weft_mutex *mutex, int64_t deadline,
+                                               const struct weft_point *then);
+/* Locks the rwlock for reading, as weft_rwlock_read; weft_rwlock_read_unlock in a later step
+ * unlocks it, on whatever worker.
+ *
+ * Returns and throws as weft_frame_await_mutex. As there, whoever has locked unlocks; a second read
+ * lock by the same fiber may wait for ever.
+ * Context: a step of a frame fiber. A cancellation point, unless the lock is free. */
+WEFT_API enum weft_step weft_frame_await_rwlock_read(weft_frame *frame, struct weft_wait *wait,
+                                                     weft_rwlock *lock, int64_t deadline,
+                                                     const struct weft_point *then);
+/* Locks the rwlock for writing, as weft_rwlock_write; weft_rwlock_write_unlock in a later step
+ * unlocks it. The frame fiber is the writer that weft_rwlock_writer and dumps name.
+ *
+ * Returns and throws as weft_frame_await_mutex.
+ * Context: a step of a frame fiber. A cancellation point, unless the lock is free. */
+WEFT_API enum weft_step weft_frame_await_rwlock_write(weft_frame *frame, struct weft_wait *wait,
+                                                      weft_rwlock *lock, int64_t deadline,
+                                                      const struct weft_point *then);
 /* Until it is signalled, without a mutex: for a condition of the fiber's own group, whose state
  * nobody else touches. */
 WEFT_API enum weft_step weft_frame_await_cond(weft_frame *frame, struct weft_wait *wait,

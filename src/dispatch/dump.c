@@ -41,18 +41,21 @@ static void write_group(struct weft__out *out, const struct seen *seen, bool jso
     const struct weft_group_stats *s = &seen->stats;
     const char *state = weft_group_state_name(s->state);
     if (!json) {
+        bool more = s->executing && s->state == WEFT_GROUP_STOPPING; /* which the state hides */
         weft__out(out,
-                  "  group %s: %s fibers=%" PRIu64 " daemons=%" PRIu64 " ready=%" PRIu64
+                  "  group %s: %s%s fibers=%" PRIu64 " daemons=%" PRIu64 " ready=%" PRIu64
                   " turns=%" PRIu64 " executed=%" PRIu64 "\n",
-                  seen->name, state, s->fibers, s->daemons, s->ready, s->turns, s->executed);
+                  seen->name, state, more ? ", executing" : "", s->fibers, s->daemons, s->ready,
+                  s->turns, s->executed);
         return;
     }
     weft__out(out, "{\"name\":");
     weft__out_json(out, seen->name);
     weft__out(out,
-              ",\"state\":\"%s\",\"fibers\":%" PRIu64 ",\"daemons\":%" PRIu64 ",\"ready\":%" PRIu64
-              ",\"turns\":%" PRIu64 ",\"executed\":%" PRIu64 "}",
-              state, s->fibers, s->daemons, s->ready, s->turns, s->executed);
+              ",\"state\":\"%s\",\"executing\":%s,\"fibers\":%" PRIu64 ",\"daemons\":%" PRIu64
+              ",\"ready\":%" PRIu64 ",\"turns\":%" PRIu64 ",\"executed\":%" PRIu64 "}",
+              state, s->executing ? "true" : "false", s->fibers, s->daemons, s->ready, s->turns,
+              s->executed);
 }
 
 static void write_head(struct weft__out *out, weft_dispatcher *d, const struct seen *seen, size_t n,

@@ -377,18 +377,26 @@ const char *weft_group_name(const weft_group *group)
     return group->name;
 }
 
-static enum weft_group_state state_of(const weft_group *group)
+/* What it does now, and how far it is in its life. */
+static void look_at_state(const weft_group *group, struct weft_group_stats *out)
 {
-    enum weft__group_phase phase = weft__group_phase(group);
-    if (phase == WEFT__GROUP_FINISHED) {
-        return WEFT_GROUP_FINISHED;
+    static const enum weft_group_state states[] = {
+        [WEFT__RANKS_RESTS] = WEFT_GROUP_RUNNING,
+        [WEFT__RANKS_READY] = WEFT_GROUP_READY,
+        [WEFT__RANKS_EXECUTING] = WEFT_GROUP_EXECUTING,
+    };
+    if (weft__group_phase(group) == WEFT__GROUP_FINISHED) {
+        out->state = WEFT_GROUP_FINISHED;
+        return;
     }
-    return weft_group_is_stopping(group) ? WEFT_GROUP_STOPPING : WEFT_GROUP_RUNNING;
+    enum weft__ranks_activity now = weft__ranks_look(&group->ranks);
+    out->executing = now == WEFT__RANKS_EXECUTING;
+    out->state = weft_group_is_stopping(group) ? WEFT_GROUP_STOPPING : states[now];
 }
 
 const char *weft_group_state_name(enum weft_group_state state)
 {
-    static const char *const names[] = {"running", "stopping", "finished"};
+    static const char *const names[] = {"running", "ready", "executing", "stopping", "finished"};
     return names[state];
 }
 
@@ -408,5 +416,5 @@ void weft_group_stats(const weft_group *group, struct weft_group_stats *out)
         };
         again = atomic_load_explicit(&s->version, memory_order_relaxed);
     } while (version != again || (version & 1));
-    out->state = state_of(group);
+    look_at_state(group, out);
 }

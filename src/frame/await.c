@@ -136,7 +136,7 @@ HOT enum weft_step await(const struct weft__await_kind *kind, struct weft__worke
             return end_firm(frame, waits, reason, then);
         }
         if (__builtin_expect(err && kind->abandon, 0)) {
-            kind->abandon(waits);
+            kind->abandon(waits, reason);
         }
         if (err || (kind->attempt && kind->attempt(waits, &got, &err))) {
             return err ? weft__await_throw(frame, reason, err, waits, n - 1, then)
@@ -414,11 +414,10 @@ static void finish_sem(struct weft__await *wait)
     weft__sem_finish(weft__sem_of(wait->object), &wait->node);
 }
 
-/* A cancel or an interrupt had ended the wait when they were taken. */
-static void abandon_sem(struct weft__await *wait)
+static void abandon_sem(struct weft__await *wait, enum weft__reason reason)
 {
-    if (wait->node.value) {
-        weft_sem_release(wait->object, permits_of(wait));
+    if (wait->node.value || weft__reason_done(reason)) {
+        weft_sem_release(wait->object, (uint64_t)(uintptr_t)wait->node.item); /* as it was armed */
     }
 }
 

@@ -253,6 +253,9 @@ static weft_frame *leave(struct weft__worker *w, struct weft__task *task, weft_f
                          struct outcome *out)
 {
     weft_frame *caller = frame->caller;
+    if (!caller) {
+        weft__held_forsake(task); /* as in end_plainly */
+    }
     weft__frame_release_here(w, frame);
     weft__body_set_own(task, caller);
     if (caller && caller->tries) {
@@ -313,10 +316,10 @@ static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft
                        : act == WEFT__ACT_NONE ? "has neither called, nor waited, nor returned"
                                                : "returned something else than what it did";
     if (is_wait(act)) {
-        weft__body_waited(w, task);
+        enum weft__reason reason = weft__body_waited(w, task);
         take_back(frame);
         if (frame->waits && waits_of(frame)->kind->abandon) {
-            waits_of(frame)->kind->abandon(waits_of(frame));
+            waits_of(frame)->kind->abandon(waits_of(frame), reason);
         }
     } else if (act == WEFT__ACT_THROW) {
         weft__error_free(frame->wait);
@@ -494,6 +497,7 @@ static __attribute__((noinline)) enum weft__body_step end_plainly(weft_frame *bo
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     void *result = bottom->wait;
+    weft__held_forsake(task); /* before the memory goes in which the lock may be */
     weft__frame_release_here(w, bottom);
     if (task->body->leaves) {
         task->body->leaves(task, 0);

@@ -86,8 +86,10 @@ struct weft__await_kind {
      * be waited for ends by REASON_DONE. */
     bool (*again)(struct weft__await *wait, enum weft__reason reason, struct weft__round *next,
                   struct weft_got *got, int *err);
-    /* After finish: there will be no `again`. NULL: nothing is left. */
-    void (*abandon)(struct weft__await *wait);
+    /* After finish, with what has ended the wait: the step will never hear of it, so what it was
+     * given goes back. Also of one that was not linked because it could be had, when a cancel or an
+     * interrupt had come in between. NULL: nothing is left. */
+    void (*abandon)(struct weft__await *wait, enum weft__reason reason);
     bool throws_timeout;
     /* It is left by its own end alone: where that came when a cancel or an interrupt had ended the
      * wait already, `again` says so. */
@@ -121,7 +123,8 @@ struct weft__body_frame weft__frame_describe(void *const *pair);
 /* What all kinds of frame fibers have in common, besides `step`. */
 #define WEFT__FRAME_BODY_KIND                                                                      \
     .what = "frame fiber", .name = weft__frame_name, .waits = weft__frame_waits,                   \
-    .ended = weft__frame_ended, .trace = weft__frame_trace, .describe = weft__frame_describe
+    .ended = weft__frame_ended, .trace = weft__frame_trace, .describe = weft__frame_describe,      \
+    .holds = true
 
 /* Makes the frame the bottom of a new fiber (frame/spawn.c). */
 int weft__frame_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,

@@ -217,9 +217,10 @@ static bool again_fd(struct weft__await *wait, enum weft__reason reason, struct 
     return false;
 }
 
-static void abandon_fd(struct weft__await *wait)
+static void abandon_fd(struct weft__await *wait, enum weft__reason reason)
 {
     struct ready *r = ready_of(wait);
+    (void)reason;
     bool done = true;
     if (r->submitted) {
         weft__lock(&r->lock);

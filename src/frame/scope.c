@@ -90,9 +90,10 @@ static void finish_scope(struct weft__await *wait)
     (void)wait;
 }
 
-static void abandon_scope(struct weft__await *wait)
+static void abandon_scope(struct weft__await *wait, enum weft__reason reason)
 {
     struct weft__scope *s = wait->object;
+    (void)reason;
     weft__source_leave(&s->source, &s->source.waiters, &wait->node);
 }
 

@@ -13,6 +13,7 @@ void weft__body_run(struct weft__worker *w, struct weft__task *task)
     atomic_store_explicit(&task->ran_on, w->index, memory_order_relaxed);
     enum weft__body_step step = weft__body_step(w, task);
     weft__body_steps_over(w);
+    weft__show_settle(w->show); /* the next step may run on another thread, and unlock there */
     if (step == WEFT__BODY_WAIT) {
         if (!weft__waiter_settle(task)) {
             weft__worker_requeue(w, task, false);

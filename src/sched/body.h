@@ -55,6 +55,10 @@ struct weft__body_kind {
     /* Who it is, for the report of a fault in its own step: up to `size` bytes, how many;
      * async-signal-safe. NULL: its name and handle. */
     size_t (*blame)(const struct weft__task *task, char *buf, size_t size);
+    /* It holds locks from one step to the next, as a fiber does: the task's `held` lists them, and
+     * whoever ends it calls weft__held_forsake. False: a lock that a step takes is the worker
+     * thread's, and the same step gives it back. */
+    bool holds;
 };
 
 struct weft__body_opts {

@@ -582,11 +582,7 @@ void weft_exit(void *result)
         weft__hop_leave_all(rare); /* where it came from waits for it */
         w = weft__worker_self();
     }
-    while (__builtin_expect(self->held != NULL, 0)) {
-        struct weft__held *held = self->held;
-        self->held = held->below;
-        held->forsake(self, held);
-    }
+    weft__held_forsake(self);
     self->value = result;
     if (__builtin_expect(self->flags & WEFT__TASK_FP_ENV, 0)) {
         weft__fp_set(weft__fp_default());

@@ -155,7 +155,7 @@ struct weft__task *weft__rounds_pick(struct weft__rounds *r)
 
 static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
 {
-    r->running = ranks;
+    weft__rounds_set_running(r, ranks);
     r->worker->owner = ranks ? weft__ranks_owner(ranks) : r->worker->pool;
 }
 
@@ -327,7 +327,7 @@ static void run_groups(struct weft__rounds *r)
     r->last = &r->first;
     while (ranks) {
         struct weft__ranks *next = ranks->next;
-        ranks->listed = false;
+        weft__ranks_set_listed(ranks, false);
         turn(r->worker, ranks);
         bool ready = is_ready(ranks);
         if (ready) {

@@ -57,7 +57,7 @@ struct weft__ranks {
     const char *name; /* first: what a foreign use of an object is told. Immutable */
     struct weft__rounds *rounds;
     struct weft__ranks *next; /* among those that are ready */
-    bool listed;              /* is it? */
+    bool listed;              /* is it? Written by weft__ranks_set_listed, as others look */
     uint16_t index;
     uint32_t slice; /* fibers that may run in a turn */
     struct weft__row ready, next1, next2;
@@ -92,7 +92,7 @@ struct weft__rounds {
     struct weft__worker *worker;
     uint64_t round;                    /* its number, as a task's `turn` has it */
     struct weft__ranks *first, **last; /* groups that are ready */
-    struct weft__ranks *running;       /* whose turn it is */
+    struct weft__ranks *running;       /* whose turn it is; written by weft__rounds_set_running */
     struct weft__ranks **ranks;        /* by index; one that is here has fibers, or may have */
     unsigned spins;                    /* rounds without waiting before it sleeps */
     int64_t spin_ns;                   /* after them, for what others send; 0: not at all */
@@ -129,11 +129,48 @@ static inline struct weft__ranks *weft__rounds_ranks(const struct weft__rounds *
 
 /* --- queues -------------------------------------------------------------------------- */
 
+/* The worker's thread alone writes and reads these plainly; other threads look at them
+ * (weft__ranks_look), so the stores are atomic. */
+static inline void weft__ranks_set_listed(struct weft__ranks *ranks, bool listed)
+{
+#ifdef WEFT_EXPLORE /* where nobody looks */
+    ranks->listed = listed;
+#else
+    __atomic_store_n(&ranks->listed, listed, __ATOMIC_RELAXED);
+#endif
+}
+
+static inline void weft__rounds_set_running(struct weft__rounds *r, struct weft__ranks *ranks)
+{
+#ifdef WEFT_EXPLORE
+    r->running = ranks;
+#else
+    __atomic_store_n(&r->running, ranks, __ATOMIC_RELAXED);
+#endif
+}
+
+/* What a group does at this moment. */
+enum weft__ranks_activity {
+    WEFT__RANKS_RESTS,
+    WEFT__RANKS_READY,     /* it has its turn in this round or the next */
+    WEFT__RANKS_EXECUTING, /* it has its turn, or runs what was posted */
+};
+
+/* Any thread; true of its own moment. */
+static inline enum weft__ranks_activity weft__ranks_look(const struct weft__ranks *ranks)
+{
+    if (__atomic_load_n(&ranks->rounds->running, __ATOMIC_RELAXED) == ranks) {
+        return WEFT__RANKS_EXECUTING;
+    }
+    return __atomic_load_n(&ranks->listed, __ATOMIC_RELAXED) ? WEFT__RANKS_READY
+                                                             : WEFT__RANKS_RESTS;
+}
+
 /* For the next round. Whose turn it is is asked at its end. */
 static inline void weft__rounds_list(struct weft__rounds *r, struct weft__ranks *ranks)
 {
     if (ranks != r->running && !ranks->listed) {
-        ranks->listed = true;
+        weft__ranks_set_listed(ranks, true);
         ranks->next = NULL;
         *r->last = ranks;
         r->last = &ranks->next;

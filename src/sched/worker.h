@@ -262,6 +262,16 @@ struct weft__held {
     void (*forsake)(struct weft__task *task, struct weft__held *held); /* the fiber has ended */
 };
 
+/* For a fiber that ends: tells every lock that it still holds. */
+static inline void weft__held_forsake(struct weft__task *task)
+{
+    while (__builtin_expect(task->held != NULL, 0)) {
+        struct weft__held *held = task->held;
+        task->held = held->below;
+        held->forsake(task, held);
+    }
+}
+
 /* A wait that was ended, by name: the object may be gone since. */
 struct weft__ended {
     const struct weft__wait_kind *kind; /* NULL: none was */

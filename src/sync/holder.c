@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "sched/body.h"
+
 /* Of a plain thread, or of a worker's own context, neither of which ever moves. */
 static _Thread_local uint64_t this_thread;
 
@@ -14,6 +16,12 @@ __attribute__((noinline)) uint64_t weft__holder_thread(void)
     uint64_t holder = this_thread;
     __asm__ volatile("" : "+r"(holder)::"memory");
     return holder;
+}
+
+struct weft__task *weft__holder_body(const struct weft__worker *w)
+{
+    struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
+    return task && task->body->holds ? task : NULL;
 }
 
 struct weft__holder_text weft__holder_text(uint64_t holder)

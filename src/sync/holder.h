@@ -29,10 +29,16 @@ static inline uint64_t weft__holder_of(const struct weft__task *task)
     return task ? (uint64_t)(uintptr_t)task : weft__holder_thread();
 }
 
+/* The body whose step runs on this worker, if bodies of its kind hold locks; else NULL. */
+struct weft__task *weft__holder_body(const struct weft__worker *w);
+
+/* The fiber that calls, with a stack or without one. NULL: a plain thread, or what counts as one.
+ */
 static inline struct weft__task *weft__holder_caller(void)
 {
     struct weft__worker *w = weft__worker_self();
-    return w ? weft__current(w) : NULL;
+    struct weft__task *task = w ? weft__current(w) : NULL;
+    return __builtin_expect(!task && w, 0) ? weft__holder_body(w) : task;
 }
 
 static inline struct weft__task *weft__holder_task(uint64_t holder)

@@ -32,14 +32,14 @@ enum {
     TRY,
 };
 
-static uint64_t holder_of(uint64_t on)
+uint64_t weft__mutex_holder(uint64_t on)
 {
     struct weft__mutex *m = (struct weft__mutex *)(uintptr_t)on;
     return weft__holder_fiber(weft__source_look(&m->source, &m->word));
 }
 
 static const struct weft__wait_kind mutex_kind = {
-    .name = "mutex", .holder = holder_of, .label = weft__source_label};
+    .name = "mutex", .holder = weft__mutex_holder, .label = weft__source_label};
 
 static const char *name_of(const struct weft__mutex *m)
 {
@@ -435,7 +435,21 @@ bool weft_mutex_is_mine(const weft_mutex *mutex)
 weft_fiber weft_mutex_holder(const weft_mutex *mutex)
 {
     WEFT__NEED(mutex);
-    return holder_of((uint64_t)(uintptr_t)mutex);
+    return weft__mutex_holder((uint64_t)(uintptr_t)mutex);
+}
+
+bool weft__mutex_attempt(struct weft__mutex *m)
+{
+    const struct weft__task *task = weft__holder_caller();
+    if (WEFT_DEBUG && m->source.rank && task) {
+        check_rank(task, m);
+    }
+    return weft_mutex_lock((weft_mutex *)(void *)m, 0) == 0;
+}
+
+void weft__mutex_hold(struct weft__mutex *m, struct weft__task *task)
+{
+    hold(task, m);
 }
 
 bool weft__mutex_arm(struct weft__mutex *m, struct weft__node *node, uint64_t self)

@@ -51,14 +51,23 @@ static inline struct weft__mutex *weft__mutex_of(weft_mutex *mutex)
     return (struct weft__mutex *)(void *)mutex;
 }
 
-/* Takes the lock for `self` (sync/holder.h), or links the node, whose waiter is armed: then true,
- * and when the wait has ended by this node `self` holds it. Such a waiter is always handed the
- * lock, never woken to try. */
+/* The first step of the calling fiber's wait: takes the lock if it is free, without waiting. The
+ * ranks are checked as for a lock that waits. */
+WEFT__MUST_USE bool weft__mutex_attempt(struct weft__mutex *mutex);
+/* The second: takes the lock for `self` (sync/holder.h), or links the node, whose waiter is armed:
+ * then true, and when the wait has ended by this node `self` holds it. Such a waiter is always
+ * handed the lock, never woken to try. */
 bool weft__mutex_arm(struct weft__mutex *mutex, struct weft__node *node, uint64_t self);
 /* After the wait has ended, for whatever reason. */
 void weft__mutex_finish(struct weft__mutex *mutex, struct weft__node *node);
-/* Unlocks for a body without a stack. */
+/* After arm has taken the lock, or the wait has ended by its node: the fiber `task` knows that it
+ * holds it. By the fiber itself. */
+void weft__mutex_hold(struct weft__mutex *mutex, struct weft__task *task);
+/* Unlocks for a body without a stack that has no list of what it holds. */
 void weft__mutex_unlock_as(struct weft__mutex *mutex, uint64_t self);
+
+/* The fiber that holds the mutex at this address, as weft__wait_kind.holder. */
+uint64_t weft__mutex_holder(uint64_t on);
 
 /* Locks until it is locked: no deadline, and no cancel, interrupt or abort ends it. */
 void weft__mutex_lock_surely(struct weft__mutex *mutex);

@@ -93,7 +93,8 @@ static void left_by_exit(void *arg)
 static void call(struct weft__once *o, void (*fn)(void *arg), void *arg)
 {
     struct weft_cleanup guard;
-    bool fiber = weft__holder_caller() != NULL;
+    const struct weft__worker *w = weft__worker_self();
+    bool fiber = w && weft__current(w); /* with a stack: others have no cleanups */
     if (fiber) {
         weft_cleanup_push(&guard, left_by_exit, o);
     }

@@ -23,7 +23,7 @@ _Static_assert((WRITER | QUEUED) < WEFT__SHOW_TAG && (SLOT | 3) + 1 == READER, "
 #define LOOKS 16u        /* at a lock that may be in use all the time */
 #define SHOW_CALLS 1024u /* in a row, on one thread: it may show its readers */
 
-/* How a waiter is told. */
+/* How a waiter is told; and while it is linked, how a reader may be told that is not old. */
 enum {
     ADMITTED,
     TRY,
@@ -38,16 +38,16 @@ enum {
 #define SHOWN_SPINS 20
 #endif
 
-static uint64_t writer_of(uint64_t on)
+uint64_t weft__rwlock_holder(uint64_t on)
 {
     struct weft__rwlock *l = (struct weft__rwlock *)(uintptr_t)on;
     return weft__holder_fiber(weft__source_look(&l->source, &l->writer));
 }
 
 static const struct weft__wait_kind read_kind = {
-    .name = "rwlock for reading", .holder = writer_of, .label = weft__source_label};
+    .name = "rwlock for reading", .holder = weft__rwlock_holder, .label = weft__source_label};
 static const struct weft__wait_kind write_kind = {
-    .name = "rwlock for writing", .holder = writer_of, .label = weft__source_label};
+    .name = "rwlock for writing", .holder = weft__rwlock_holder, .label = weft__source_label};
 
 static const char *name_of(const struct weft__rwlock *l)
 {
@@ -131,7 +131,7 @@ void weft_rwlock_deinit(weft_rwlock *lock)
 weft_fiber weft_rwlock_writer(const weft_rwlock *lock)
 {
     WEFT__NEED(lock);
-    return writer_of((uint64_t)(uintptr_t)lock);
+    return weft__rwlock_holder((uint64_t)(uintptr_t)lock);
 }
 
 /* --- the queue, under the lock ------------------------------------------------------ */
@@ -192,13 +192,13 @@ static bool take_locked(struct weft__rwlock *l, uint64_t writer)
 }
 
 /* All who wait to read: let in if `old`, else told to try: one who does not run should not keep
- * writers away. True: somebody was let in. */
+ * writers away. Bodies, which cannot try, are let in. True: somebody was let in. */
 static bool tell_readers_locked(struct weft__rwlock *l, bool old, struct weft__chain *ready)
 {
     struct weft__node *node;
     bool any = false;
     while ((node = weft__waitlist_pop(&l->readers))) {
-        if (!old) {
+        if (!old && node->status == TRY) {
             weft__node_tell(node, TRY, ready);
             continue;
         }
@@ -264,9 +264,11 @@ static bool fired(const struct weft__waiter *waiter)
                         : weft__waiter_reason(waiter) != WEFT__REASON_NONE;
 }
 
+/* `told`: TRY, or ADMITTED for one that must be let in. */
 static void link_locked(struct weft__rwlock *l, struct weft__node *node, uint64_t writer,
-                        int64_t since)
+                        int64_t since, int told)
 {
+    node->status = told;
     node->item = (void *)(uintptr_t)writer;
     node->value = (void *)(intptr_t)since;
     weft__waitlist_push(writer ? &l->source.waiters : &l->readers, node);
@@ -303,7 +305,7 @@ static int queue_up(struct weft__rwlock *l, uint64_t writer, int64_t *since, int
     }
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
-    link_locked(l, &node, writer, *since);
+    link_locked(l, &node, writer, *since, TRY);
     weft__source_unlock(&l->source);
     spin(l, &waiter);
     enum weft__reason reason = weft__waiter_park(
@@ -614,11 +616,12 @@ __attribute__((noinline)) void weft_rwlock_write_unlock(weft_rwlock *lock)
 
 bool weft__rwlock_arm(struct weft__rwlock *l, struct weft__node *node, uint64_t writer)
 {
+    int64_t now = weft__clock_ns();
     weft__source_lock(&l->source);
     announce_locked(l, writer);
     bool wait = !take_locked(l, writer);
     if (wait) {
-        link_locked(l, node, writer, -OLD_NS); /* older than anybody */
+        link_locked(l, node, writer, now, ADMITTED);
     }
     tidy_locked(l);
     weft__source_unlock(&l->source);
@@ -627,6 +630,13 @@ bool weft__rwlock_arm(struct weft__rwlock *l, struct weft__node *node, uint64_t 
 
 void weft__rwlock_finish(struct weft__rwlock *l, struct weft__node *node, uint64_t writer)
 {
-    weft__source_leave(&l->source, writer ? &l->source.waiters : &l->readers, node);
-    serve(l, true); /* who waited for it alone */
+    weft__source_lock(&l->source);
+    bool gave_up = node->linked; /* else it was let in, or those behind it have been served */
+    if (gave_up) {
+        weft__waitlist_remove(writer ? &l->source.waiters : &l->readers, node);
+    }
+    weft__source_unlock(&l->source);
+    if (gave_up) {
+        serve(l, writer != 0); /* who waited for it alone */
+    }
 }

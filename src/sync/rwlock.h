@@ -78,4 +78,7 @@ bool weft__rwlock_arm(struct weft__rwlock *lock, struct weft__node *node, uint64
 /* After the wait has ended, for whatever reason; `writer` as it was armed. */
 void weft__rwlock_finish(struct weft__rwlock *lock, struct weft__node *node, uint64_t writer);
 
+/* The fiber that holds the lock at this address for writing, as weft__wait_kind.holder. */
+uint64_t weft__rwlock_holder(uint64_t on);
+
 #endif

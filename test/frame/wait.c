@@ -1,4 +1,5 @@
-/* Every kind of wait against everything that can end it, in a group and in a pool with two workers.
+/* Every kind of wait, but for locks (test/frame/lock.c), against everything that can end it, in a
+ * group and in a pool with two workers.
  *
  * Of the original's tests:
  *   ConditionTest  timeout resumes normally, a signal wakes a timed wait, interrupt: a_timeout_,

@@ -110,19 +110,26 @@ static void two_write(int i)
 }
 
 /* As a body without a stack would: never told to try. */
-static void read_admitted(void)
+static enum weft__reason wait_admitted(uint64_t writer)
 {
     static const struct weft__wait_kind kind = {.name = "admitted"};
     struct weft__waiter waiter;
     struct weft__node node;
+    enum weft__reason reason = WEFT__REASON_DONE;
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT);
     weft__node_init(&node, &waiter, 0);
-    if (weft__rwlock_arm(&place.lock, &node, 0)) {
-        X_ASSERT(weft__reason_done(weft__waiter_park(&waiter, WEFT_FOREVER, &kind, 0)));
-        weft__rwlock_finish(&place.lock, &node, 0);
+    if (weft__rwlock_arm(&place.lock, &node, writer)) {
+        reason = weft__waiter_park(&waiter, WEFT_FOREVER, &kind, 0);
+        weft__rwlock_finish(&place.lock, &node, writer);
     } else {
-        X_ASSERT(weft__waiter_disarm(&waiter) == WEFT__REASON_NONE);
+        (void)!weft__waiter_disarm(&waiter); /* a cancel does not matter any more */
     }
+    return reason;
+}
+
+static void read_admitted(void)
+{
+    X_ASSERT(weft__reason_done(wait_admitted(0)));
     read_section();
 }
 
@@ -135,6 +142,45 @@ static void admitted_against_write(int i)
     } else {
         write_surely();
     }
+}
+
+/* A fiber that is told to try, and one that cannot. */
+static void admitted_among_readers(int i)
+{
+    if (i == 0) {
+        write_section();
+    } else if (i == 1) {
+        read_admitted();
+    } else {
+        read_surely();
+    }
+}
+
+/* Whatever becomes of the one that is cancelled, the other gets the lock. */
+static void admitted_gives_up(int i, uint64_t writer)
+{
+    if (i == 0) {
+        X_ASSERT(weft_cancel(HANDLE(1)) == 0);
+        write_section();
+    } else if (i == 2) {
+        write_surely();
+    } else if (weft__reason_done(wait_admitted(writer))) {
+        if (writer) {
+            write_section();
+        } else {
+            read_section();
+        }
+    }
+}
+
+static void admitted_reader_gives_up(int i)
+{
+    admitted_gives_up(i, 0);
+}
+
+static void admitted_writer_gives_up(int i)
+{
+    admitted_gives_up(i, HOLDER(1));
 }
 
 static void unlock_against_both(int i)
@@ -288,6 +334,12 @@ static const struct x_client clients[] = {
     X_CLIENT("unlock_against_both", 3, setup_read, unlock_against_both, rest, .preemptions = 1,
              .stale = 1),
     X_CLIENT("admitted_against_write", 3, setup_written, admitted_against_write, rest,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("admitted_among_readers", 3, setup_written, admitted_among_readers, rest,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("admitted_reader_gives_up", 3, setup_written, admitted_reader_gives_up, rest,
+             .preemptions = 1, .stale = 1),
+    X_CLIENT("admitted_writer_gives_up", 3, setup_written, admitted_writer_gives_up, rest,
              .preemptions = 1, .stale = 1),
     X_CLIENT("only_writer_gives_up", 3, setup_read, only_writer_gives_up, rest, .preemptions = 1,
              .stale = 1),

@@ -11,6 +11,13 @@ uint64_t weft__holder_thread(void)
     return (uint64_t)(x_thread() + 2) << 3 | WEFT__HOLDER_THREAD;
 }
 
+/* Every fiber has a stack here. */
+struct weft__task *weft__holder_body(const struct weft__worker *w)
+{
+    (void)w;
+    return NULL;
+}
+
 struct weft__holder_text weft__holder_text(uint64_t holder)
 {
     (void)holder;

@@ -23,7 +23,7 @@ _of("rwlock", "src/sync/rwlock.c",
     "    }\n    return false;",
     "a writer that had gone stays the writer")
 _of("rwlock", "src/sync/rwlock.c",
-    "    serve(l, true); /* who waited for it alone */\n",
+    "        serve(l, writer != 0); /* who waited for it alone */\n",
     "",
     "when a writer gives up, the readers behind it are forgotten")
 _of("rwlock", "src/sync/rwlock.c",
@@ -46,6 +46,14 @@ _of("rwlock", "src/sync/rwlock.c",
     "        if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {",
     "        if (!admitted && !is_shown(l)) {",
     "a writer is let in where readers are")
+_of("rwlock", "src/sync/rwlock.c",
+    "        if (!old && node->status == TRY) {",
+    "        if (!old) {",
+    "a body that cannot try is told to")
+_of("rwlock", "src/sync/rwlock.c",
+    "        weft__waitlist_remove(writer ? &l->source.waiters : &l->readers, node);\n",
+    "",
+    "one that gives up stays in the queue")
 
 # Readers that are shown.
 _of("rwlock", "src/sync/rwlock.c",

@@ -33,6 +33,9 @@
     X(weft_sem_acquire, "sem", weft_sem_acquire(NULL, 1, WEFT_FOREVER))                            \
     X(weft_rwlock_read, "lock", weft_rwlock_read(NULL, WEFT_FOREVER))                  \
     X(weft_rwlock_write, "lock", weft_rwlock_write(NULL, WEFT_FOREVER))                \
+    X(weft_frame_await_mutex, "mutex", weft_frame_await_mutex(NULL, NULL, NULL, 0, NULL))          \
+    X(weft_frame_await_rwlock_read, "lock", weft_frame_await_rwlock_read(NULL, NULL, NULL, 0, NULL)) \
+    X(weft_frame_await_rwlock_write, "lock", weft_frame_await_rwlock_write(NULL, NULL, NULL, 0, NULL)) \
     X(weft_barrier_wait, "barrier", weft_barrier_wait(NULL, WEFT_FOREVER))                         \
     X(weft_waitgroup_add, "group", (weft_waitgroup_add(NULL, 1), 0))                               \
     X(weft_waitgroup_wait, "group", weft_waitgroup_wait(NULL, WEFT_FOREVER))                       \

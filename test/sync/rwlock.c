@@ -333,6 +333,61 @@ TEST(a_body_without_a_stack_locks_as_well)
     weft__rwlock_finish(l, &reader.node, 0);
 }
 
+/* Neither one that was let in nor one that gives up lets in those who wait behind a writer. */
+TEST(reader_that_finishes_its_wait_lets_nobody_overtake_a_writer)
+{
+    struct body first, second, third, writer;
+    fresh();
+    struct weft__rwlock *l = weft__rwlock_of(&lock);
+    uint64_t me = weft__holder_thread();
+    CHECK_EQ(weft_rwlock_write(&lock, 0), 0);
+    body_arm(&first);
+    CHECK(weft__rwlock_arm(l, &first.node, 0));
+    weft_rwlock_write_unlock(&lock);
+    CHECK(body_told(&first));
+    body_arm(&writer);
+    CHECK(weft__rwlock_arm(l, &writer.node, me));
+    body_arm(&second);
+    CHECK(weft__rwlock_arm(l, &second.node, 0));
+    CHECK_EQ(weft_sleep(2000000), 0); /* it is old */
+    weft__rwlock_finish(l, &first.node, 0);
+    CHECK(!body_told(&second));
+    body_arm(&third);
+    CHECK(weft__rwlock_arm(l, &third.node, 0));
+    CHECK(body_end(&third, WEFT__REASON_TIMEOUT));
+    weft__rwlock_finish(l, &third.node, 0);
+    CHECK(!body_told(&second) && !body_told(&writer));
+
+    weft_rwlock_read_unlock(&lock);
+    CHECK(body_told(&writer) && !body_told(&second));
+    weft__rwlock_finish(l, &writer.node, me);
+    weft_rwlock_write_unlock(&lock);
+    CHECK(body_told(&second));
+    weft__rwlock_finish(l, &second.node, 0);
+    weft_rwlock_read_unlock(&lock);
+    weft_rwlock_deinit(&lock);
+}
+
+TEST(writer_that_gives_up_lets_in_the_readers_behind_it)
+{
+    struct body reader, writer;
+    fresh();
+    struct weft__rwlock *l = weft__rwlock_of(&lock);
+    CHECK_EQ(weft_rwlock_read(&lock, 0), 0);
+    body_arm(&writer);
+    CHECK(weft__rwlock_arm(l, &writer.node, weft__holder_thread()));
+    body_arm(&reader);
+    CHECK(weft__rwlock_arm(l, &reader.node, 0));
+    CHECK(body_end(&writer, WEFT__REASON_CANCEL));
+    CHECK(!body_told(&reader));
+    weft__rwlock_finish(l, &writer.node, weft__holder_thread());
+    CHECK(body_told(&reader));
+    weft__rwlock_finish(l, &reader.node, 0);
+    weft_rwlock_read_unlock(&lock);
+    weft_rwlock_read_unlock(&lock);
+    weft_rwlock_deinit(&lock);
+}
+
 TEST(threads_and_pools_share_one_lock)
 {
     fresh();
