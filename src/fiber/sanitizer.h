@@ -161,7 +161,9 @@ extern bool weft__san_valgrind;
 static inline void weft__san_probe(void)
 {
 #if WEFT__VALGRIND
-    weft__san_valgrind = RUNNING_ON_VALGRIND;
+    if (RUNNING_ON_VALGRIND) { /* others may read it: elsewhere it is never written */
+        weft__san_valgrind = true;
+    }
 #endif
 }
 
