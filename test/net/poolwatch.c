@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rand.h"
 #include "io/drivers.h"
@@ -28,16 +29,21 @@ static void connect_pair(void)
 static atomic_int calls, running, most, last;
 static weft_sem called;
 
-static void begin_with(enum weft_driver driver, unsigned workers)
+static void create(enum weft_driver driver, unsigned workers)
 {
     const struct weft_pool_opts opts = {.workers = workers, .driver = driver};
     CHECK_EQ(weft_pool_create(&pool, &opts), 0);
-    CHECK_EQ(weft_pool_start(pool), 0);
     connect_pair();
     atomic_store(&calls, 0);
     atomic_store(&most, 0);
     atomic_store(&last, 0);
     weft_sem_init(&called, 0, NULL);
+}
+
+static void begin_with(enum weft_driver driver, unsigned workers)
+{
+    create(driver, workers);
+    CHECK_EQ(weft_pool_start(pool), 0);
 }
 
 static void begin(enum weft_driver driver)
@@ -331,5 +337,31 @@ TEST(watch_on_a_stopped_pool_is_refused)
     CHECK_EQ(weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER), 0);
     CHECK_EQ(weft_pool_watch_add(pool, ends[0], WEFT_READABLE, ignore, NULL), -ESHUTDOWN);
     CHECK_EQ(weft_pool_watch_remove(pool, ends[0], WEFT_READABLE), -ENOENT);
+    finish();
+}
+
+/* Every request for memory fails in turn, until none is left to fail. The pool is started after
+ * that: nobody else asks for memory meanwhile. */
+TEST(watch_without_memory_is_refused_and_leaves_nothing)
+{
+    create(WEFT_DRIVER_AUTO, 1);
+    int err, refused = 0;
+    for (long k = 1;; k++) {
+        weft__alloc_fail_after(k, false);
+        err = weft_pool_watch_add(pool, ends[0], WEFT_READABLE, take_byte, &ends);
+        bool reached = weft__alloc_requests() >= k;
+        weft__alloc_fail_after(0, false);
+        if (!err && !reached) {
+            break;
+        }
+        refused += err == -ENOMEM;
+        CHECK(err == -ENOMEM || err == 0);
+        CHECK_EQ(weft_pool_watch_remove(pool, ends[0], WEFT_READABLE), err ? -ENOENT : 0);
+    }
+    CHECK(refused > 0);
+    CHECK_EQ(weft_pool_start(pool), 0);
+    put('x');
+    await_call();
+    CHECK_EQ(weft_pool_watch_cancel(pool, ends[0], WEFT_READABLE), 0);
     finish();
 }
