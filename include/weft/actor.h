@@ -1,10 +1,11 @@
-/* Actors: state machines that share nothing and talk by messages.
+/* Actors: state machines that share nothing and communicate by messages.
  *
- * An actor is run in steps. A step is given what has come since the last one, does something with
- * its own state, and says by its output what it does next:
+ * An actor runs in steps. A step receives the events that have arrived since the previous step,
+ * updates the actor's own state, and states through its output (weft_out) what happens next:
  *
- *     static int count(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out
- *     *out) {
+ *     static int count(weft_actor *self, const struct weft_actor_event *events, size_t n,
+ *                      weft_out *out)
+ *     {
  *         int *total = weft_actor_state(self);
  *         for (size_t i = 0; i < n; i++)
  *             *total += (int)events[i].tag;
@@ -17,33 +18,31 @@
  *     static const struct weft_actor_kind counter = {
  *         .name = "counter", .state_bytes = sizeof(int), .step = count};
  *
- * Actors live in a host, on its pool; one at a time has a thread, for one step, and then others do.
- * A step must not wait: what takes time is a command (weft_out_command), whose completion comes as
- * an event with its tag, in any order.
+ * Actors live in a host and run on the host's worker pool. A worker runs one actor at a time, for
+ * one turn of steps, and then another actor. A step must not wait: slow work is a command
+ * (weft_out_command), whose completion arrives as an event with the command's tag. Completions
+ * arrive in any order.
  *
- *   output                without commands                        with commands, which go out
- *                                                                 first
- *   weft_out_continue     stepped again, after others             the same; completions come when
- *                                                                 they come
- *   weft_out_idle         until a message or another event        until a message or a completion
- *   weft_out_wait         as weft_out_idle                        until a completion; messages are
- *                                                                 kept for later
- *   weft_out_done         ends, with a result                     the same; nobody hears of the
- *                                                                 completions
- *   weft_out_exit         ends, by a reason (<weft/relation.h>)   the same; nobody hears of the
- *                                                                 completions
- *   weft_out_upgrade      stepped again, by the new code          the same; completions come to the
- *                                                                 code there is then
- *   none of these         as weft_out_idle                        as weft_out_wait
+ *   output             if the step issued no command      if it did (they are submitted first)
+ *   weft_out_continue  stepped again, after other actors  same; completions arrive as they finish
+ *   weft_out_idle      sleeps until any event arrives     same
+ *   weft_out_wait      same as weft_out_idle              sleeps until a completion arrives;
+ *                                                         messages stay queued
+ *   weft_out_done      ends with a result                 same; completions are discarded
+ *   weft_out_exit      ends with an exit reason           same; completions are discarded
+ *                      (<weft/relation.h>)
+ *   weft_out_upgrade   stepped again, by the new code     same; completions go to the code that
+ *                                                         is installed when they arrive
+ *   none of these      same as weft_out_idle              same as weft_out_wait
  *
- * For weft_out_wait, commands of earlier steps that are not complete count as well. The step that
- * follows such a wait has no messages: completions, and whatever else is not a message (a cancel,
- * say). A completion that is there before the step has returned ends the wait, too. Commands with
- * the same tag have a completion each.
+ * For weft_out_wait, unfinished commands of earlier steps count as well. The step after such a wait
+ * gets no messages: only completions and other non-message events (a cancel, for example). A
+ * completion that arrives before the step has returned ends the wait, too. Several commands may
+ * have the same tag; each has its own completion.
  *
- * A step that returns an error ends the actor by it; what it asked for is dropped. If memory is so
- * short that a command's error cannot be told, that ends the actor, too, by -ENOMEM. `close` is
- * called once, whatever the end was.
+ * A step that returns an error ends the actor with that error, and the step's commands are dropped.
+ * If memory is so short that a command's error cannot be reported to the actor, the actor ends with
+ * -ENOMEM. `close` is called exactly once, however the actor ends.
  */
 #ifndef WEFT_ACTOR_H
 #define WEFT_ACTOR_H
@@ -58,12 +57,14 @@ typedef struct weft_actor weft_actor;
 typedef struct weft_out weft_out;
 struct weft_actor_kind;
 
-/* Who an actor is. Never another's, also not after its end. */
+/* The identity of an actor. A PID is never reused, not even after the actor has ended. */
 typedef struct weft_pid {
     uint32_t node, host;
     uint64_t id;
 } weft_pid;
 
+/* weft_pid_equal: do both PIDs name the same actor? weft_pid_is_none: is this the zero PID, which
+ * names no actor? Context: any thread; neither waits. */
 static inline bool weft_pid_equal(weft_pid a, weft_pid b)
 {
     return a.id == b.id && a.host == b.host && a.node == b.node;
@@ -73,222 +74,301 @@ static inline bool weft_pid_is_none(weft_pid pid)
     return pid.id == 0;
 }
 
-/* "<0.1.17.3>": node, host, slot, generation. As snprintf. */
+/* Write the PID as text, "<node.host.slot.generation>" (for example "<0.1.17.3>"), into buf.
+ *
+ * Returns the length of the full text, as snprintf does; the text is truncated if size is too
+ * small.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pid_text(weft_pid pid, char *buf, size_t size);
-/* -EINVAL. */
+/* Parse a PID in the format that weft_pid_text writes.
+ *
+ * Returns 0 and the PID in *out; -EINVAL if text is not a PID.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pid_parse(weft_pid *out, const char *text);
 
 /* --- hosts ----------------------------------------------------------------------------- */
 
 struct weft_host_opts {
-    const char *name;        /* of any length; default "actors" */
+    const char *name;        /* any length; default "actors" */
     unsigned workers;        /* default: the CPUs this process may use */
-    enum weft_driver driver; /* of its pool; default: auto */
-    uint64_t max_actors;     /* exact; default: as memory allows */
-    unsigned mailbox; /* messages that wait for one actor, unless its kind says otherwise; default
-                         65,536, at most 2^24 - 1 */
-    unsigned batch; /* events for one step at most, unless its kind says otherwise; 1 .. 64, default
-                       64 */
-    /* One turn of an actor on a worker, before others have theirs: it ends after the step in which
-     * either is reached. */
+    enum weft_driver driver; /* of the host's pool; default: auto */
+    uint64_t max_actors;     /* exact limit; default: as many as memory allows */
+    /* Mailbox capacity in messages of actors whose kind sets none; default 65,536, at most
+     * 2^24-1. */
+    unsigned mailbox;
+    /* Maximum number of events per step for kinds that set none; 1 .. 64, default 64. */
+    unsigned batch;
+    /* The length of one turn of an actor on a worker, before other actors run. A turn ends after
+     * the step in which either limit is reached. */
     unsigned turn_events; /* default 1024 */
-    int64_t turn_ns;      /* from the end of the turn's first step; default 200 us */
-    /* Ends that nobody waited for are kept for weft_actor_join: those of the last so many actors
-     * that ended by an error or with a result; default 1024, at most 2^20. */
+    int64_t turn_ns;      /* measured from the end of the turn's first step; default 200 us */
+    /* Exits without a joiner are kept for a later weft_actor_join: the last `results` actors that
+     * ended with an error or with a result. Default 1024, at most 2^20. */
     unsigned results;
 };
 
-/* Creates it and starts its pool. -EINVAL, -EAGAIN, -ENOMEM. -EMFILE: there are 65,535. */
+/* Create a host and start its pool.
+ *
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0 and an owned host in *out; -EINVAL for a bad option (weft_last_error names it); -EMFILE
+ * if the process has 65,535 hosts already; -EAGAIN if the threads cannot be started; -ENOMEM; or
+ * any other error of weft_pool_create.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_host_create(weft_host **out, const struct weft_host_opts *opts);
-/* Refuses new actors, sends every one at least one cancel event, and waits until all have ended.
- * Until then everything else works as ever, so that an actor may clean up by commands; at the
- * deadline those that are left are ended, before their next step. 0, or how many these were.
- * -EINPROGRESS: called by one of its actors; call it again from outside. -EBUSY: some have not
- * ended within a second after the deadline (a step that does not return, a busy machine); call it
- * again. -ECANCELED, -EINTR. */
+/* Stop the host: refuse new actors, send every actor at least one cancel event, and wait until all
+ * actors have ended. Until they end, commands, sends and timers work as before, so that actors can
+ * clean up. At the deadline the remaining actors are ended by force, before their next step.
+ *
+ * reason: text for the cancel events, or NULL; copied.
+ * Returns the number of actors that were ended by force (0: none); -EINPROGRESS if one of the
+ * host's own actors called: the stop has begun, call again from outside the host; -EBUSY if some
+ * actors have not ended within a second after the deadline (a step that does not return, an
+ * overloaded machine): call again; -ECANCELED or -EINTR if the wait was cancelled or interrupted.
+ * Context: any thread or fiber outside the host; waits; cancellation point. */
 WEFT_API int weft_host_stop(weft_host *host, const char *reason, int64_t deadline);
-/* One that is stopped. NULL is fine. */
+/* Destroy a stopped host and free its memory. NULL is allowed. A host that still runs is a caller's
+ * bug, and the program is aborted with a message.
+ *
+ * Context: any thread; does not wait, except for dead-letter callbacks that are running. */
 WEFT_API void weft_host_destroy(weft_host *host);
+/* Return the host's name, borrowed until weft_host_destroy. Context: any thread; does not wait. */
 WEFT_API const char *weft_host_name(const weft_host *host);
 
-/* Who hears of every actor's life. The hooks of a host are called in the order in which they were
- * added. */
+/* A hook observes the start and the end of every actor of a host. Hooks are called in the order in
+ * which they were added. */
 struct weft_host_hook {
-    const char *name; /* borrowed for as long as the host */
-    /* After init, before anybody can know the actor, on the thread that spawns it. An error refuses
-     * it: the spawn answers it, hooks that had agreed hear of the end, and the actor is closed.
-     * NULL: agrees. */
+    const char *name; /* borrowed until the host is destroyed */
+    /* Called after init and before other threads and actors can see the actor, on the spawning
+     * thread. A non-zero return refuses the actor: the spawn returns that error, on_end is called
+     * for the hooks that had accepted, and the actor is closed. NULL: always accept. */
     int (*on_start)(weft_host *host, weft_pid pid, const struct weft_actor_kind *kind, void *arg);
-    /* After close, before anybody else hears of the end; in the reverse order. `reason`: 0, or a
-     * negative errno. */
+    /* Called after close, before links, monitors and joiners are notified; hooks run in reverse
+     * order. `reason`: 0 or a negative errno. */
     void (*on_end)(weft_host *host, weft_pid pid, const struct weft_actor_kind *kind, int reason,
                    void *arg);
     void *arg;
 };
-/* Before the host's first actor. -EEXIST: there is one of this name. -EBUSY: too late. -EINVAL,
- * -ENOMEM. */
+/* Add a hook. Call it before the host's first actor is spawned. The struct is copied.
+ *
+ * Returns 0; -EEXIST if the host has a hook with this name; -EBUSY if an actor was spawned already;
+ * -EINVAL if the name or both functions are NULL; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_host_add_hook(weft_host *host, const struct weft_host_hook *hook);
 
-/* A message that no actor will read: it was sent to one that has ended, waited for one that ended,
- * or was dropped. */
+/* A dead letter: a message that no actor ever reads. Its receiver had ended, ended before reading
+ * it, or dropped it from a full mailbox. */
 struct weft_dead_letter {
     weft_pid to, from;
     const char *topic;
     uint64_t tag;
-    const weft_buf *buf; /* borrowed, or NULL */
+    const weft_buf *buf; /* borrowed for the call; may be NULL */
 };
 typedef void (*weft_dead_letter_fn)(weft_host *host, const struct weft_dead_letter *letter,
                                     void *arg);
-/* Called for each, on whatever thread found it; must not wait, may send. The statistics count them
- * anyway. Before the host's first actor. -EBUSY: too late. */
+/* Set the function that is called for each dead letter, on the thread that found it. The function
+ * must not wait; it may send. Statistics count dead letters in any case. Call this before the
+ * host's first actor is spawned.
+ *
+ * Returns 0; -EBUSY if an actor was spawned already.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg);
 
 /* --- actors ----------------------------------------------------------------------------- */
 
 enum weft_actor_event_kind {
-    WEFT_EVENT_MESSAGE,  /* `topic`, `tag` and `buf` as they were sent, `from` */
-    WEFT_EVENT_COMPLETE, /* of the command with this `tag`: `error`, or `buf` */
-    WEFT_EVENT_CALL,     /* a message whose sender waits for weft_actor_reply(tag, ...):
-                            <weft/actor_call.h> */
-    WEFT_EVENT_CANCEL,   /* it is asked to end; `buf`, if any, says why */
-    WEFT_EVENT_EXIT, /* by `error`, `reason`: one it is linked to, `from`, has ended (`tag` 1), or
-                        somebody wants it to end (0) */
-    WEFT_EVENT_DOWN, /* one it monitors, `from`, has ended by `error`, `reason`; `tag` is the
-                        reference */
-    WEFT_EVENT_UPGRADE, /* its new code is there, or by `error` is not: weft_out_upgrade */
+    WEFT_EVENT_MESSAGE,  /* `topic`, `tag`, `buf` as sent; `from`: the sender */
+    WEFT_EVENT_COMPLETE, /* the command with this `tag` is complete: `error`, or `buf` */
+    /* A message whose sender waits for weft_actor_reply(tag, ...): <weft/actor_call.h>. */
+    WEFT_EVENT_CALL,
+    WEFT_EVENT_CANCEL, /* the actor is asked to end; `buf`, or NULL, says why */
+    /* An exit signal with `error` and `reason`: the linked actor `from` has ended (`tag` 1), or
+     * weft_actor_exit was called (`tag` 0). */
+    WEFT_EVENT_EXIT,
+    /* The monitored actor `from` has ended with `error` and `reason`; `tag` is the monitor
+     * reference. */
+    WEFT_EVENT_DOWN,
+    WEFT_EVENT_UPGRADE, /* the upgrade is done, or failed with `error`: weft_out_upgrade */
 };
 
 struct weft_actor_event {
     enum weft_actor_event_kind kind;
     int error; /* 0 or a negative errno */
     uint64_t tag;
-    weft_pid from; /* of a message that a plain thread or fiber has sent, none; of a send's
-                      completion, whom it was sent to */
+    /* The sender of a message; none if a plain thread or a plain fiber sent it. In the completion
+     * of a send: the receiver. */
+    weft_pid from;
     const char *topic;
-    weft_buf *buf; /* the step's: freed after it, unless weft_actor_take took it */
-    /* Of an end, what was said about it, or NULL; borrowed until the step is over. */
+    weft_buf *buf; /* owned by the step: freed after it unless weft_actor_take took it */
+    /* The text of an exit reason, or NULL; borrowed until the step returns. */
     const weft_buf *reason;
-    uint32_t trace; /* 0, or which chain of messages it belongs to: <weft/actor_look.h> */
+    uint32_t trace; /* the event's trace chain, or 0: <weft/actor_look.h> */
 };
 
-/* What becomes of a message to an actor that has as many as it may. */
+/* What happens to a message for an actor whose mailbox is full. */
 enum weft_mailbox_policy {
-    WEFT_MAILBOX_REFUSE, /* the sender is told: -ENOBUFS */
-    WEFT_MAILBOX_DROP,   /* the oldest is dropped, as a dead letter */
-    WEFT_MAILBOX_WAIT, /* a sender that is a fiber waits for room, as do messages of weft_out_send;
-                          steps and plain threads are told */
+    WEFT_MAILBOX_REFUSE, /* the send fails with -ENOBUFS */
+    WEFT_MAILBOX_DROP,   /* the oldest message is dropped and becomes a dead letter */
+    /* A sending fiber waits for capacity, and so does a message of weft_out_send; weft_actor_send
+     * from a step or a plain thread fails with -ENOBUFS. */
+    WEFT_MAILBOX_WAIT,
 };
 
 struct weft_actor_kind {
     const char *name;
-    size_t state_bytes; /* zeroed; weft_actor_state */
-    /* The entry points it has, ended by NULL; NULL: any, and the method is init's affair. */
+    size_t state_bytes; /* zeroed before init; see weft_actor_state */
+    /* The accepted entry points, terminated by NULL. NULL: any method, and init interprets it. */
     const char *const *methods;
-    /* Before anybody can know the actor, on the thread that spawns it. An error: there never was
-     * one, and close is not called. `input` is borrowed. NULL: nothing to do. */
+    /* Called before other threads and actors can see the actor, on the spawning thread. If it
+     * returns an error the actor never exists and close is not called. `input` is borrowed. NULL:
+     * nothing to do. */
     int (*init)(weft_actor *self, const char *method, const weft_buf *input);
     int (*step)(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out);
-    /* Instead of step: they are fiber actors, <weft/receive.h>. */
+    /* Set this instead of step to make fiber actors: <weft/receive.h>. */
     int (*run)(weft_actor *self, weft_buf **result);
-    size_t stack_bytes; /* of these; as in struct weft_fiber_opts */
-    /* Exactly once. NULL: nothing to do. */
+    size_t stack_bytes; /* stack of a fiber actor; as in struct weft_fiber_opts */
+    /* Called exactly once. NULL: nothing to do. */
     void (*close)(weft_actor *self);
-    /* Before close, of one that does not end by itself: it was killed, an exit that it does not
-     * trap came, or its host's stop has lost its patience. To stop what works for it elsewhere.
-     * NULL: nothing to do. */
+    /* Called before close if the actor does not end on its own: it was killed, it received an exit
+     * signal that it does not trap, or the deadline of weft_host_stop has passed. Use it to stop
+     * work that runs elsewhere on the actor's behalf. NULL: nothing to do. */
     void (*abort)(weft_actor *self);
-    /* What it has to say of itself, as snprintf: weft_actor_stats. On the actor's own thread,
-     * between steps. NULL: nothing. */
+    /* Writes the actor's own statistics, as snprintf, for weft_actor_stats. Runs on the actor's own
+     * thread, between steps. NULL: none. */
     int (*stats)(weft_actor *self, char *buf, size_t size);
-    unsigned mailbox; /* messages that wait for one of them; 0: the host's */
-    unsigned batch;   /* events for one step at most, up to 64; 0: the host's */
+    unsigned mailbox; /* mailbox capacity in messages; 0: the host's default */
+    unsigned batch;   /* maximum events per step, up to 64; 0: the host's default */
     enum weft_mailbox_policy policy;
-    bool trap; /* ends of those it is linked to are events: <weft/relation.h> */
+    bool trap; /* exit signals from links are events: <weft/relation.h> */
 };
 
-/* Starts an actor. From any thread, fiber or step. -EINVAL: the kind has no step and no run, or
- * both. -ENOENT: it has no such method. What init answered, or a hook. -EAGAIN: max_actors.
- * -ESHUTDOWN, -ENOMEM. */
+/* Start an actor of this kind.
+ *
+ * kind: borrowed for the life of the actor. method, input: borrowed for the call; NULL is allowed.
+ * out: NULL is allowed.
+ * Returns 0 and the PID in *out; -EINVAL if the kind has neither step nor run, or both, or a bad
+ * batch or policy; -ENOENT if the kind has no such method; -EAGAIN if the host has max_actors
+ * actors; -ESHUTDOWN if the host is stopping; -ENOMEM; or the error of init or of a hook.
+ * Context: any thread, fiber or step; does not wait. */
 WEFT_API int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kind *kind,
                               const char *method, const weft_buf *input);
 
-/* Sends, and does not wait for it to arrive. Messages from one sender to one actor arrive in order.
- * `topic` is borrowed for ever: a literal, static storage, or what weft_topic of <weft/route.h>
- * gives for a text. Anything else stops the program; in steps and fibers of a release build only a
- * sample of the messages is checked. `buf` is taken, also on an error. -ESRCH:
- * there is no such actor, any more. -ENOBUFS: its mailbox is full, and its policy says so; while
- * others wait for room it counts as full. -ECANCELED, -EINTR: of a fiber that waited by
- * WEFT_MAILBOX_WAIT. -EHOSTUNREACH: of another node to which there is no way (<weft/route.h>); else
- * what that receiver answers. -ENOMEM. */
+/* Send a message without waiting for its arrival. Messages from one sender to one actor arrive in
+ * order.
+ *
+ * topic: borrowed for ever: a literal, static storage, or the result of weft_topic
+ * (<weft/route.h>). Any other pointer aborts the program; in steps and fibers of a release build
+ * only a sample of the messages is checked.
+ * buf: taken, also on an error; NULL is allowed.
+ * Returns 0; -ESRCH if the actor has ended or never existed; -ENOBUFS if the mailbox is full and
+ * the call may not wait: retry later, or use weft_actor_send_until (the mailbox counts as full
+ * while other senders wait for capacity); -ECANCELED or -EINTR if a fiber's wait by
+ * WEFT_MAILBOX_WAIT was cancelled or interrupted; -EHOSTUNREACH if the actor is on another node
+ * without a route (<weft/route.h>), or the error of that route's receiver; -ENOMEM.
+ * Context: any thread, fiber or step. Waits only in a fiber and only by WEFT_MAILBOX_WAIT; that
+ * wait is a cancellation point. */
 WEFT_API int weft_actor_send(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf);
 
-/* The same, but a fiber or a plain thread waits for room until the deadline, whatever the mailbox's
- * policy, behind those who wait already: -ETIMEDOUT, -ECANCELED, -EINTR. -ESRCH also if the actor
- * ends meanwhile. In a step there is no waiting: -ENOBUFS (weft_out_send_until of
- * <weft/actor_command.h>). */
+/* Send a message, waiting for mailbox capacity until the deadline, whatever the mailbox policy.
+ * Waiting senders are served in order of arrival. Arguments as in weft_actor_send.
+ *
+ * Returns 0 or an error of weft_actor_send; -ETIMEDOUT at the deadline; -ECANCELED, -EINTR; -ESRCH
+ * also if the actor ends during the wait. In a step, which cannot wait, a full mailbox is -ENOBUFS:
+ * use weft_out_send_until (<weft/actor_command.h>).
+ * Context: any thread, fiber or step; waits in a fiber or a plain thread; cancellation point. */
 WEFT_API int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf,
                                    int64_t deadline);
 
-/* Waits for its end, in a fiber or a plain thread: 0 and its result, which is taken from the first
- * who asks (the others get none), or the error it ended by. Its names and timers are gone then, and
- * who is to hear of its end has been told. Of one that has ended before, while nobody waited: the
- * same, once, as long as its host keeps the end (`results` of struct weft_host_opts) and is there.
- * -ESRCH: there never was one; it has ended before, normally and without a result; its end was
- * taken, or is not kept any more. -ETIMEDOUT, -ECANCELED, -EINTR. -EREMOTE. */
+/* Wait until the actor has ended, and get its result. When the call returns, the actor's names and
+ * timers are gone and its links and monitors have been notified.
+ *
+ * If the actor ended earlier while no joiner waited, one call still returns the same, as long as
+ * the host exists and still keeps the exit (`results` of struct weft_host_opts).
+ * result: NULL is allowed. The first caller gets the result, owned; other callers get NULL.
+ * Returns 0 and *result; the error that the actor ended with; -ESRCH if the actor never existed,
+ * ended earlier normally and without a result, or its exit was taken or is no longer kept; -EREMOTE
+ * if it is on another node; -ETIMEDOUT, -ECANCELED, -EINTR.
+ * Context: any thread or fiber, not a step; waits; cancellation point. */
 WEFT_API int weft_actor_join(weft_pid pid, weft_buf **result, int64_t deadline);
 
-/* Ends it before its next step, by -ECANCELED, whatever it traps; asks it to end, by an event.
- * -ESRCH, -ENOMEM. -EREMOTE: to kill one of another node. */
+/* weft_actor_kill: end the actor with -ECANCELED before its next step, even if it traps exits.
+ * weft_actor_cancel: ask the actor to end, by an event WEFT_EVENT_CANCEL.
+ *
+ * reason: NULL, or text that is copied into the event's buf.
+ * Returns 0; -ESRCH if the actor has ended; -ENOMEM. For an actor on another node weft_actor_kill
+ * returns -EREMOTE, and weft_actor_cancel an error of the route (<weft/route.h>).
+ * Context: any thread, fiber or step; does not wait. */
 WEFT_API int weft_actor_kill(weft_pid pid);
 WEFT_API int weft_actor_cancel(weft_pid pid, const char *reason);
 
 /* --- in a step ------------------------------------------------------------------------------ */
 
-/* The actor that runs here: its step, or its fiber. NULL: none. */
+/* Return the actor that runs here, in its step or on its fiber; NULL if there is none. Context: any
+ * thread; does not wait. */
 WEFT_API weft_actor *weft_actor_self(void);
+/* Return the actor's state (state_bytes bytes), its PID, its host. Context: the actor itself; none
+ * of them waits. */
 WEFT_API void *weft_actor_state(weft_actor *self);
 WEFT_API weft_pid weft_actor_pid(const weft_actor *self);
 WEFT_API weft_host *weft_actor_host(const weft_actor *self);
-/* The event's buf is the caller's from now on. */
+/* Take the event's buf: the caller owns the returned buffer and the event's buf becomes NULL.
+ *
+ * Returns the buffer, or NULL if the event has none or it was taken before.
+ * Context: the step or fiber actor that received the event; does not wait. */
 WEFT_API weft_buf *weft_actor_take(const struct weft_actor_event *event);
 
+/* Set what follows this step; the table at the top of this file describes each of them. The last
+ * such call of a step wins.
+ *
+ * Context: in a step, with its own `out`; none of them waits. */
 WEFT_API void weft_out_continue(weft_out *out);
 WEFT_API void weft_out_idle(weft_out *out);
 WEFT_API void weft_out_wait(weft_out *out);
-/* Takes `result`, or NULL. */
+/* End the actor normally. result: taken; NULL is allowed. */
 WEFT_API void weft_out_done(weft_out *out, weft_buf *result);
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-/* What an actor asks for without waiting. Each has a number, for which the host has a handler. */
+/* A command: work that an actor requests without waiting. Each command has a number, for which the
+ * host has a handler. */
 struct weft_command {
     unsigned id;
-    uint64_t tag; /* the actor's own */
+    uint64_t tag; /* chosen by the actor; returned in the completion */
     weft_pid actor;
     weft_host *host;
-    weft_buf *arg; /* the handler's to free */
+    weft_buf *arg; /* owned by the handler; may be NULL */
 };
 
-/* Called on the actor's worker, after the step; must not wait. It sees to it that weft_complete is
- * called once, now or later, from any thread, and returns 0. An error completes the command by
- * it. */
+/* A command handler. Called on the actor's worker after the step; must not wait. It arranges that
+ * weft_complete is called exactly once, now or later, from any thread, and returns 0. If it
+ * returns an error, that error completes the command. */
 typedef int (*weft_command_fn)(const struct weft_command *command, void *arg);
 
-/* Registers the handler of a command. Before the host's first actor. -EEXIST: it has a handler.
- * -EBUSY: too late. -EINVAL: `id` is not one of the program's own, 256 .. 65535 (WEFT_COMMAND_OWN;
- * those below are Weft's, <weft/actor_command.h>), or there is no function. -ENOMEM. */
+/* Register the handler of a command. Call it before the host's first actor is spawned.
+ *
+ * id: WEFT_COMMAND_OWN .. 65535; smaller numbers belong to Weft (<weft/actor_command.h>). arg:
+ * passed to fn, borrowed.
+ * Returns 0; -EEXIST if the command has a handler; -EBUSY if an actor was spawned already; -EINVAL
+ * if id is out of range or fn is NULL; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_host_handle(weft_host *host, unsigned id, weft_command_fn fn, void *arg);
 
-/* The command of this actor with this tag is complete: by an error, or with `buf`, which is taken.
- * Any thread. -ESRCH: the actor has ended, which is nobody's fault. -ENOMEM: it was not told, try
- * again; `buf` is gone. */
+/* Complete the command of this actor that has this tag, with an error or with `buf`.
+ *
+ * error: 0 or a negative errno. buf: taken, also on an error; NULL is allowed.
+ * Returns 0; -ESRCH if the actor has ended, which is no fault of the caller; -ENOMEM: the actor was
+ * not notified, try again without `buf`, which is gone.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_complete(weft_pid actor, uint64_t tag, int error, weft_buf *buf);
 
-/* Asks for it when the step has returned, in the order of these calls. Takes `arg`, also on an
- * error. One without a handler completes by -ENOSYS. -ENOMEM. */
+/* Issue a command. Commands are submitted after the step has returned, in the order of these calls.
+ * A command without a handler completes with -ENOSYS.
+ *
+ * arg: taken, also on an error; NULL is allowed.
+ * Returns 0; -ENOMEM.
+ * Context: in a step, with its own `out`; does not wait. */
 WEFT_API int weft_out_command(weft_out *out, unsigned id, uint64_t tag, weft_buf *arg);
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- inspection ------------------------------------------------------------------------------- */
 
 enum weft_actor_state {
     WEFT_ACTOR_READY,
@@ -297,30 +377,38 @@ enum weft_actor_state {
     WEFT_ACTOR_IDLE,
     WEFT_ACTOR_COMPLETE,
 };
+/* Return the name of a state, a static string. Context: any thread; does not wait. */
 WEFT_API const char *weft_actor_state_name(enum weft_actor_state state);
 
 struct weft_actor_info {
-    weft_pid pid, parent; /* parent: the actor that has spawned it; it may have ended. None: it was
-                             no actor */
+    /* parent: the actor that spawned this one, which may have ended; none if no actor did. */
+    weft_pid pid, parent;
     const char *kind;
-    char name[32];               /* its first, cut if need be (<weft/names.h>); "": it has none */
-    enum weft_actor_state state; /* of a fiber actor: idle in receive, blocked in other waits */
+    /* its first name, truncated if needed (<weft/names.h>); "": none */
+    char name[32];
+    enum weft_actor_state state; /* a fiber actor is idle in receive, blocked in other waits */
     bool fiber;
-    unsigned mailbox;  /* messages that wait */
-    uint64_t steps;    /* of a fiber actor: events it has received */
-    const char *topic; /* of the last message it was given; NULL: none, or it had no topic */
+    unsigned mailbox;  /* queued messages */
+    uint64_t steps;    /* for a fiber actor: events received */
+    const char *topic; /* of the last message it received; NULL: none */
     int64_t age_ns;
 };
-/* -ESRCH. -EREMOTE: it is of another node. */
+/* Describe an actor.
+ *
+ * Returns 0 and *out; -ESRCH if the actor has ended; -EREMOTE if it is on another node.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_look(weft_pid pid, struct weft_actor_info *out);
 
 struct weft_host_stats {
+    /* dead_letters: messages that no actor has read, and copies of recurring messages lost for lack
+     * of memory. */
     uint64_t live, spawned, ended, dead_letters;
-    /* Of its pool: times an actor had a worker, how often it was another worker's that was idle,
-     * and how many are ready now. */
+    /* Of the host's pool: `executed`: turns run on a worker; `stolen`: how many of them an idle
+     * worker took from another worker; `ready`: turns that are runnable now. */
     unsigned workers;
     uint64_t executed, stolen, ready;
 };
+/* Read the host's counters. Context: any thread; does not wait. */
 WEFT_API void weft_host_stats(weft_host *host, struct weft_host_stats *out);
 
 WEFT_END_DECLS

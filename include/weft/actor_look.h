@@ -1,4 +1,6 @@
-/* Seeing actors: all of them, as text and as JSON, and the way of a message through them. */
+/* Inspecting actors: list them, dump them as text or JSON, read an actor's own statistics, and
+ * trace a message on its way through actors. For consoles, monitoring and debugging: every call
+ * works on a running system, and actors keep running while they are inspected. */
 #ifndef WEFT_ACTOR_LOOK_H
 #define WEFT_ACTOR_LOOK_H
 
@@ -9,40 +11,57 @@
 
 WEFT_BEGIN_DECLS
 
-/* Calls visit for every host, or for every actor of the host (of all hosts if NULL), until it
- * returns false. Actors go on meanwhile: each record is true of its own moment. Hosts are not
- * created and destroyed meanwhile: a visit that does so itself waits for ever. */
+/* Call `visit` for every host, or for every actor of `host` (NULL: of all hosts), until `visit`
+ * returns false.
+ *
+ * Actors keep running meanwhile: each record describes the actor at the moment it was read. *info
+ * is borrowed for the call of `visit`. The list of hosts is locked while hosts are visited: a
+ * visitor of weft_each_host that creates or destroys a host deadlocks.
+ * Context: any thread; does not wait, except for what `visit` does. */
 WEFT_API void weft_each_host(bool (*visit)(weft_host *host, void *arg), void *arg);
 WEFT_API void weft_each_actor(weft_host *host,
                               bool (*visit)(const struct weft_actor_info *info, void *arg),
                               void *arg);
 
-/* Writes every host with its counters and queues, and its actors: each below the one that has
- * spawned it, if that is still there. A supervisor has its strategy and counts, and below it
- * children that are not there; a child has its name and restarts. At most `max` actors, 0: all.
- * NULL: all hosts. -ENOMEM; -EINVAL; -EIO: the stream has an error. */
+/* Write every host (NULL: all of them) with its counters and queues, and its actors as a tree: each
+ * actor below its parent, the actor that spawned it, if the parent still runs.
+ *
+ * A supervisor is shown with its strategy and counts, and below it the children that do not run; a
+ * supervised child with its name and restarts. max: the most actors shown per host; 0: all.
+ * Returns 0; -EINVAL for an unknown format; -ENOMEM (what was written before stays written); -EIO
+ * if the stream has an error.
+ * Context: any thread; does not wait for actors, but writes to `out`, which may block the thread.
+ * While all hosts are dumped none is created or destroyed. */
 WEFT_API int weft_actor_dump(FILE *out, weft_host *host, enum weft_dump_format format, size_t max);
 
-/* What the actor says of itself (`stats` of its kind), as text: asked of the actor, which answers
- * between two steps, a fiber actor in a receive, whatever it waits for; no step is taken for it. In
- * a fiber or a plain thread. As snprintf: the length, and as much as fits. -ENOTSUP: its kind says
- * nothing. -ESRCH, -ENOMEM, -EREMOTE; -ETIMEDOUT, -ECANCELED, -EINTR; an error that `stats`
- * answers. */
+/* Ask an actor for its statistics: the text that `stats` of its kind writes.
+ *
+ * The actor itself runs `stats`: a step actor between two steps, a fiber actor inside a receive,
+ * whatever it is waiting for. No step is run for the request.
+ * Returns the length of the text, as snprintf does, with as much of it as fits in `buf`; -ENOTSUP
+ * if the actor's kind has no `stats`; an error that `stats` returned; -ESRCH if the actor has
+ * ended, or ends before it replies; -EREMOTE if it is on another node; -ETIMEDOUT, -ECANCELED,
+ * -EINTR; -ENOMEM.
+ * Context: a fiber or a plain thread, not a step; waits; a cancellation point. */
 WEFT_API int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t deadline);
 
-/* --- the way of a message ---------------------------------------------------------------- */
+/* --- message traces --------------------------------------------------------------------------- */
 
-/* While a trace is on, a message has a number, event.trace: a message that is sent while another is
- * handled has the number of that one, and one that is sent for no such reason has a new one. So
- * what has the same number came, over any number of actors, from the same message. A completion has
- * the number of what the one who completes it handles: if that is the handler itself, at once, of
- * the step that asked; of a call, of the step that answered; if nothing is handled there, as by a
- * timer, 0. A step is given one event at a time meanwhile, so that there is one message that it
- * handles. A fiber actor handles what it has received last. Numbers go with messages to other
- * nodes. After 2^32 - 1 they begin again. */
+/* While tracing is on, every message carries a trace ID (event.trace). A message that is sent while
+ * another one is handled inherits the ID of the handled message; a message sent outside of any
+ * handling gets a new ID. So all events with one ID were caused, over any number of actors, by the
+ * same first message.
+ *
+ * A completion carries the ID of what is being handled where it is completed: if the command's
+ * handler completes it at once, the ID of the step that issued the command; for a call, the ID of
+ * the step that replied; if nothing is being handled there, as in a timer, 0.
+ *
+ * While tracing is on a step gets one event at a time, so that it handles exactly one message. A
+ * fiber actor handles the message it received last. IDs travel with messages to other nodes. They
+ * wrap around after 2^32 - 1. */
 enum weft_passage_kind {
     WEFT_PASSAGE_SENT,
-    WEFT_PASSAGE_HANDLED, /* given to the step, or received */
+    WEFT_PASSAGE_HANDLED, /* given to a step, or received by a fiber actor */
 };
 struct weft_passage {
     enum weft_passage_kind kind;
@@ -53,11 +72,17 @@ struct weft_passage {
     uint64_t tag;
     int64_t at_ns;
 };
-/* Called where it happens: must not wait, send, or change the trace. */
+/* Called synchronously on the thread that sends or handles the message: must not wait, send, or
+ * change the trace. *passage is borrowed for the call. */
 typedef void (*weft_passage_fn)(const struct weft_passage *passage, void *arg);
 
-/* Switches it on for the whole process, or by NULL off: when that returns the former function is
- * not called any more. -EBUSY: it is on. */
+/* Start tracing for the whole process with `fn`, or stop tracing with NULL.
+ *
+ * When the call that stops tracing returns, the previous function is not running and is not called
+ * again.
+ * Returns 0; -EBUSY if tracing is on already (stop it first).
+ * Context: any thread, not from `fn`; a stop waits (by yielding the thread) for calls of `fn` that
+ * are running; not a cancellation point. */
 WEFT_API int weft_actor_trace(weft_passage_fn fn, void *arg);
 
 WEFT_END_DECLS

@@ -1,24 +1,19 @@
-/* Function pools: one function, called with a buffer, answered with a buffer, by workers of which
- * there are not too many.
+/* Function pools: a bounded set of workers that run one function from buffer to buffer.
  *
- *   kind       the function runs                              workers
- *   inline     where it is called                             none
- *   static     in a fiber of the pool                         as many as `workers`, from the
- *                                                             beginning
- *   lazy       in a fiber of the pool                         0 .. `workers`: made when a call
- *                                                             finds none idle; one that is idle for
- *                                                             idle_ns ends
- *   adaptive   in a fiber of the pool                         1 .. `workers`: as many as bring
- *                                                             something. Every probe_ns, while
- *                                                             calls wait, a quarter more, as long
- *                                                             as that raises the number of calls
- *                                                             that get done by a twentieth; else
- *                                                             one less
+ *   kind      the function runs       workers
+ *   inline    in the caller           none
+ *   static    in a fiber of the pool  `workers`, from the beginning
+ *   lazy      in a fiber of the pool  0 .. `workers`: a call that finds no idle worker starts one;
+ *                                     a worker that is idle for idle_ns ends
+ *   adaptive  in a fiber of the pool  1 .. `workers`, found by hill climbing: every probe_ns, while
+ *                                     calls wait, a quarter more as long as that raises the
+ *                                     throughput by a twentieth; otherwise one less
  *
- * The gate admits so many calls at once, those that run and those that wait for a worker; a call
- * that is not admitted waits at the gate, first come, first served, or is refused.
+ * A semaphore limits the calls that are admitted at the same time, running or waiting for a worker.
+ * A call that is not admitted waits in FIFO order, or is refused (fail_when_full).
  *
- * The function may wait as a fiber may. Actors call by a command, weft_out_function.
+ * The function may wait as any fiber may. Actors call with a command, weft_out_function. Life
+ * cycle: create, call, stop, destroy.
  */
 #ifndef WEFT_FUNCPOOL_H
 #define WEFT_FUNCPOOL_H
@@ -38,43 +33,61 @@ enum weft_funcpool_kind {
 
 struct weft_funcpool_opts {
     enum weft_funcpool_kind kind;
-    weft_pool *pool;  /* of the workers' fibers; not for inline */
-    unsigned workers; /* default: static, the CPUs this process may use; lazy and adaptive, 16 */
-    unsigned admit;   /* calls at once; default 256 for each worker; inline: 65,536 */
-    bool refuse;      /* at a gate that is full: -EAGAIN, instead of waiting */
-    int64_t idle_ns;  /* default 30 s */
-    int64_t probe_ns; /* default 500 ms */
+    weft_pool *pool;  /* runs the workers' fibers; required unless the kind is inline */
+    unsigned workers; /* default: static, the usable CPUs; lazy and adaptive, 16 */
+    unsigned admit;   /* Calls admitted at the same time; default 256 per worker, inline: 65,536. */
+    bool refuse;      /* a call that is not admitted at once fails with -EAGAIN */
+    int64_t idle_ns;  /* lazy: idle workers end after this; default 30 s */
+    int64_t probe_ns; /* adaptive: interval of the probe; default 500 ms */
 };
 
-/* `arg` is the function's. -EINVAL, -ENOMEM, -ESHUTDOWN. */
+/* Create a function pool.
+ *
+ * fn, arg: the function and its argument; arg is borrowed. opts: required; borrowed for the call.
+ * Returns 0 and an owned pool in *out; -EINVAL if fn is NULL or for a bad option (weft_last_error
+ * names it); -ESHUTDOWN if opts->pool is stopping; -ENOMEM.
+ * Context: any thread; does not wait unless it fails: then it waits for the workers already
+ * started. */
 WEFT_API int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
                                   const struct weft_funcpool_opts *opts);
 
-/* Calls, in a fiber or a plain thread. `input`, or NULL, is taken, also on an error. What the
- * function returned, and *output, owned, unless NULL. -EAGAIN: refused. -ESHUTDOWN: the pool is
- * stopped. -ENOMEM. -ETIMEDOUT, -ECANCELED, -EINTR: the call is left; a function that has begun
- * runs to its end, one that has not never does; inline, that holds for the gate only. */
+/* Call the function and wait for its result.
+ *
+ * input: taken, also on an error; NULL is allowed. output: NULL, or receives the output, owned.
+ * Returns the function's return value, and *output if that is 0; -EAGAIN if the call was not
+ * admitted (fail_when_full); -ESHUTDOWN if the pool is stopped; -ENOMEM; -ETIMEDOUT, -ECANCELED,
+ * -EINTR: the call is abandoned, a function that has begun runs to its end, a function that has not
+ * begun never runs. With an inline pool the deadline applies to admission only.
+ * Context: any thread or fiber; waits; cancellation point. */
 WEFT_API int weft_funcpool_call(weft_funcpool *pool, weft_buf *input, weft_buf **output,
                                 int64_t deadline);
 
-/* From a step: the same as a command; its completion has the tag, and the output or an error.
- * `input` is taken, also on an error. The pool must not be destroyed before that. -ENOMEM. */
+/* Call the function from a step, as a command. The completion has this tag and carries the output
+ * or an error of weft_funcpool_call.
+ *
+ * input: taken, also on an error. pool: must not be destroyed before the completion.
+ * Returns 0; -ENOMEM.
+ * Context: in a step, with its own `out`; does not wait. */
 WEFT_API int weft_out_function(weft_out *out, uint64_t tag, weft_funcpool *pool, weft_buf *input,
                                int64_t deadline);
 
-/* Refuses new calls, also those that wait at the gate, and waits until those that were admitted are
- * done and no worker is left. Not by a worker's function. 0, -ETIMEDOUT, -ECANCELED, -EINTR: stop
- * again to wait again. */
+/* Stop the pool: refuse new calls and calls that wait for admission, and wait until the admitted
+ * calls are done and all workers have ended. A worker's own function must not call it.
+ *
+ * Returns 0; -ETIMEDOUT, -ECANCELED, -EINTR: the pool is stopping; call again to wait again.
+ * Context: any thread or fiber; waits; cancellation point. */
 WEFT_API int weft_funcpool_stop(weft_funcpool *pool, int64_t deadline);
-/* One that is stopped. NULL is fine. */
+/* Destroy a stopped pool. NULL is allowed. Context: any thread; does not wait. */
 WEFT_API void weft_funcpool_destroy(weft_funcpool *pool);
 
 struct weft_funcpool_stats {
-    unsigned workers, idle, most; /* now; of these; ever */
-    unsigned target;              /* how many workers there may be now */
-    unsigned waiting;             /* calls that were admitted and have no worker yet */
-    uint64_t done, refused, left; /* calls; left: by callers before they were done */
+    unsigned workers, idle, most; /* now; of them idle; the maximum ever */
+    unsigned target;              /* number of workers allowed now */
+    unsigned waiting;             /* admitted calls that have no worker yet */
+    /* calls; the last: abandoned by their callers before they were done */
+    uint64_t done, refused, left;
 };
+/* Read the pool's counters. Context: any thread; does not wait. */
 WEFT_API void weft_funcpool_stats(weft_funcpool *pool, struct weft_funcpool_stats *out);
 
 WEFT_END_DECLS

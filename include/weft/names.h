@@ -1,9 +1,9 @@
-/* Names and groups of actors, in one host.
+/* Registered names and groups of actors, per host.
  *
- * A name is of one actor, until it is released or the actor ends; an actor may have several. A
- * group is any number of actors; it is there as long as somebody is in it. Names and groups are
- * found in tables of the host, each under a small lock; no call waits. All of them are for any
- * thread. A name is not empty and may have any length: it is never cut.
+ * A name belongs to one actor, until it is unregistered or the actor ends; an actor may have
+ * several names. A group is a set of actors; it exists while it has members. Names and groups are
+ * kept in hash tables of the host, each under a short lock. A name is not empty and may have any
+ * length: it is never truncated.
  */
 #ifndef WEFT_NAMES_H
 #define WEFT_NAMES_H
@@ -12,29 +12,56 @@
 
 WEFT_BEGIN_DECLS
 
-/* -EEXIST: another has the name, or this one. -ESRCH: the actor has ended. -EINVAL: it is of
- * another host or node, or the name is bad. -ENOMEM. */
+/* Register a name for an actor of this host. The name is copied.
+ *
+ * Returns 0; -EEXIST if the name is taken, by this actor or by another one; -ESRCH if the actor has
+ * ended; -EINVAL if the actor belongs to another host or node, or the name is empty; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_register(weft_host *host, const char *name, weft_pid pid);
-/* -ENOENT. */
+/* Unregister a name, whichever actor has it.
+ *
+ * Returns 0; -ENOENT if no running actor has the name.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_unregister(weft_host *host, const char *name);
-/* -ENOENT. Whoever it is may have ended by the time that the caller sends something. */
+/* Look up the actor that has a name.
+ *
+ * Returns 0 and the PID in *out; -ENOENT if no running actor has the name. The actor may have ended
+ * by the time the caller sends to it: a send then returns -ESRCH.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_whereis(weft_host *host, const char *name, weft_pid *out);
-/* One of its names, the last it got, as snprintf. -ENOENT: it has none. -ESRCH, also of one of
- * another node. */
+/* Write one of the actor's names, the one registered last, into `buf`.
+ *
+ * Returns the length of the name, as snprintf does; -ENOENT if the actor has no name; -ESRCH if it
+ * has ended or is on another node.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_name(weft_pid pid, char *buf, size_t size);
 
-/* Joining is counted: one that has joined twice is in the group until it has left twice, or ended.
- * -ESRCH, -EINVAL, -ENOMEM. */
+/* Add an actor of this host to a group, which is created if it does not exist. Joins are counted:
+ * an actor that has joined twice is a member until it has left twice, or ended.
+ *
+ * Returns 0; -ESRCH if the actor has ended; -EINVAL if the actor belongs to another host or node,
+ * or the name of the group is empty; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_group_join(weft_host *host, const char *group, weft_pid pid);
-/* -ENOENT: it is not in there. */
+/* Undo one join of an actor.
+ *
+ * Returns 0; -ENOENT if the actor is not a member.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_actor_group_leave(weft_host *host, const char *group, weft_pid pid);
-/* How many there are; the first `room` of them, each once, go to `out`, in the order in which they
- * came. */
+/* List the members of a group, each once, in the order in which they joined.
+ *
+ * Returns the number of members; the PIDs of the first `room` of them are written to `out`.
+ * Context: any thread; does not wait. */
 WEFT_API size_t weft_actor_group_members(weft_host *host, const char *group, weft_pid *out,
                                          size_t room);
-/* Sends each of them a message with its own view of `buf` (or NULL), which is borrowed. How many it
- * was sent to: those whose mailbox is full, or who ended meanwhile, do not count. -ENOMEM: to
- * none. */
+/* Send every member of a group a message with its own view of `buf`, which is borrowed and may be
+ * NULL. `topic` as in weft_actor_send.
+ *
+ * Returns the number of members the message was sent to: a member whose mailbox refused it, or
+ * which ended meanwhile, does not count, nor does one for whose view there was no memory; -ENOMEM
+ * if the list of members could not be made, and then nothing was sent.
+ * Context: any thread; sends as weft_actor_send does, so a fiber waits for capacity in a mailbox
+ * with WEFT_MAILBOX_WAIT; steps and plain threads do not wait. */
 WEFT_API int64_t weft_actor_group_publish(weft_host *host, const char *group, const char *topic,
                                           uint64_t tag, const weft_buf *buf);
 

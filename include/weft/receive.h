@@ -1,4 +1,4 @@
-/* Fiber actors: actors that are written as one function, which waits for what it wants next.
+/* Fiber actors: actors written as one sequential function that waits for its next event.
  *
  *     static int clerk(weft_actor *self, weft_buf **result)
  *     {
@@ -10,22 +10,21 @@
  *     }
  *     static const struct weft_actor_kind clerks = {.name = "clerk", .run = clerk};
  *
- * A kind that has `run` makes fiber actors. They have a PID, a mailbox, init, close, a state and an
- * end like all others, and are sent to, asked, cancelled and joined like all others; only that they
- * have a stack, and may wait: in weft_receive, and in every call by which a fiber waits. While they
- * do, messages are kept, and count in the mailbox, as do those that a receive passes over. One that
- * always finds a message lets others have a turn all the same, after as many as its host's
- * `turn_events`. What `run` returns is how they end: 0 and *result, or an error. weft_exit is an
- * end without a result.
+ * A kind with a `run` function makes fiber actors. They have a PID, a mailbox, init, close, a state
+ * and an end like all actors, and are sent to, called, cancelled and joined like all actors. In
+ * addition they have a stack and may wait: in weft_receive and in every call in which a fiber may
+ * wait. Messages that arrive meanwhile are queued and count in the mailbox, as do messages that a
+ * selective receive skips. A fiber actor whose mailbox never becomes empty still yields after
+ * `turn_events` events (struct weft_host_opts). The return value of `run` ends the actor: 0 and
+ * *result, or an error. weft_exit ends the actor without a result.
  *
- *   weft_actor_cancel   an event, WEFT_EVENT_CANCEL, that receive brings when it comes to it. No
- *                       wait is ended by it
- *   weft_actor_kill     weft_cancel besides: every wait but in a shield is ended by -ECANCELED, and
- *                       so is every receive, also if there are messages. `run` should return soon;
- *                       whatever it returns, the actor ends by -ECANCELED. One that has not yet
- *                       begun never does
- *   weft_host_stop      the first of these, and for those who are left at the deadline the second.
- *                       One that does not return even then keeps the host: -EBUSY
+ *   weft_actor_cancel  queues an event, WEFT_EVENT_CANCEL, for a later receive. It ends no wait
+ *   weft_actor_kill    calls weft_cancel as well: every wait outside a shield, and every receive,
+ *                      even if messages are queued, returns -ECANCELED. `run` should return soon;
+ *                      whatever it returns, the actor ends with -ECANCELED. A fiber that has not
+ *                      started yet never starts
+ *   weft_host_stop     cancels first; kills the actors that remain at the deadline. An actor that
+ *                      does not return even then keeps the host from stopping: -EBUSY
  */
 #ifndef WEFT_RECEIVE_H
 #define WEFT_RECEIVE_H
@@ -34,15 +33,21 @@
 
 WEFT_BEGIN_DECLS
 
-/* The next event: what is not a message first, then messages in the order in which they came. *out,
- * and its buf unless weft_actor_take takes it, are there until the next receive or the end.
- * -ETIMEDOUT: none until the deadline; 0 is a deadline that has passed. -ECANCELED; -EINTR:
- * weft_interrupt. To call it where no fiber actor runs is a caller's bug. */
+/* Receive the next event: non-message events first, then messages in order of arrival.
+ *
+ * out: borrowed, with its buf unless weft_actor_take takes it, until the next receive or the
+ * end of the actor.
+ * Returns 0 and *out; -ETIMEDOUT if no event arrives before the deadline (a deadline of 0 has
+ * passed already, so the call polls); -ECANCELED if the actor was killed or its fiber cancelled;
+ * -EINTR after weft_interrupt.
+ * Context: fiber actors only, anything else is a caller's bug; waits; cancellation point. */
 WEFT_API int weft_receive(const struct weft_actor_event **out, int64_t deadline);
 
-/* The same of messages and calls with this topic; of events that are wanted. The others stay as
- * they are, in their order, for later receives. `wanted` must not wait, and may be asked about an
- * event more than once. */
+/* Receive the next message or call with this topic (weft_receive_topic), or the next event that the
+ * filter accepts (weft_receive_if). Other events stay queued, in order, for later receives.
+ *
+ * wanted: must not wait; it may be called more than once for the same event.
+ * Returns and Context: as weft_receive. */
 WEFT_API int weft_receive_topic(const struct weft_actor_event **out, const char *topic,
                                 int64_t deadline);
 typedef bool (*weft_wanted_fn)(const struct weft_actor_event *event, void *arg);

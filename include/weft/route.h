@@ -1,13 +1,14 @@
-/* Other nodes: programs whose actors have PIDs too.
+/* Routing to other nodes: other processes whose actors have PIDs too.
  *
- * A node has a number, which is part of its PIDs. What is sent to the PID of another node is handed
- * to the receiver that is registered for it: a transport, or a router that knows where to send it
- * on. What a transport gets from its peer it hands to weft_parcel_deliver, and the actor there has
- * it as if it had been sent here, with the sender's PID, which it can answer. Weft has no transport
- * of its own; test/actor/node.c has one over a Unix socket, in some hundred lines.
+ * A node has an ID, which is part of its PIDs. A message for the PID of another node is handed to
+ * the receiver that is registered for that node: a transport, or a router that knows where to
+ * forward it. A transport hands what it gets from its peer to weft_parcel_deliver, and the actor on
+ * this node gets it as if it had been sent here, with the sender's PID, to which it can reply. Weft
+ * has no transport of its own; test/actor/node.c has one over a Unix socket in about a hundred
+ * lines.
  *
- * Messages, cancels and completions go to other nodes. Calls, messages for later and ends do not:
- * who calls, kills, exits, joins, links to, monitors or looks at an actor of another node gets
+ * Messages, cancels and completions travel to other nodes. Calls, delayed messages and exits do
+ * not: to call, kill, exit, join, link to, monitor or inspect an actor of another node returns
  * -EREMOTE.
  */
 #ifndef WEFT_ROUTE_H
@@ -17,13 +18,16 @@
 
 WEFT_BEGIN_DECLS
 
-/* The number of this node; 0 at first. Once, before the first host: -EBUSY. */
+/* Set the ID of this node, once, before the first host is created; read it (0 unless set).
+ *
+ * weft_node_set returns 0; -EBUSY if the ID was set before or a host has been created.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_node_set(uint32_t node);
 WEFT_API uint32_t weft_node(void);
 
-/* One message on its way. */
+/* A message between nodes. */
 struct weft_parcel {
-    /* WEFT_EVENT_MESSAGE, _COMPLETE or _CANCEL; of a stand-in (weft_receiver_spawn) also _CALL */
+    /* WEFT_EVENT_MESSAGE, _COMPLETE or _CANCEL; for a proxy (weft_receiver_spawn) also _CALL */
     enum weft_actor_event_kind kind;
     int error;
     uint32_t trace;
@@ -33,45 +37,61 @@ struct weft_parcel {
     weft_buf *buf;     /* or NULL */
 };
 
-/* Who takes messages for PIDs that are not of actors here. Embedded in what the user has to know
- * about it. */
+/* A destination for messages to PIDs that are not actors of this node. Embed it in the struct that
+ * holds what `deliver` needs. */
 struct weft_receiver {
-    /* Takes parcel->buf, also on an error, which the sender gets. On the sender's thread, also in a
-     * step: must not wait. Several at once. */
+    /* Takes parcel->buf, also on an error, which is returned to the sender. Called on the sender's
+     * thread, also inside a step: must not wait. May be called by several threads at once. */
     int (*deliver)(struct weft_receiver *self, const struct weft_parcel *parcel);
 };
 
-/* From now on what is for this node goes there; it is borrowed until weft_unroute. -EEXIST: there
- * is one. -EINVAL: it is this node. -ENOMEM. */
+/* Register the receiver for a node, or remove it. The receiver is borrowed until weft_unroute
+ * returns: after that it is not running and is not called again.
+ *
+ * weft_route returns 0; -EEXIST if the node has a receiver; -EINVAL for this node; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_route(uint32_t node, struct weft_receiver *receiver);
-/* When it returns the receiver is not called any more. Not from a receiver. -ENOENT. */
+/* weft_unroute returns 0; -ENOENT if the node has no receiver.
+ * Context: any thread, not from a receiver; waits, by yielding, for calls of `deliver` that are
+ * running; not a cancellation point. */
 WEFT_API int weft_unroute(uint32_t node);
 
-/* What a transport has got for `parcel->to`: an actor here, or one of a node that is routed to.
- * Takes parcel->buf, also on an error; parcel->topic is copied. As weft_actor_send; -ENOMEM also:
- * too many different topics. -EINVAL: no such kind. Must not be called with a sender that is of
- * this node, unless it is known that it is: nobody checks. */
+/* Deliver a message that a transport got for parcel->to: an actor of this node, or of a node that
+ * has a route. Takes parcel->buf, also on an error; parcel->topic is copied. parcel->from is
+ * trusted: pass a sender of this node only if it is known to be one.
+ *
+ * Returns 0; -EINVAL if parcel->kind cannot be sent between nodes; the errors of weft_actor_send,
+ * of which -ENOMEM also means that there are too many different topics (weft_topic); for another
+ * node, -EHOSTUNREACH or the error of its receiver.
+ * Context: any thread; sends as weft_actor_send does, so a fiber waits for capacity in a mailbox
+ * with WEFT_MAILBOX_WAIT. */
 WEFT_API int weft_parcel_deliver(const struct weft_parcel *parcel);
 
-/* An actor here in whose place a receiver stands: what is sent to its PID is handed to the
- * receiver, in order, one at a time, on a worker of the host. What the receiver answers with an
- * error is a dead letter, without its buffer. Of a call, `tag` is the reference for
- * weft_actor_reply; one that the receiver answers with an error is answered by it. A cancel is not
- * handed to it but ends it, as does a kill. The receiver is borrowed until then. As
- * weft_actor_spawn. */
+/* Spawn a proxy: an actor whose messages are handed to a receiver, in order, one at a time, on a
+ * worker of the host. The receiver is borrowed until the actor ends.
+ *
+ * A message whose `deliver` returns an error becomes a dead letter, without its buffer. For a call,
+ * `tag` is the reference for weft_actor_reply; if `deliver` returns an error the call is answered
+ * with that error. A cancel is not handed to the receiver but ends the proxy, as does a kill.
+ *
+ * Returns as weft_actor_spawn does.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_receiver_spawn(weft_host *host, weft_pid *out, struct weft_receiver *receiver);
 
-/* A topic that came from outside, or is made up, as one that can be sent: the same address for the
- * same text, for ever. NULL: no memory, or there are 65,536. */
+/* Intern a topic that came from outside or was built at run time, so that it can be sent: equal
+ * texts give the same address, for the life of the process.
+ *
+ * Returns the interned text, shared; NULL if there is no memory, or 65,536 topics are interned.
+ * Context: any thread; does not wait. */
 WEFT_API const char *weft_topic(const char *text);
 
-/* Of this node. */
+/* Counters of this node, read by weft_node_stats (any thread; does not wait). */
 struct weft_node_stats {
-    uint64_t sent;        /* handed to receivers of other nodes, and taken */
-    uint64_t refused;     /* ... not taken */
-    uint64_t unreachable; /* for nodes that nobody has registered */
-    uint64_t received;    /* by weft_parcel_deliver, and in a mailbox now */
-    uint64_t dead;        /* ... not: dead letters from other nodes */
+    uint64_t sent;        /* accepted by the receivers of other nodes */
+    uint64_t refused;     /* refused by the receivers of other nodes */
+    uint64_t unreachable; /* for nodes without a receiver */
+    uint64_t received;    /* by weft_parcel_deliver, and put into a mailbox */
+    uint64_t dead;        /* by weft_parcel_deliver, and not put into a mailbox */
 };
 WEFT_API void weft_node_stats(struct weft_node_stats *out);
 

@@ -1,4 +1,5 @@
-/* Supervisors: actors that start others, see how they end, and start them again.
+/* Supervisors: actors that start other actors, their children, and restart them when they fail
+ * (OTP's supervisors).
  *
  *     static const struct weft_child_spec children[] = {
  *         {.name = "store", .kind = &store},
@@ -8,19 +9,20 @@
  *         .name = "shop", .strategy = WEFT_REST_FOR_ONE, .children = children, .count = 2};
  *     err = weft_supervisor_start(host, &pid, &opts);
  *
- * Children are started in their order and stopped in the reverse one, each when the one before it
- * is down. A child may be a supervisor itself. One that has to start its children again too often
- * gives up: it stops all of them and ends by an error, which is then its own supervisor's affair.
- * It is stopped by weft_actor_cancel, and ends normally then.
+ * Children are started in order and stopped in reverse order, each after the one before it has
+ * ended. A child may itself be a supervisor. A supervisor that restarts its children too often
+ * gives up: it stops all of them and exits with an error, which its own supervisor handles.
+ * weft_actor_cancel stops a supervisor; it then exits normally.
  *
- *   strategy             when a child has ended that is to be started again
- *   WEFT_ONE_FOR_ONE     it is
- *   WEFT_ONE_FOR_ALL     the others are stopped, then all are started
- *   WEFT_REST_FOR_ONE    those after it are stopped, then it and they are started
- *   WEFT_DYNAMIC         it is; its children are all of one kind, and come by weft_supervisor_add
+ *   strategy             when a child that is to be restarted has ended
+ *   WEFT_ONE_FOR_ONE     restart only the child that failed
+ *   WEFT_ONE_FOR_ALL     stop the other children, then restart all of them
+ *   WEFT_REST_FOR_ONE    stop the children after it, then restart it and them
+ *   WEFT_DYNAMIC         restart only the child that failed; all children are of one kind and are
+ *                        added by weft_supervisor_add
  *
- * Children that are stopped on the way are started again unless they are temporary; who ended for
- * good before stays so.
+ * Children that are stopped for such a restart are restarted unless they are temporary; a child
+ * that had ended for good before stays ended.
  */
 #ifndef WEFT_SUPERVISOR_H
 #define WEFT_SUPERVISOR_H
@@ -36,98 +38,112 @@ enum weft_supervisor_strategy {
     WEFT_DYNAMIC,
 };
 
-/* Which ends are followed by a start. An init that fails is an end by its error. */
+/* Which exits are followed by a restart. An init that fails counts as an exit with its error. */
 enum weft_child_restart {
-    WEFT_CHILD_PERMANENT, /* all */
-    WEFT_CHILD_TRANSIENT, /* those by an error */
-    WEFT_CHILD_TEMPORARY, /* none */
+    WEFT_CHILD_PERMANENT, /* every exit */
+    WEFT_CHILD_TRANSIENT, /* exits with an error */
+    WEFT_CHILD_TEMPORARY, /* no exit */
 };
 
 struct weft_supervisor_opts;
 
 struct weft_child_spec {
-    const char *name; /* once in its supervisor; of a dynamic one's it may be NULL */
+    const char *name; /* unique in its supervisor; may be NULL for a dynamic one */
     const struct weft_actor_kind *kind;
-    const struct weft_supervisor_opts *supervisor; /* instead of a kind: it is a supervisor */
+    const struct weft_supervisor_opts *supervisor; /* instead of a kind: the child is a
+                                                      supervisor */
     const char *method;
     const weft_buf *input;
-    bool named; /* it has its name in the host, too (<weft/names.h>) */
+    bool named; /* register its name in the host, too (<weft/names.h>) */
     enum weft_child_restart restart;
-    /* How long it has to end after it was asked to by a cancel event; then it is killed. Default 5
-     * s, of a supervisor WEFT_FOREVER; negative: it is killed at once. */
+    /* How long the child has to end after the cancel event that asks it to; then it is killed.
+     * Default: 5 s, for a supervisor WEFT_FOREVER; negative: kill it immediately. */
     int64_t stop_ns;
-    /* Names of those that are started before it and stopped after it, ended by NULL. It is not
-     * started while one of them is not running. NULL: none. */
+    /* Names of the children that are started before this one and stopped after it, terminated by
+     * NULL. The child is not started while one of them is not running. NULL: none. */
     const char *const *requires;
 };
 
 #define WEFT_RESTARTS_UNLIMITED (~0u)
 
-/* Borrowed, with all it points to, until the supervisor has ended. */
+/* Borrowed, with everything it points to, until the supervisor has ended. */
 struct weft_supervisor_opts {
-    const char *name; /* for people; default "supervisor" */
+    const char *name; /* for dumps; default "supervisor" */
     enum weft_supervisor_strategy strategy;
-    const struct weft_child_spec *children; /* of WEFT_DYNAMIC one, the pattern */
+    const struct weft_child_spec *children; /* for WEFT_DYNAMIC one: the template of all children */
     size_t count;
-    /* More than this many restarts in the window and it gives up. Defaults 3 in 5 s; at most
-     * 100,000, or unlimited. */
+    /* The supervisor gives up at more than this many restarts within the window. Defaults: 3 in 5
+     * s; at most 100,000, or WEFT_RESTARTS_UNLIMITED. */
     unsigned restarts;
     int64_t window_ns;
-    /* A child that has ended is started again after a while: the first time in a row after
-     * `backoff_ns`, then after twice as much as the time before, up to `backoff_max_ns`, less a
-     * random part of up to `jitter` percent (1 .. 50). One that has run for `stable_ns` begins
-     * anew. Defaults: at once, 30 s, 20, the window. */
+    /* Restart delay: the first restart in a row comes after `backoff_ns`, each further one after
+     * twice the previous delay, up to `backoff_max_ns`, less a random part of up to `jitter`
+     * percent (1 .. 50). A child that has run for `stable_ns` starts over at `backoff_ns`.
+     * Defaults: no delay, 30 s, the window, 20. */
     int64_t backoff_ns, backoff_max_ns, stable_ns;
     unsigned jitter;
 };
 
-/* Starts it and its children; all of them run when it returns 0. What the start of a child
- * answered: then those that were started before it are killed. -EINVAL; -EEXIST: two children of
- * one name; -ENOENT: one requires what is not there; -ELOOP: itself, in the end. What
- * weft_actor_spawn answers. From any thread, fiber or step. */
+/* Start a supervisor and its children; all of them run when it returns 0. opts: borrowed until the
+ * supervisor has ended.
+ *
+ * Returns 0 and the PID in *out; -EINVAL for bad options (weft_last_error may name the field);
+ * -EEXIST if two children have the same name; -ENOENT if a required child does not exist; -ELOOP if
+ * children require each other in a cycle; the error of a child's start, after the children that
+ * were started before it have been killed; the errors of weft_actor_spawn.
+ * Context: any thread, also a step; runs the init of each child here; does not wait. */
 WEFT_API int weft_supervisor_start(weft_host *host, weft_pid *out,
                                    const struct weft_supervisor_opts *opts);
 
-/* One more child of a dynamic supervisor, started with `input` (taken, also on an error), in a
- * fiber or a plain thread. What its start answered; one whose first start fails is no child.
- * -ENOTSUP: it is not a dynamic one, or no supervisor. -ESRCH: it has ended. -ETIMEDOUT,
- * -ECANCELED, -EINTR: there will be one all the same, if it can be. What weft_actor_call
- * answers. */
+/* Add a child to a dynamic supervisor and start it with `input` (taken, also on an error).
+ *
+ * Returns 0 and the PID in *child (unless NULL); the error of the child's start: then it is not
+ * added; -ENOTSUP if the supervisor is not dynamic, or the actor is no supervisor; -ESRCH if the
+ * supervisor has ended or is stopping; -ETIMEDOUT, -ECANCELED, -EINTR: the child may be added all
+ * the same; the errors of weft_actor_call.
+ * Context: a fiber or a plain thread, not a step; waits; a cancellation point. */
 WEFT_API int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child,
                                  int64_t deadline);
-/* Stops a child, which is not started again, and waits until it has ended. -ENOENT: it has no such
- * child. The rest as add. */
+/* Stop a child, which is not restarted, and wait until it has ended.
+ *
+ * Returns 0; -ENOENT if the supervisor has no such child; the other errors of weft_supervisor_add.
+ * Context: a fiber or a plain thread, not a step; waits; a cancellation point. */
 WEFT_API int weft_supervisor_remove(weft_pid supervisor, weft_pid child, int64_t deadline);
 
-/* --- looking ---------------------------------------------------------------------------- */
+/* --- inspection ------------------------------------------------------------------------------- */
 
 enum weft_child_state {
-    WEFT_CHILD_WAITING, /* to be started, when it is time and what it requires is there */
+    WEFT_CHILD_WAITING, /* to be started, when its delay is over and the children it requires run */
     WEFT_CHILD_RUNNING,
     WEFT_CHILD_STOPPING,
-    WEFT_CHILD_STOPPED, /* for good */
-    WEFT_CHILD_FAILED,  /* the same, after an error */
+    WEFT_CHILD_STOPPED, /* ended for good */
+    WEFT_CHILD_FAILED,  /* ended for good, with an error */
 };
 WEFT_API const char *weft_child_state_name(enum weft_child_state state);
 
 struct weft_child_info {
-    const char *name; /* or NULL */
-    weft_pid pid;     /* of one that is not there, none */
+    const char *name; /* or NULL; borrowed from the child spec */
+    weft_pid pid;     /* none if the child does not run */
     enum weft_child_state state;
     uint64_t restarts;
-    int error; /* it last ended by this */
+    int error; /* of its last exit */
 };
-/* How many children it has, in the order of their starts; the first `room` of them go to `out`.
- * -ESRCH: it is no supervisor. */
+/* List the children of a supervisor in start order.
+ *
+ * Returns the number of children; the first `room` of them are written to `out`; -ESRCH if the PID
+ * is not a running supervisor.
+ * Context: any thread; does not wait. */
 WEFT_API int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child_info *out,
                                           size_t room);
 
-/* The tree below it, a line each:
+/* Write the supervision tree below a supervisor into `buf`, one line per actor:
  *
  *     shop <0.1.7.0> rest-for-one, 2 children
  *       store <0.1.8.0> running, 3 restarts
  *
- * As snprintf. What comes or goes meanwhile may be missing. -ESRCH. */
+ * Children that are added or end meanwhile may be missing.
+ * Returns the length of the text, as snprintf does; -ESRCH if the PID is not a running supervisor.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_supervisor_print(weft_pid supervisor, char *buf, size_t size);
 
 WEFT_END_DECLS

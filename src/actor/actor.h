@@ -1,59 +1,70 @@
-/* An actor from inside. The public contract is <weft/actor.h>.
+/* The internals of an actor. The public contract is <weft/actor.h>.
  *
- * An actor is a task without a stack (sched/body.h) and a record. The record of slot n is number n
- * of its own slabs, which are never unmapped, so a PID is a fiber's handle, and finding an actor is
- * two loads. A record may be looked at at any time: its gate says whose it is.
+ * An actor is a task and a record. The task is stackless (sched/stackless.h) or a fiber
+ * (actor/fiber.h). The record of slot n is entry n of slabs that are never unmapped, so a PID
+ * contains a fiber handle, and finding an actor takes two loads. Any thread may read a record at
+ * any time: its admission word says which actor it belongs to.
  *
- * Letters. Each has the generation it is for. A sender takes a place at the gate, which it gets
- * from the actor it means or not at all; pushes, and wakes. Meanwhile the actor may end and the
- * slot be used again. So whoever empties an inbox looks at every letter, and those that are not for
- * it are dead. There is no moment at which a letter to one actor can be read by another. Nor at
- * which one is forgotten:
- *         actor that ends                              sender
- *         1. shuts the gate (seq_cst)                  1. pushes the letter (seq_cst)
- *         2. under the lock: is not there any more,    2. looks at the gate (seq_cst): shut, or
- *            empties its inboxes (seq_cst)                another's;
- *                                                      3. under the lock: if nobody is there,
- *                                                         empties them
- * Both write before they read. If the actor has not seen the letter, the sender sees the gate; and
- * then either it finds nobody under the lock, and empties them itself, or the actor has yet to come
- * to 2, or there is a next one, that will look.
+ * Envelopes. Each envelope carries the generation of the actor it is for. A sender reserves a place
+ * in the admission word, which succeeds only if the word belongs to that very actor; then the
+ * sender pushes the envelope and wakes the actor. Meanwhile the actor may end and the slot may be
+ * reused. So every thread that drains an inbox checks each envelope, and discards as dead letters
+ * those that are for another generation. At no moment can an actor read an envelope for another
+ * actor. Nor is an envelope ever forgotten:
  *
- * States, by the names of <weft/actor.h>. The task's state word (sched/task.h) has them; `asleep`
- * tells blocked from idle.
- *   from           to        who         by
- *   nothing        ready     its maker   a spawn, when all has agreed to it
- *   ready          running   the worker  its turn
- *   running        ready     the worker  continue, upgrade, a full turn; letters that came before
- *                                        it slept
- *   running        blocked   the worker  a step that waits for completions: dozes
- *   running        idle      the worker  any other step that does not go on: the same
- *   blocked        ready     any thread  a letter that is not a message: wake
- *   idle           ready     any thread  any letter: wake
- *   blocked, idle  ready     any thread  a host's stop that has lost its patience: a cancel of its
- *                                        task
- *   running        complete  the worker  done, exit, an error, what it does not trap, a kill:
- *                                        weft__actor_end
+ *     ending actor                               sender
+ *     1. closes its admission word (seq_cst)     1. pushes the envelope (seq_cst)
+ *     2. under the lock: marks the record        2. loads the admission word (seq_cst): closed, or
+ *        empty, drains its inboxes (seq_cst)        another actor's;
+ *                                                3. under the lock: if the record is empty, drains
+ *                                                   the inboxes
+ *
+ * Both sides write before they read. If the actor has not seen the envelope, the sender sees the
+ * closed admission word; then either the sender finds the record empty under the lock and drains
+ * the inboxes itself, or the actor has yet to reach step 2, or a next actor owns the slot and
+ * checks every envelope.
+ *
+ * States, by the names of <weft/actor.h>. The task's state word (sched/task.h) holds them; `asleep`
+ * distinguishes blocked from idle.
+ *
+ *   from           to        by          when
+ *   none           ready     spawner     a spawn, after init and the hooks have accepted
+ *   ready          running   worker      the actor's turn
+ *   running        ready     worker      continue, upgrade, turn used up; envelopes that arrived
+ *                                        before the actor slept
+ *   running        blocked   worker      the step waits for completions: try_sleep
+ *   running        idle      worker      any other step that does not continue: try_sleep
+ *   blocked        ready     any thread  an envelope that is not a message: wake
+ *   idle           ready     any thread  any envelope: wake
+ *   blocked, idle  ready     any thread  the deadline of weft_host_stop: a cancel of the task
+ *   running        complete  worker      done, exit, an error, an exit signal that is not trapped,
+ *                                        a kill: weft__actor_end
+ *
  * A fiber actor is idle in a receive and blocked in any other wait; `asleep` is set only in the
  * first.
  *
- * Sleep.  actor                                        sender
- *         1. arms its wait, asleep = ticket            1. pushes the letter (seq_cst)
- *         2. settles: it waits (seq_cst)               2. looks at the state word (seq_cst), then
- *         3. looks into its inboxes (seq_cst)             at asleep
- *            Something: fires its own ticket           3. fires the ticket that it found there; of
- *                                                         several senders one wins
- * Both write before they read. If the actor has not seen the letter, the sender sees that it has
- * settled, and so what asleep was before that. From 2 on the actor is not its own: it may be woken,
- * and run on another worker. What it looks at in 3 is there whoever has the slot; its ticket is
- * nobody else's, so it takes back only this very wait. One exchange is all that a sleep costs. A
- * fiber cannot settle while it is on its stack; and with WEFT_MAILBOX_DROP senders move what is in
- * the inbox, and an actor can look where they do only while it is its own. These write asleep by
- * seq_cst, look, and then settle; the sender's look at asleep is seq_cst for that. A sender whose
- * letter is not the first in its inbox leaves 2 and 3 to the one whose it is: the actor looks
- * before it leaves something there, so it has yet to be woken for that one, or to see it. The
- * ticket belongs to one wait of one incarnation: a sender that was overtaken by all of this ends no
- * wait of anybody else (sched/task.h), and at worst wakes the next actor of the slot for nothing.
+ * Sleep.
+ *
+ *     actor                                      sender
+ *     1. arms its wait, asleep = ticket          1. pushes the envelope (seq_cst)
+ *     2. settles: it waits (seq_cst)             2. loads the state word (seq_cst), then asleep
+ *     3. checks its inboxes (seq_cst);           3. fires the ticket that it found in asleep; of
+ *        if not empty, fires its own ticket         several senders one wins
+ *
+ * Both sides write before they read. If the actor has not seen the envelope, the sender sees that
+ * the actor has settled, and so sees the value of asleep from before that. From step 2 on the actor
+ * does not own itself: it may be woken and run on another worker. The inboxes that it reads in step
+ * 3 exist regardless of which actor owns the slot; its ticket belongs to no other wait, so it takes
+ * back only this very wait. A sleep costs one atomic exchange.
+ *
+ * Two cases cannot check after settling. A fiber cannot settle while it is on its stack; and with
+ * WEFT_MAILBOX_DROP senders move messages from the inbox to `kept`, which an actor may read
+ * only while it owns itself. Both store asleep with seq_cst, check, and then settle; the sender's
+ * load of asleep is seq_cst for their sake. A sender whose envelope is not the first in its inbox
+ * leaves steps 2 and 3 to the sender of the first envelope: the actor checks before it leaves
+ * anything in the inbox, so it has yet to be woken for that first envelope, or to see it. A ticket
+ * belongs to one wait of one incarnation: a sender that all of this has overtaken ends no wait of
+ * another task (sched/task.h), and at worst wakes the slot's next actor for nothing.
  */
 #ifndef WEFT_ACTOR_ACTOR_H
 #define WEFT_ACTOR_ACTOR_H
@@ -69,29 +80,29 @@
 struct weft__tie;
 struct weft__will;
 
-/* What came, until a step has seen it: 64 bytes. */
+/* An event on its way to an actor, until a step has seen it: 64 bytes. */
 struct weft__letter {
-    struct weft__link link; /* first */
+    struct weft__link link; /* must be first */
     uint64_t tag, from_id;
     uint32_t from_node, from_host;
     union {
-        const char *topic;       /* of a message */
-        struct weft__will *will; /* of an end, or NULL */
+        const char *topic;       /* message */
+        struct weft__will *will; /* exit signal or monitor event; may be NULL */
     };
     weft_buf *buf;
     int error;
-    uint32_t generation; /* of the actor it is for, + 1 */
+    uint32_t generation; /* of the receiver, + 1 */
     uint8_t kind;        /* enum weft_actor_event_kind, or one of those below */
-    bool by_link : 1;    /* of an exit: a link has brought it */
-    bool pass : 1;       /* of a completion: `from` lets it send on, actor/gate.h */
+    bool by_link : 1;    /* exit signal: sent by a link */
+    bool pass : 1;       /* completion: grants a send credit for `from`, actor/admission.h */
     uint16_t to_host;
     uint32_t trace; /* actor/trace.h */
 };
 #define WEFT__LETTER_KILL 255u
-#define WEFT__LETTER_STATS 254u /* what has it to say? It is answered as a call is */
+#define WEFT__LETTER_STATS 254u /* asks for the actor's statistics; answered like a call */
 
-/* Else it comes before messages, needs no place in the mailbox, and wakes an actor that is
- * blocked. */
+/* Envelopes that are not messages are handled before messages, need no mailbox capacity, and wake a
+ * blocked actor. */
 static inline bool weft__letter_is_message(const struct weft__letter *letter)
 {
     return letter->kind == WEFT_EVENT_MESSAGE || letter->kind == WEFT_EVENT_CALL;
@@ -102,7 +113,7 @@ static inline weft_pid weft__letter_from(const struct weft__letter *letter)
     return (weft_pid){.node = letter->from_node, .host = letter->from_host, .id = letter->from_id};
 }
 
-/* Somebody waits for an answer to it: its tag is the reference. */
+/* The sender waits for a reply; the tag is the call's reference. */
 static inline bool weft__letter_is_call(const struct weft__letter *letter)
 {
     return letter->kind == WEFT_EVENT_CALL || letter->kind == WEFT__LETTER_STATS;
@@ -111,52 +122,52 @@ static inline bool weft__letter_is_call(const struct weft__letter *letter)
 _Static_assert(sizeof(struct weft__letter) == 64, "a small block");
 
 struct weft_actor {
-    /* any thread */
+    /* any thread, atomic */
     struct weft__inbox user, system;
-    _Atomic(uint64_t) asleep; /* 0, or {ticket:48, BLOCKED, 1}; written by the actor alone */
-    _Atomic(uint64_t) gate;   /* actor/gate.c */
-    _Atomic(uint32_t) limit; /* of messages at the gate; the upper bits: enum weft_mailbox_policy */
+    _Atomic(uint64_t) asleep; /* 0, or {ticket:48, BLOCKED, 1}; written by the actor only */
+    _Atomic(uint64_t) gate;   /* actor/admission.c */
+    _Atomic(uint32_t) limit;  /* mailbox capacity; upper bits: enum weft_mailbox_policy */
     struct weft__lock lock;
-    struct weft__tie *ties; /* under the lock: who is to hear of its end, its names. actor/tie.h */
-    /* its own, but for looks; with WEFT_MAILBOX_DROP the first is under the lock, as is emptying
-     * `user` */
-    struct weft__link *kept;   /* messages that were taken out and not yet seen */
-    struct weft__link *urgent; /* the same of what is not a message */
+    struct weft__tie *ties; /* under the lock: actor/relation.h */
+    /* The actor's own, except for inspection. With WEFT_MAILBOX_DROP `kept`, and draining
+     * `user`, are under the lock. */
+    struct weft__link *kept;   /* messages taken out of the inbox and not yet seen */
+    struct weft__link *urgent; /* non-message envelopes taken out and not yet seen */
     _Atomic(uint64_t) steps;
     uint64_t parent;
     const struct weft_actor_kind *kind;
     weft_host *host;
     void *state;
     weft_fiber self;
-    uint32_t pending : 30; /* commands that are not complete */
-    uint32_t blocked : 1;  /* the next step has no messages */
-    uint32_t due : 1;      /* a step, whether or not anything has come */
+    uint32_t pending : 30; /* unfinished commands */
+    uint32_t blocked : 1;  /* the next step gets no messages */
+    uint32_t due : 1;      /* step even without events */
     uint16_t parent_host;
-    uint8_t there;      /* under the lock: from before its init until its inboxes were emptied;
-                           WEFT__ENDING */
-    _Atomic(bool) trap; /* its own, but for a look: weft__actor_break */
+    /* Under the lock: non-zero from before init until the inboxes were drained; WEFT__ENDING. */
+    uint8_t there;
+    _Atomic(bool) trap; /* the actor's own, except that weft__actor_break reads it */
 };
 
 _Static_assert(sizeof(weft_actor) <= 120, "with its control block, less than 256 bytes");
 
-#define WEFT__ENDING 2u /* its gate is shut */
+#define WEFT__ENDING 2u /* admission is closed */
 
-#define WEFT__BATCH_MOST 64u /* events of one step */
+#define WEFT__BATCH_MOST 64u /* events per step */
 
 #define WEFT__ASLEEP 1u
 #define WEFT__ASLEEP_BLOCKED 2u
 #define WEFT__ASLEEP_SHIFT 2u
 
-/* The gate: {generation + 1:32, CROWDED, OWED, FRESH, passes:5, messages that were accepted and not
- * yet seen:24}; 0: nobody's. */
+/* The admission word: {generation + 1:32, CONTENDED, HAS_PENDING, CREDIT_UNUSED, credits:5,
+ * messages accepted and not yet seen:24}; 0: the record belongs to no actor. */
 #define WEFT__GATE_SHIFT 32u
-#define WEFT__GATE_CROWDED ((uint64_t)1 << 31) /* senders wait for room: actor/gate.c */
-#define WEFT__GATE_OWED ((uint64_t)1 << 30)    /* there is something to settle at its end */
-#define WEFT__GATE_FRESH ((uint64_t)1 << 29)   /* one of the passes is not used yet */
+#define WEFT__GATE_CROWDED ((uint64_t)1 << 31) /* senders wait: actor/admission.c */
+#define WEFT__GATE_OWED ((uint64_t)1 << 30)    /* the pending table has entries */
+#define WEFT__GATE_FRESH ((uint64_t)1 << 29)   /* one credit is not used yet */
 #define WEFT__GATE_PASS ((uint64_t)1 << 24)
-#define WEFT__GATE_PASSES ((uint64_t)31 << 24) /* senders that may send on: actor/gate.h */
+#define WEFT__GATE_PASSES ((uint64_t)31 << 24) /* outstanding: actor/admission.h */
 #define WEFT__GATE_COUNT (WEFT__GATE_PASS - 1)
-#define WEFT__LIMIT_SHIFT 30u /* of the policy */
+#define WEFT__LIMIT_SHIFT 30u /* position of the policy */
 #define WEFT__LIMIT_MOST ((uint32_t)WEFT__GATE_COUNT)
 
 static inline uint32_t weft__gate_generation(uint64_t gate)
@@ -169,8 +180,9 @@ static inline uint32_t weft__gate_count(uint64_t gate)
     return (uint32_t)(gate & WEFT__GATE_COUNT);
 }
 
-/* As the gate and letters have it: never 0, which stands for no actor. The last one, which no slot
- * ever has (sched/ident.h), may be in a PID that somebody has made up. */
+/* The generation as admission words and envelopes store it: never 0, which stands for no actor.
+ * UINT32_MAX, which no slot ever reaches (sched/ident.h), may occur in a PID that a caller made
+ * up. */
 static inline uint32_t weft__pid_generation(weft_pid pid)
 {
     uint32_t generation = (uint32_t)(pid.id >> 32);
@@ -182,8 +194,9 @@ static inline bool weft__gate_is_full(uint64_t gate, uint32_t limit)
     return weft__gate_count(gate) >= (limit & WEFT__LIMIT_MOST) || (gate & WEFT__GATE_CROWDED);
 }
 
-/* A place for one message to this very actor. 0; -ESRCH; -ENOBUFS: there is none. 1: there is one,
- * but the oldest must go. *policy: what it says of that. */
+/* Reserve a place for one message to this very actor. Returns 0; -ESRCH if the actor has ended;
+ * -ENOBUFS if the mailbox is full; 1: a place was reserved, but the oldest message must be dropped.
+ * *policy: the actor's mailbox policy. */
 static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mailbox_policy *policy)
 {
     uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
@@ -192,7 +205,7 @@ static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mai
         if (weft__gate_generation(gate) != weft__pid_generation(to)) {
             return -ESRCH;
         }
-        /* If this is another's by now, the exchange fails. */
+        /* If the record has changed owner meanwhile, the exchange fails. */
         uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
         *policy = (enum weft_mailbox_policy)(limit >> WEFT__LIMIT_SHIFT);
         full = weft__gate_is_full(gate, limit);
@@ -203,7 +216,7 @@ static inline int weft__gate_enter(weft_actor *actor, weft_pid to, enum weft_mai
                                                     memory_order_acquire, memory_order_relaxed));
     return full;
 }
-/* Would it say -ENOBUFS, whoever asks? A look, of its own moment. */
+/* Would weft__gate_enter return -ENOBUFS, and the policy let no sender wait? A snapshot. */
 static inline bool weft__gate_refuses(const weft_actor *actor, weft_pid to)
 {
     uint64_t gate = actor ? atomic_load_explicit(&actor->gate, memory_order_acquire) : 0;
@@ -212,7 +225,8 @@ static inline bool weft__gate_refuses(const weft_actor *actor, weft_pid to)
            weft__gate_generation(gate) == weft__pid_generation(to) &&
            limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_REFUSE;
 }
-/* The actor has taken n messages out: who waits for room (actor/gate.h) may have it. */
+/* Release the places of n messages that the actor has taken out, and admit waiting senders
+ * (actor/admission.h). */
 void weft__gate_admit(weft_pid to);
 static inline void weft__gate_leave(weft_actor *actor, size_t n)
 {
@@ -221,14 +235,14 @@ static inline void weft__gate_leave(weft_actor *actor, size_t n)
         weft__gate_admit(weft_actor_pid(actor));
     }
 }
-/* Somebody waits, and nobody is about to give him the room there is. */
+/* Senders wait, and no unused credit guarantees that they are admitted later. */
 static inline bool weft__gate_is_stuck(uint64_t gate)
 {
     return __builtin_expect((gate & (WEFT__GATE_CROWDED | WEFT__GATE_FRESH)) == WEFT__GATE_CROWDED,
                             0);
 }
-/* The same in a turn of steps, which may go on: they have it when half of the mailbox is empty, and
- * when the turn ends (weft__gate_yield). */
+/* Release n places within a turn, which may continue. Waiting senders are admitted when half of the
+ * mailbox is empty, and when the turn ends (weft__gate_yield). */
 static inline void weft__gate_leave_some(weft_actor *actor, size_t n)
 {
     uint64_t gate = atomic_fetch_sub_explicit(&actor->gate, n, memory_order_relaxed);
@@ -245,40 +259,40 @@ static inline void weft__gate_yield(weft_actor *actor)
         weft__gate_admit(weft_actor_pid(actor));
     }
 }
-/* A pass is used from now on; the step is over; nobody will ever use it. */
+/* A send credit: the step that uses it begins; that step is over; the credit is never used. */
 void weft__gate_pass_begin(weft_pid to);
 void weft__gate_pass_end(weft_pid to);
 void weft__gate_pass_drop(weft_pid to);
-/* The place that weft__letter_enter gave is not used. */
+/* Return an unused place that weft__letter_enter reserved. */
 void weft__gate_give_back(weft_pid to);
-/* Of an actor that has ended, and what its gate was: who waits there is told, and what it has in
- * the ledger is settled. */
+/* After the actor's end: reject the senders that wait, and settle the actor's pending entries. The
+ * last argument is the admission word as it was when it was closed. */
 void weft__gate_settle(weft_pid self, uint64_t gate);
 #ifdef WEFT_EXPLORE
 void weft__gate_reset(void);
 #endif
-/* It has something in the ledger. False: it has ended. */
+/* Note that the actor has entries in the pending table. Returns false if the actor has ended. */
 bool weft__gate_owe(weft_actor *actor, weft_pid self);
 
 #define WEFT__COMMANDS_INLINE 4u
 
-/* What a step has asked for. */
+/* A command that a step has issued. */
 struct weft__asked {
     unsigned id;
     uint64_t tag;
     weft_buf *arg;
 };
 
-/* What a step says. */
+/* The output of a step. */
 struct weft_out {
-    uint8_t status; /* of actor/step.c */
+    uint8_t status; /* enum weft__out_status */
     unsigned count, room;
-    struct weft__asked *many; /* all of them, once they are more */
+    struct weft__asked *many; /* all commands, once they exceed the inline array */
     weft_buf *result;
-    int error;                                     /* it exits by this, */
-    struct weft__will *will;                       /* with this, or NULL */
-    struct weft__new_code *new;                    /* what it is to become */
-    struct weft__asked few[WEFT__COMMANDS_INLINE]; /* last: the rest is cleared for each step */
+    int error;                                     /* exit error, */
+    struct weft__will *will;                       /* and its reason, or NULL */
+    struct weft__new_code *new;                    /* the upgrade */
+    struct weft__asked few[WEFT__COMMANDS_INLINE]; /* last: not cleared for each step */
 };
 
 enum weft__out_status {
@@ -290,31 +304,32 @@ enum weft__out_status {
     WEFT__OUT_UPGRADE,
 };
 
-/* How an actor has ended. */
+/* How an actor ended. */
 struct weft__end {
-    int error; /* 0: normally */
+    int error; /* 0: a normal end */
     weft_buf *result;
     struct weft__will *will;
-    bool joined; /* somebody has been told who waited for it */
+    bool joined; /* a joiner got the result */
 };
 
-/* What is said of an end, shared by all who hear of it. */
+/* The text of an exit reason, shared by all receivers. */
 struct weft__will {
     _Atomic(uint32_t) refs;
     weft_buf *text;
 };
-/* Takes `text`; NULL: no memory, and it is freed. */
+/* Takes `text`. Returns NULL if there is no memory; `text` is freed. */
 struct weft__will *weft__will_new(weft_buf *text);
-/* NULL is fine. */
+/* NULL is allowed. */
 struct weft__will *weft__will_ref(struct weft__will *will);
 void weft__will_unref(struct weft__will *will);
 
-/* Hands out what was asked for. How many there were; -ENOMEM: it could not be told of an error. */
+/* Submit the commands to their handlers. Returns their number; -ENOMEM if an error could not be
+ * reported to the actor. */
 int weft__out_dispatch(weft_out *out, weft_actor *actor);
-/* ... or nobody will. */
+/* Drop the commands and everything else the output owns. */
 void weft__out_drop(weft_out *out);
 
-/* Who handles what. Written before the host's first actor, read without a lock after that. */
+/* Command handlers. Written before the host's first actor, read without a lock afterwards. */
 struct weft__handler {
     unsigned id;
     weft_command_fn fn;
@@ -323,41 +338,42 @@ struct weft__handler {
 #define WEFT__COMMANDS_DENSE 256u
 struct weft__handlers {
     struct weft__handler dense[WEFT__COMMANDS_DENSE];
-    struct weft__handler *sparse; /* by id */
+    struct weft__handler *sparse; /* sorted by id */
     size_t sparse_count;
 };
 void weft__handlers_free(struct weft__handlers *handlers);
 
-/* Strings and what they stand for, chained. Empty if all zero. */
+/* A chained hash table from strings to entries. All zero is an empty table. */
 struct weft__entry {
     struct weft__entry *next;
     uint32_t hash;
     const char *key;
 };
 struct weft__table {
-    struct weft__lock lock; /* of everything below, and of the entries */
+    struct weft__lock lock; /* guards everything below, and the entries */
     struct weft__entry **buckets;
-    size_t room, count; /* room: 0, or a power of two */
+    size_t room, count; /* the first: 0 or a power of two */
 };
 
-/* Under the table's lock. */
+/* Called under the table's lock. */
 uint32_t weft__table_hash(const char *key);
 struct weft__entry *weft__table_find(const struct weft__table *table, const char *key);
 void weft__table_add(struct weft__table *table, struct weft__entry *entry);
 void weft__table_remove(struct weft__table *table, struct weft__entry *entry);
-/* Room for one more. False: no memory, and there is none at all. */
+/* Make space for one more entry. Returns false if there is no memory and the table has no buckets
+ * at all. */
 bool weft__table_grow(struct weft__table *table);
 void weft__table_free(struct weft__table *table);
 
 struct weft_host {
-    struct weft__lock lock; /* of the handlers and hooks, until they are frozen */
+    struct weft__lock lock; /* guards handlers and hooks until they are frozen */
     _Atomic(bool) frozen;
     struct weft__handlers handlers;
     struct weft_host_hook *hooks;
     size_t hook_count;
     _Atomic(weft_dead_letter_fn) on_dead;
     void *on_dead_arg;
-    _Atomic(uint32_t) on_dead_calls; /* that may be under way */
+    _Atomic(uint32_t) on_dead_calls; /* callbacks that may be running */
     struct weft__table names, groups;
     struct weft__exits exits;
     weft_buf *stop_reason; /* written before `stopping` */
@@ -366,15 +382,15 @@ struct weft_host {
     unsigned mailbox, batch, turn_events;
     int64_t turn_ns;
     uint64_t max_actors;
-    _Atomic(uint64_t) live; /* never more than that */
+    _Atomic(uint64_t) live; /* never above max_actors */
     _Atomic(bool) stopping;
     _Atomic(uint64_t) spawned, ended, dead, forced;
     weft_host *next; /* under the lock of actor/host.c */
 };
 
-/* The record of a slot, made at first use; NULL: no memory. */
+/* Return the record of a slot, allocated at first use; NULL: no memory. */
 weft_actor *weft__actor_at(uint32_t slot);
-/* The same if it is there. */
+/* Return the record of a slot; NULL: never allocated. */
 #ifdef WEFT_EXPLORE /* has one record */
 weft_actor *weft__actor_find(uint32_t slot);
 #else
@@ -384,53 +400,57 @@ extern _Atomic(weft_actor *) weft__records[WEFT__RECORD_SLABS]; /* actor/record.
 
 static inline weft_actor *weft__actor_find(uint32_t slot)
 {
-    uint32_t index = slot - 1, slab = index / WEFT__SLAB_RECORDS; /* no slot 0 has a slab so high */
+    /* slot 0 wraps: no slab is so high */
+    uint32_t index = slot - 1, slab = index / WEFT__SLAB_RECORDS;
     weft_actor *first = slab < WEFT__RECORD_SLABS
                             ? atomic_load_explicit(&weft__records[slab], memory_order_acquire)
                             : NULL;
     return first ? first + index % WEFT__SLAB_RECORDS : NULL;
 }
 #endif
-/* Of an actor that has not ended; NULL: it has. */
+/* Return the actor; NULL if it has ended. */
 weft_actor *weft__actor_of(weft_pid pid);
 
-/* --- letters on their way (actor/letter.c, actor/dead.c) -------------------------------------- */
+/* --- envelopes in transit (actor/envelope.c, actor/dead_letter.c)
+ * -------------------------------- */
 
-/* Takes the letter for this actor, and wakes it. A message has passed the gate. */
+/* Push the envelope and wake the actor. Takes the envelope. A message has a reserved place. */
 void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *letter);
-/* The same in two steps: the first may be done under the lock of an actor, the second not. True: it
- * is the first in its inbox, and the caller has to wake the actor. */
+/* The same in two steps: push may be called under an actor's lock, wake may not. Push returns true
+ * if the envelope is the first in its inbox, and then the caller must call wake. */
 bool weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *letter);
 void weft__actor_wake(weft_actor *actor, weft_pid to, bool system);
-/* Who sends: the actor that runs here, or nobody; and in which chain. */
+/* Set the sender, which is the actor that runs on this thread or none, and the trace chain. */
 void weft__letter_sign(struct weft__letter *letter);
-/* The chain alone. */
+/* Set the trace chain only. */
 void weft__letter_chain(struct weft__letter *letter);
-/* Nobody will read it, in this slot: counted, told, freed. */
+/* Count and report an unread envelope as a dead letter, answer it if it is a call, free it. `slot`:
+ * the receiver's. */
 void weft__letter_bury(struct weft__letter *letter, uint32_t slot);
 void weft__letters_bury(struct weft__link *letters, uint32_t slot);
-/* The same of one that is no letter any more: counted and told. */
+/* Count and report a dead letter that has no envelope any longer. */
 void weft__dead_letter_tell(weft_host *host, const struct weft_dead_letter *letter);
-/* Nobody is told any more. */
+/* Make sure that the callback is not running and not called again. */
 void weft__dead_letters_close(weft_host *host);
 struct weft__letter *weft__letter_new(enum weft_actor_event_kind kind, uint64_t tag, weft_buf *buf);
-/* A place in the mailbox, or an error; then the letter, which cannot fail. The deadline is for
- * room; WEFT__AT_ONCE: as weft_actor_send. Of this node; `actor`: as weft__actor_find has it. */
+/* Sending in two steps. Reserve a place in the mailbox: returns it, or an error. Then put the
+ * envelope, which cannot fail. deadline: for waiting for capacity; WEFT__AT_ONCE: as
+ * weft_actor_send. For actors of this node; `actor`: the result of weft__actor_find. */
 #define WEFT__AT_ONCE INT64_MIN
 int weft__letter_enter(weft_actor *actor, weft_pid to, int64_t deadline);
 void weft__letter_put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int place);
-/* Both. It is taken unless there is an error. */
+/* Both steps. Takes the envelope unless it fails. */
 int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline);
-/* Sends a message that is signed, to an actor of any node; what is not a message. Taken, also on an
- * error: as weft_actor_send. */
+/* Post to an actor on any node a message whose sender is set; post an envelope that is not a
+ * message. Both take the envelope, also on an error. Errors as weft_actor_send. */
 int weft__letter_post(weft_pid to, struct weft__letter *letter, int64_t deadline);
 int weft__letter_post_system(weft_pid to, struct weft__letter *letter);
-/* As weft_complete, by a letter that was made before there was anything to tell. Takes both, and
- * needs no memory. */
+/* As weft_complete, with an envelope that was allocated before the event happened. Takes
+ * both and needs no memory. */
 int weft__letter_complete(weft_pid actor, struct weft__letter *letter, int error, weft_buf *buf);
-/* It was seen, or nobody will see it. */
+/* Free an envelope that was seen or is never seen. */
 void weft__letter_free(struct weft__letter *letter);
-/* The same on a worker's thread; `small`: the worker's. */
+/* The same on a worker's thread; `small`: that worker's. */
 static inline void weft__letter_free_local(struct weft__small *small, struct weft__letter *letter)
 {
     if (letter->buf) {
@@ -439,7 +459,7 @@ static inline void weft__letter_free_local(struct weft__small *small, struct wef
     if (letter->kind != WEFT_EVENT_MESSAGE) {
         if (letter->kind == WEFT_EVENT_EXIT || letter->kind == WEFT_EVENT_DOWN) {
             weft__will_unref(letter->will);
-        } else if (__builtin_expect(letter->pass, 0)) { /* nobody will use it */
+        } else if (__builtin_expect(letter->pass, 0)) { /* the credit stays unused */
             weft__gate_pass_drop(weft__letter_from(letter));
         }
     }
@@ -448,18 +468,18 @@ static inline void weft__letter_free_local(struct weft__small *small, struct wef
 
 /* --- starting and ending ---------------------------------------------------------------------- */
 
-/* Can there be such actors? */
+/* Are the kind's members consistent? */
 bool weft__kind_is_sound(const struct weft_actor_kind *kind);
-/* What its `limit` is. */
+/* The value of `limit` for actors of this kind. */
 uint32_t weft__kind_limit(const struct weft_actor_kind *kind, const weft_host *host);
 
-/* Tells it of the host's stop. */
+/* Send the cancel event of the host's stop. */
 void weft__host_cancel(weft_host *host, weft_pid pid);
-/* One of this number that is, or was; NULL: there never was one. */
+/* Return the host with this number, which may have been destroyed; NULL: it never existed. */
 weft_host *weft__host_at(uint32_t number);
 
-/* One ends by a cancel of its task. If that was not for want of memory to say it otherwise, its
- * host has lost its patience. */
+/* An actor ends because its task was cancelled. Unless that was for lack of memory for an event,
+ * the deadline of weft_host_stop has passed. */
 static inline void weft__host_count_forced(weft_host *host)
 {
     if (atomic_load_explicit(&host->stopping, memory_order_relaxed)) {
@@ -473,28 +493,30 @@ static inline void weft__actor_close(weft_actor *actor)
         actor->kind->close(actor);
     }
 }
-/* It does not end by itself: its kind's `abort`. */
+/* The actor does not end on its own: call its kind's `abort`. */
 static inline void weft__actor_abort(weft_actor *actor)
 {
     if (actor->kind->abort) {
         actor->kind->abort(actor);
     }
 }
-/* Everything of its end but that of its task, on the thread that runs it; takes what `end` has. */
+/* Do everything for the actor's end except ending its task, on the thread that runs it. Takes the
+ * contents of `end`. */
 void weft__actor_end(weft_actor *actor, struct weft__end *end);
-/* The same of one that never was: ties and letters go, nobody is told. */
+/* Undo a spawn that failed: remove relations and envelopes, notify nobody. */
 void weft__actor_undo(weft_actor *actor);
-/* Everything in its inboxes, and it is not there any more. False: it has ties again, of those who
- * wait for its end. An end that nobody waited for is kept; NULL: there is none. */
+/* Drain the inboxes and mark the record empty. Returns false if the actor has relations again, of
+ * threads that wait for its end. An exit without a joiner is kept; end NULL: no exit. */
 bool weft__actor_leave(weft_actor *actor, struct weft__end *end);
 
 void weft__hooks_free(weft_host *host);
-/* How many agree; if not all of them do, *err. */
+/* Returns how many hooks accepted; sets *err if one refused. */
 size_t weft__hooks_start(weft_actor *actor, int *err);
-/* Tells those that have agreed, the last first. */
+/* Notify the hooks that had accepted, in reverse order. */
 void weft__hooks_end(weft_actor *actor, size_t agreed, int reason);
 
-/* What a step has asked for: done, or refused; an event says which. Takes out->new. */
+/* Carry out the upgrade that the step asked for; an event reports success or failure. Takes
+ * out->new. */
 void weft__actor_upgrade(weft_actor *actor, weft_out *out);
 void weft__new_code_free(struct weft__new_code *code);
 
@@ -504,7 +526,7 @@ static inline void weft__letter_address(struct weft__letter *letter, weft_pid to
     letter->to_host = (uint16_t)to.host;
 }
 
-/* Puts it before all that waits. Its own step's. */
+/* Put the envelope before all others. Called in the actor's own step. */
 static inline void weft__actor_put_first(weft_actor *actor, struct weft__letter *letter)
 {
     weft__letter_address(letter, weft_actor_pid(actor));
@@ -512,7 +534,7 @@ static inline void weft__actor_put_first(weft_actor *actor, struct weft__letter 
     actor->urgent = &letter->link;
 }
 
-/* As weft_pid_text, without the end: how many bytes. Async-signal-safe. */
+/* As weft_pid_text, without the terminating 0. Returns the number of bytes. Async-signal-safe. */
 size_t weft__pid_write(weft_pid pid, char *buf, size_t size);
 
 extern const struct weft__body_kind weft__actor_body;

@@ -1,4 +1,5 @@
-/* Children that come and go by request: calls (<weft/actor_call.h>) of the supervisor. */
+/* Adding and removing children of a running supervisor: calls (<weft/actor_call.h>) to its
+ * actor. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 static const char add_topic[] = "supervisor.add", remove_topic[] = "supervisor.remove";
 
-/* One who waits for the end of a child. */
+/* A caller of weft_supervisor_remove that waits for the exit of a child. */
 struct weft__remover {
     struct weft__remover *next;
     uint64_t call;
@@ -26,7 +27,7 @@ void weft__removers_tell(struct weft__remover *removers, int error)
     }
 }
 
-/* --- in the supervisor's step -------------------------------------------------------------- */
+/* --- in the supervisor's step ----------------------------------------------------------------- */
 
 /* Takes `input`. */
 static int add(struct weft__supervisor *s, weft_buf *input, weft_pid *child)
@@ -56,7 +57,8 @@ static int add(struct weft__supervisor *s, weft_buf *input, weft_pid *child)
 static void serve_add(struct weft__supervisor *s, const struct weft_actor_event *event)
 {
     weft_pid child = {0};
-    weft_buf *answer = weft_buf_copy(&child, sizeof child); /* before there is one nobody knows */
+    weft_buf *answer = weft_buf_copy(&child, sizeof child); /* allocated first: no child starts
+                                                               whose PID cannot be returned */
     int err = answer ? add(s, weft_actor_take(event), &child) : -ENOMEM;
     if (err) {
         weft_buf_free(answer);
@@ -67,7 +69,7 @@ static void serve_add(struct weft__supervisor *s, const struct weft_actor_event 
     weft_actor_reply(event->tag, err, answer);
 }
 
-/* 0: it is answered when the child has ended. */
+/* Returns 0: the call is answered when the child has exited. */
 static int begin_remove(struct weft__supervisor *s, const struct weft_actor_event *event)
 {
     weft_pid pid;
@@ -107,14 +109,14 @@ void weft__supervisor_serve(struct weft__supervisor *s, const struct weft_actor_
     }
 }
 
-/* --- who asks --------------------------------------------------------------------------------- */
+/* --- callers ---------------------------------------------------------------------------------- */
 
 int weft_supervisor_add(weft_pid supervisor, weft_buf *input, weft_pid *child, int64_t deadline)
 {
     weft_buf *answer = NULL;
     int err = weft_actor_call(supervisor, add_topic, input, &answer, deadline);
     if (!err && (!answer || answer->len != sizeof *child)) {
-        err = -ENOTSUP; /* so answers no supervisor */
+        err = -ENOTSUP; /* a supervisor does not reply like this */
     }
     if (!err && child) {
         memcpy(child, answer->data, sizeof *child);

@@ -1,3 +1,4 @@
+/* Delayed messages: entries of the pending table (actor/pending.h) that become messages. */
 #include <weft/actor_after.h>
 
 #include <errno.h>

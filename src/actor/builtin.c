@@ -1,4 +1,4 @@
-/* Commands that every host handles: the call for the step, and the handler. */
+/* The built-in commands, which every host handles: the function for the step, and the handler. */
 #include <weft/actor_command.h>
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 /* --- time ----------------------------------------------------------------------------------- */
 
 struct moment {
-    struct weft__request request; /* first, as in all of them */
+    struct weft__request request; /* first, as in all requests */
     int64_t deadline;
 };
 
@@ -130,7 +130,7 @@ static int handle_spawn(const struct weft_command *command, void *arg)
     const struct birth *birth = weft__request_of(command);
     weft_pid pid = {0};
     (void)arg;
-    /* Before there is anybody to tell of. */
+    /* Allocated before an actor exists that would have to be reported. */
     weft_buf *told = weft_buf_alloc(sizeof pid, 0);
     struct weft__letter *news =
         told ? weft__letter_new(WEFT_EVENT_COMPLETE, command->tag, NULL) : NULL;
@@ -167,7 +167,7 @@ static int handle_monitor(const struct weft_command *command, void *arg)
     weft_pid other = watch->other;
     (void)arg;
     weft_buf_free(command->arg);
-    /* Its step is just over: it is there. */
+    /* Its step has just returned, so the actor has not ended. */
     return weft__monitor_command(weft__actor_of(command->actor), other, command->tag);
 }
 
@@ -194,7 +194,7 @@ int weft_out_blocking(weft_out *out, uint64_t tag, weft_blocking_pool *pool, wef
     return weft__request_ask(out, WEFT_COMMAND_BLOCKING, tag, &task.request, sizeof task);
 }
 
-/* It may run when the actor has long ended: all that it needs is its own. */
+/* The job may run long after the actor has ended: it owns everything it needs. */
 struct job {
     struct weft_blocking_job job; /* first */
     weft_function fn;
@@ -243,7 +243,7 @@ static int handle_blocking(const struct weft_command *command, void *arg)
     return weft__errand_start(command, run_blocking);
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- registration ----------------------------------------------------------------------------- */
 
 int weft__host_handle_builtin(weft_host *host)
 {

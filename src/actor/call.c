@@ -33,11 +33,11 @@ void weft_actor_call_stats(struct weft_actor_call_stats *out)
     };
 }
 
-/* --- of a fiber or a thread ------------------------------------------------------------------ */
+/* --- calls by a fiber or thread -------------------------------------------------------------- */
 
 static const struct weft__wait_kind answer_kind = {.name = "answer of an actor"};
 
-/* A call, on the caller's stack. */
+/* A call by a fiber or thread, on the caller's stack. */
 struct call {
     struct weft__debt entry;
     struct weft__node node;
@@ -62,23 +62,24 @@ static void put(weft_actor *actor, weft_pid to, struct weft__letter *letter, int
     if (weft__letter_is_message(letter)) {
         weft__letter_put(actor, to, letter, place);
     } else if (weft__letter_post_system(to, letter) != 0) {
-        weft__ledger_answer(ref, -EOWNERDEAD, NULL); /* it has just ended */
+        weft__ledger_answer(ref, -EOWNERDEAD, NULL); /* the actor has just ended */
     }
 }
 
-/* It could not be entered into the ledger. */
+/* The call could not be added to the pending table. */
 static void take_back(struct call *call, weft_pid to, struct weft__letter *letter)
 {
     if (weft__waiter_disarm(&call->waiter) == WEFT__REASON_INTERRUPT) {
-        weft_interrupt(weft_self()); /* the next wait has it */
+        weft_interrupt(weft_self()); /* the next wait gets it */
     }
     if (weft__letter_is_message(letter)) {
         weft__gate_give_back(to);
     }
 }
 
-/* 0 or an error; what was answered is in the node. From the ledger on the actor's end may end the
- * wait; nobody else knows the reference before the letter is posted. Takes the letter. */
+/* Returns 0 or an error; the reply is in the node. Once the call is in the pending table the end of
+ * the actor may end the wait; no other thread knows the reference before the envelope is posted.
+ * Takes the envelope. */
 static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *letter,
                         int64_t deadline)
 {
@@ -102,7 +103,7 @@ static int ask_and_wait(struct call *call, weft_pid to, struct weft__letter *let
         return call->node.status;
     }
     weft__ledger_drop(ref, 1u << WEFT__DEBT_WAIT);
-    call->node.value = NULL; /* an answer that came second has left something there, and kept it */
+    call->node.value = NULL; /* a reply that lost the race may have set it; it frees the buffer */
     return weft__reason_errno(reason);
 }
 
@@ -135,7 +136,7 @@ int weft_actor_call(weft_pid to, const char *topic, weft_buf *request, weft_buf 
     return weft__call(to, letter, reply, deadline);
 }
 
-/* --- of a step -------------------------------------------------------------------------------- */
+/* --- calls by a step -------------------------------------------------------------------------- */
 
 struct question {
     struct weft__request request; /* first */
@@ -162,7 +163,7 @@ int weft_out_call(weft_out *out, uint64_t tag, weft_pid to, const char *topic, w
     return weft__request_ask(out, WEFT_COMMAND_CALL, tag, &question.request, sizeof question);
 }
 
-/* Sends the request, with the reference as its tag. */
+/* Send the request, with the reference as its tag. */
 static int ask(const struct question *question, uint64_t ref, weft_buf *request)
 {
     struct weft__letter *letter = weft__letter_new(WEFT_EVENT_CALL, ref, request);
@@ -199,8 +200,8 @@ int weft__call_handle(const struct weft_command *command, void *arg)
         weft_buf *request = question->buf;
         question->buf = NULL;
         err = ask(question, ref, request);
-        /* If it is not there any more, it has been completed: by its deadline, or the end of the
-         * other. */
+        /* If the entry is gone the call has completed already: by its deadline, or by the callee's
+         * end. */
         if (err && !weft__ledger_drop(ref, 1u << WEFT__DEBT_CALL)) {
             err = 0;
         }

@@ -1,4 +1,4 @@
-/* Calls from inside. */
+/* Calls: the internal interface. */
 #ifndef WEFT_ACTOR_CALL_INSIDE_H
 #define WEFT_ACTOR_CALL_INSIDE_H
 
@@ -6,10 +6,11 @@
 
 #include "actor/actor.h"
 
-/* Sends a letter that asks, and waits for the answer, as weft_actor_call. Takes the letter. */
+/* Send an envelope that expects a reply, and wait for the reply, as weft_actor_call. Takes the
+ * envelope. */
 int weft__call(weft_pid to, struct weft__letter *letter, weft_buf **reply, int64_t deadline);
 
-/* The handler of calls as commands. */
+/* The handler of WEFT_COMMAND_CALL. */
 int weft__call_handle(const struct weft_command *command, void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-/* The children of a supervisor: their order, their table, an index by PID. */
+/* The children of a supervisor: their table with an index by PID, and their start order. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int64_t stop_ns(const struct weft_child_spec *spec)
     return spec->supervisor ? WEFT_FOREVER : DEFAULT_STOP_NS;
 }
 
-/* --- the table --------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static uint32_t *place_of(const struct weft__supervisor *s, weft_pid pid)
 {
@@ -142,7 +142,7 @@ int weft__child_start(struct weft__supervisor *s, uint32_t child)
                               });
     weft_buf_free(options);
     if (err) {
-        return err < 0 ? err : -EEXIST; /* another has the name */
+        return err < 0 ? err : -EEXIST; /* another actor has the name */
     }
     weft__lock(&s->lock);
     weft__child_enter(s, child, pid);
@@ -150,7 +150,7 @@ int weft__child_start(struct weft__supervisor *s, uint32_t child)
     return 0;
 }
 
-/* --- the order -------------------------------------------------------------------------------- */
+/* --- start order ------------------------------------------------------------------------------ */
 
 static int64_t by_name(const struct weft_supervisor_opts *opts, const char *name)
 {
@@ -198,7 +198,7 @@ static int check(const struct weft_supervisor_opts *opts)
     return err;
 }
 
-/* How many names there are, and an end for each list. -ENOENT. */
+/* Returns the number of required names plus one terminator for each child, or -ENOENT. */
 static int64_t count_required(const struct weft_supervisor_opts *opts)
 {
     int64_t count = 0;
@@ -214,7 +214,7 @@ static int64_t count_required(const struct weft_supervisor_opts *opts)
     return count;
 }
 
-/* Is all that this one requires in the table already? */
+/* Are all children that this one requires in the table already? */
 static bool is_next(const struct weft_supervisor_opts *opts, size_t i, const uint32_t *numbers)
 {
     const char *const *name = opts->children[i].requires;
@@ -224,8 +224,8 @@ static bool is_next(const struct weft_supervisor_opts *opts, size_t i, const uin
     return !name || !*name;
 }
 
-/* Adds the first that can be next, with the numbers of those it requires at `*list`. -ELOOP: there
- * is none. */
+/* Add the first child that can be started next, with the indexes of the children it requires at
+ * *list. -ELOOP: there is none. */
 static int add_next(struct weft__supervisor *s, uint32_t *numbers, uint32_t **list)
 {
     const struct weft_supervisor_opts *opts = s->opts;

@@ -1,4 +1,4 @@
-/* Commands: what actors ask for, and who handles it. */
+/* Commands: the registry of handlers, and the submission of the commands that a step has issued. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 /* --- the registry ---------------------------------------------------------------------- */
 
-/* Where it is, or would be. */
+/* The index of the handler, or where it would be inserted. */
 static size_t place_of(const struct weft__handlers *handlers, unsigned id)
 {
     size_t low = 0, high = handlers->sparse_count;
@@ -94,7 +94,7 @@ void weft__handlers_free(struct weft__handlers *handlers)
     *handlers = (struct weft__handlers){0};
 }
 
-/* --- what a step has asked for ------------------------------------------------------------ */
+/* --- the commands of a step --------------------------------------------------------------- */
 
 static struct weft__asked *asked(weft_out *out)
 {
@@ -144,7 +144,7 @@ int weft__out_dispatch(weft_out *out, weft_actor *actor)
     unsigned count = out->count;
     for (unsigned i = 0; i < count; i++) {
         int err = dispatch(actor->host, self, &asked(out)[i]);
-        if (err) { /* what was not handed out is dropped by the caller */
+        if (err) { /* the caller drops the remaining commands */
             out->count -= i + 1;
             memmove(asked(out), asked(out) + i + 1, out->count * sizeof *asked(out));
             return err;

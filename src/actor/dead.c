@@ -1,9 +1,9 @@
-/* Dead letters: messages that no actor will read.
+/* Dead letters: messages that no actor reads.
  *
- * Who finds one calls the host's callback, on any thread, maybe while the host is destroyed. It
- * says so by a count first and reads the callback after that; destroying takes the callback away
- * first and then waits for the count. Both write before they read (seq_cst), so none is called that
- * has been taken away.
+ * The thread that finds one calls the host's callback, maybe while the host is being destroyed. It
+ * first increments a count and then reads the callback; weft_host_destroy first clears the callback
+ * and then waits until the count is zero. Both write before they read (seq_cst), so a callback that
+ * was cleared is never called.
  */
 #include <errno.h>
 #include <sched.h>
@@ -21,7 +21,7 @@ int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg)
         err = -EBUSY;
     } else {
         host->on_dead_arg = arg;
-        atomic_store_explicit(&host->on_dead, fn, memory_order_seq_cst); /* pairs: tell */
+        atomic_store_explicit(&host->on_dead, fn, memory_order_seq_cst); /* pairs: report */
     }
     weft__unlock(&host->lock);
     return err;
@@ -29,7 +29,7 @@ int weft_host_on_dead_letter(weft_host *host, weft_dead_letter_fn fn, void *arg)
 
 void weft__dead_letters_close(weft_host *host)
 {
-    atomic_store_explicit(&host->on_dead, NULL, memory_order_seq_cst); /* pairs: tell */
+    atomic_store_explicit(&host->on_dead, NULL, memory_order_seq_cst); /* pairs: report */
     while (atomic_load_explicit(&host->on_dead_calls, memory_order_seq_cst) != 0) {
         sched_yield();
     }
@@ -70,7 +70,7 @@ void weft__letter_bury(struct weft__letter *letter, uint32_t slot)
                                    .buf = letter->buf,
                                });
     }
-    if (weft__letter_is_call(letter)) { /* there will be no answer */
+    if (weft__letter_is_call(letter)) { /* it gets no reply */
         weft__ledger_answer(letter->tag, letter->error ? letter->error : -EOWNERDEAD, NULL);
     }
     weft__letter_free(letter);

@@ -1,11 +1,12 @@
-/* The end of an actor, and waiting for it. */
+/* The exit of an actor, and waiting for it (join). */
 #include <errno.h>
 
 #include "actor/fiber.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 
-/* Nobody sends or binds any more: who sends looks at the gate, who binds does so under the lock. */
+/* From now on no message is accepted and no relation is added: a sender checks the admission word,
+ * a thread that adds a relation checks it under the lock. */
 static void shut_gate(weft_actor *actor)
 {
     weft__lock(&actor->lock);
@@ -16,13 +17,13 @@ static void shut_gate(weft_actor *actor)
     weft__gate_settle(weft_actor_pid(actor), gate);
 }
 
-/* The looks are seq_cst: the banner of actor/actor.h. */
+/* The inbox is read with seq_cst: see the banner of actor/actor.h. */
 static struct weft__link *empty(struct weft__inbox *inbox)
 {
     return weft__inbox_empty(inbox) ? NULL : weft__inbox_drain_local(inbox);
 }
 
-/* For those who ask when it is gone, before it is. */
+/* Record the exit for a later join, before the actor is gone. */
 static void keep_end(weft_actor *actor, struct weft__end *end)
 {
     if (!end->joined && (end->error || end->result)) {
@@ -76,7 +77,7 @@ void weft__actor_undo(weft_actor *actor)
     weft__actor_state_free(actor, actor->kind);
 }
 
-/* --- waiting for it ---------------------------------------------------------------------- */
+/* --- join ------------------------------------------------------------------------------------- */
 
 static const struct weft__wait_kind end_kind = {.name = "end of an actor"};
 
@@ -100,13 +101,13 @@ int weft__join_wait(weft_actor *actor, struct weft__join *join, struct weft__wai
     return weft__reason_errno(reason);
 }
 
-/* Its gate is shut, and the rest of its end is under way: who waits for it waits for that, too. */
+/* Its admission is closed and the rest of its exit is in progress: a join waits for that, too. */
 static bool is_ending(const weft_actor *actor, weft_pid pid)
 {
     return actor->there == WEFT__ENDING && actor->self == pid.id;
 }
 
-/* It is gone. */
+/* Join an actor that has exited. */
 static int join_late(weft_pid pid, weft_buf **result)
 {
     weft_host *host = weft__host_at(pid.host);

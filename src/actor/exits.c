@@ -1,8 +1,9 @@
-/* How actors have ended, for those who ask later.
+/* Exit records for joins that come after the exit.
  *
- * An end that nobody waited for, by an error or with a result, is kept by the host: the last so
- * many of them, in a ring, and in chains by the slot of the PID. The end is kept before the actor
- * is gone (under its lock: actor/end.c), so who finds no actor finds its end.
+ * An exit that no join waited for, if it has an error or a result, is recorded by the host: the
+ * last so many of them, in a ring, and in hash chains by the slot of the PID. The record is made
+ * before the actor is gone (under its lock: actor/end.c), so a join that finds no actor finds its
+ * record.
  */
 #include "actor/exits.h"
 
@@ -10,7 +11,7 @@
 
 #include "base/alloc.h"
 
-/* The chain of this one, under the lock. */
+/* The hash chain for this PID. Under the lock. */
 static uint32_t *chain_of(struct weft__exits *exits, uint64_t id)
 {
     return &exits->chains[(uint32_t)id % exits->room];
@@ -27,7 +28,7 @@ static void unchain(struct weft__exits *exits, struct weft__exit *exit)
     exit->id = 0;
 }
 
-/* Made when there is something to keep. */
+/* Allocated with the first record. */
 static bool make_locked(struct weft__exits *exits)
 {
     if (!exits->ring) {

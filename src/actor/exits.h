@@ -1,4 +1,4 @@
-/* The ends of actors that nobody has joined yet: actor/exits.c. */
+/* Exit records of actors that have not been joined yet: actor/exits.c. */
 #ifndef WEFT_ACTOR_EXITS_H
 #define WEFT_ACTOR_EXITS_H
 
@@ -7,28 +7,29 @@
 #include "base/lock.h"
 
 struct weft__exit {
-    uint64_t id; /* of the PID; 0: it was taken */
+    uint64_t id; /* of the PID; 0: free, or already taken */
     weft_buf *result;
     int error;
-    uint32_t next; /* in its chain, + 1 */
+    uint32_t next; /* index of the next record in the chain, + 1 */
 };
 
-/* Of a host. Empty if all zero but `room`. */
+/* Of one host. Zero-initialised memory with `room` set is an empty table. */
 struct weft__exits {
     struct weft__lock lock;
-    /* under it */
-    uint32_t room, at; /* how many are kept; where the next one goes */
+    /* under the lock */
+    uint32_t room, at; /* records kept; where the next one goes */
     struct weft__exit *ring;
-    uint32_t *chains; /* by slot: the first, + 1 */
+    uint32_t *chains; /* by slot: index of the first record, + 1 */
 };
 
 void weft__exits_init(struct weft__exits *exits, uint32_t room);
-/* Takes the result, or NULL. The oldest goes; if there is no memory, this one. Under the actor's
- * lock. */
+/* Add a record. Takes `result`, which may be NULL. The oldest record is discarded; without memory
+ * this one is. Under the actor's lock. */
 void weft__exits_keep(struct weft__exits *exits, weft_pid pid, int error, weft_buf *result);
-/* What it ended by, and *result, owned. -ESRCH: none is kept, any more. */
+/* Returns the error the actor exited with, and *result, owned. -ESRCH: there is no record, or it
+ * was discarded. */
 int weft__exits_take(struct weft__exits *exits, weft_pid pid, weft_buf **result);
-/* Of a host that is destroyed. */
+/* For a host that is being destroyed. */
 void weft__exits_free(struct weft__exits *exits);
 
 #endif

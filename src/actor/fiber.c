@@ -24,7 +24,7 @@ weft_actor *weft_actor_self(void)
     return w ? weft__actor_running(w) : NULL;
 }
 
-/* --- its end ---------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------- */
 
 static void forget(struct weft__mail *mail)
 {
@@ -45,8 +45,8 @@ static struct weft__task *here(void)
     return weft__current(weft__worker_self());
 }
 
-/* Whoever kills cancels the fiber as well, maybe a moment later: from here on it is. Takes the
- * letter. */
+/* The thread that kills also cancels the fiber, maybe a moment later: cancel it now. Takes the
+ * envelope. */
 static void be_killed(weft_actor *actor, struct weft__mail *mail, struct weft__letter *letter)
 {
     if (mail->fatal) {
@@ -57,7 +57,7 @@ static void be_killed(weft_actor *actor, struct weft__mail *mail, struct weft__l
     }
 }
 
-/* What is wanted; none of these: everything. */
+/* What a receive accepts; all zero: everything. */
 struct filter {
     const char *topic;
     weft_wanted_fn wanted;
@@ -78,8 +78,9 @@ static bool matches(const struct weft__letter *letter, const void *arg)
     return true;
 }
 
-/* Of what is not a message, the first that is wanted; NULL: none. What ends it is kept apart, the
- * others stay. `trapped`: exits are what its `trap` says; else they end it. */
+/* Return the first non-message envelope that the filter accepts; NULL: none. Envelopes that end the
+ * actor are recorded in mail->fatal, the others stay queued. trapped: exit signals follow the
+ * actor's `trap`; otherwise they end it. */
 static struct weft__letter *find_system(weft_actor *actor, struct weft__mail *mail,
                                         const struct filter *filter, bool trapped)
 {
@@ -101,8 +102,9 @@ static struct weft__letter *find_system(weft_actor *actor, struct weft__mail *ma
     return letter;
 }
 
-/* Who brings a letter looks at `trap` after that, this looks for letters after it was written: if
- * that one did not see it, and cancels, this finds the letter. */
+/* A thread that delivers an exit signal reads `trap` afterwards; this function checks for envelopes
+ * after `trap` was written. So if that thread did not see the new value, and cancels, this function
+ * finds the envelope. */
 void weft__fiber_settle(weft_actor *actor)
 {
     if (actor->urgent || !weft__inbox_empty(&actor->system)) {
@@ -110,7 +112,8 @@ void weft__fiber_settle(weft_actor *actor)
     }
 }
 
-/* How it ends: by what was said of it, or as it returned. Takes what the mail has. */
+/* The exit of the actor: by the fatal envelope, or by the return value. Takes the contents of
+ * mail. */
 static struct weft__end how(weft_actor *actor, struct weft__mail *mail)
 {
     struct weft__end end = {.error = mail->returned ? mail->status : 0};
@@ -131,7 +134,7 @@ static struct weft__end how(weft_actor *actor, struct weft__mail *mail)
     return end;
 }
 
-/* The last cleanup of its fiber, whichever way that ends. */
+/* The last cleanup of the fiber, however it ends. */
 static void end(void *arg)
 {
     weft_actor *actor = arg;
@@ -158,7 +161,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* --- its start ------------------------------------------------------------------------------ */
+/* --- the start ------------------------------------------------------------------------------ */
 
 struct weft__task *weft__actor_task_make(weft_host *host, const struct weft_actor_kind *kind,
                                          int *err)
@@ -193,7 +196,7 @@ void weft__actor_task_unmake(struct weft__task *task)
 bool weft__actor_state_make(weft_actor *actor, const struct weft_actor_kind *kind)
 {
     actor->state = NULL;
-    if (kind->state_bytes > PTRDIFF_MAX) { /* with what is before it, it would seem small */
+    if (kind->state_bytes > PTRDIFF_MAX) { /* the sum below would wrap */
         return false;
     }
     if (!kind->run) {
@@ -213,7 +216,7 @@ void weft__actor_state_free(weft_actor *actor, const struct weft_actor_kind *kin
     actor->state = NULL;
 }
 
-/* While its ident is locked it does not end, and its record is its own. */
+/* While its ident is locked the task does not end, and the record belongs to its actor. */
 void weft__actor_break(weft_pid pid, bool always)
 {
     uint64_t ident;
@@ -251,7 +254,8 @@ static int give(weft_actor *actor, struct weft__mail *mail, struct weft__letter 
 
 static const struct weft__wait_kind receive_kind = {.name = "messages"};
 
-/* Waits for something new. The banner of actor/actor.h has the argument. 0: look again. */
+/* Wait until something arrives. The banner of actor/actor.h has the argument. Returns 0 to check
+ * again. */
 static int doze(weft_actor *actor, struct weft__task *task, int64_t deadline)
 {
     struct weft__waiter waiter;
@@ -264,7 +268,7 @@ static int doze(weft_actor *actor, struct weft__task *task, int64_t deadline)
         return 0;
     }
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &receive_kind, 0);
-    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
+    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* no sender needs to fire it */
     return reason == WEFT__REASON_DONE ? 0 : weft__reason_errno(reason);
 }
 
@@ -306,7 +310,7 @@ static int receive(const struct weft_actor_event **out, const struct filter *fil
             break;
         }
     }
-    if (letter) { /* of a system kind: nobody will see it */
+    if (letter) { /* a non-message envelope, which is never seen */
         weft__letter_free(letter);
     }
     return err;

@@ -1,11 +1,13 @@
-/* A call is a job with two references: the caller's, and that of the queue and then of its worker.
- * Its state says who was first when the caller leaves:
+/* Function pools.
  *
- *   WAITS -> RUNS   by a worker: the caller may leave, the function goes on
- *   WAITS -> LEFT   by the caller: no worker runs it
+ * A call is a job with two references: the caller's, and that of the queue, which passes to the
+ * worker. The job's state decides the race between a worker and a caller that gives up:
  *
- * Its permit at the gate is given back by whoever has the job in the end: the worker, or the caller
- * if it could not be queued. There are never more jobs than permits, so the queue is never full.
+ *   WAITS -> RUNS    by a worker: the caller may give up, the function runs to its end
+ *   WAITS -> LEFT  by the caller: no worker runs the function
+ *
+ * The job's permit is released by its last owner: the worker, or the caller if the job could not be
+ * queued. There are never more jobs than permits, so the queue is never full.
  */
 #include <weft/funcpool.h>
 
@@ -32,8 +34,8 @@
 #define DEFAULT_IDLE_NS 30000000000
 #define DEFAULT_PROBE_NS 500000000
 #define MOST_WORKERS 65536u
-#define FIRST_ROOM 4096u              /* jobs that wait; it grows for more */
-#define OPEN_GATE ((uint64_t)1 << 40) /* permits for all who wait, when it is over */
+#define FIRST_ROOM 4096u              /* initial queue capacity; it grows */
+#define OPEN_GATE ((uint64_t)1 << 40) /* released on stop: wakes every waiting caller */
 
 enum { WAITS, RUNS, LEFT };
 
@@ -54,8 +56,8 @@ struct weft_funcpool {
     weft_timer timer;      /* adaptive */
     _Atomic(bool) stopping;
     struct weft__lock lock;
-    /* under it */
-    unsigned workers, starting, idle, most, target, waiting; /* starting: workers that never ran */
+    /* under the lock */
+    unsigned workers, starting, idle, most, target, waiting; /* starting: not yet running */
     uint64_t done, refused, left;
     struct weft__probe probe;
 };
@@ -83,7 +85,7 @@ static void job_unref(struct job *job)
     }
 }
 
-/* Who is first? */
+/* Decide the race: returns true for the first caller. */
 static bool claim(struct job *job, uint32_t state)
 {
     uint32_t waits = WAITS;
@@ -106,7 +108,8 @@ static void run_job(weft_funcpool *pool, struct job *job)
 
 /* --- workers --------------------------------------------------------------------------------- */
 
-/* Under the lock: it has nothing to do, or there are too many. */
+/* Called under the lock: retire this worker if it has nothing to do or there are too many
+ * workers. */
 static bool retires_locked(weft_funcpool *pool, bool waited)
 {
     bool surplus = pool->workers > pool->target;
@@ -119,7 +122,7 @@ static bool retires_locked(weft_funcpool *pool, bool waited)
     return surplus;
 }
 
-/* False: the worker ends. */
+/* Returns false if the worker ends. */
 static bool next_job(weft_funcpool *pool, struct job **job, int64_t patience)
 {
     int err;
@@ -133,7 +136,7 @@ static bool next_job(weft_funcpool *pool, struct job **job, int64_t patience)
         pool->idle--;
         if (!err) {
             pool->waiting--;
-        } else if (err != -ETIMEDOUT) { /* it is over, or the fibers' pool is stopped */
+        } else if (err != -ETIMEDOUT) { /* the queue is closed, or the fibers' pool is stopped */
             retires = true;
             pool->workers--;
         } else {
@@ -172,8 +175,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Under the lock, so that whom others count on is really there. 1: there is one more; 0: there may
- * not be; or an error. */
+/* Start a worker under the lock, so that a worker that others rely on really exists. Returns 1 if
+ * one was started; 0 if the target is reached; or an error. */
 static int hire_locked(weft_funcpool *pool)
 {
     if (pool->workers >= pool->target) {
@@ -191,7 +194,7 @@ static int hire_locked(weft_funcpool *pool)
     return 1;
 }
 
-/* Under the lock: more calls wait than there are workers that will come for them. */
+/* Called under the lock: more calls wait than workers are available for them. */
 static bool is_short_locked(const weft_funcpool *pool)
 {
     return pool->waiting > pool->idle + pool->starting;
@@ -283,7 +286,7 @@ int weft_funcpool_create(weft_funcpool **out, weft_function fn, void *arg,
     }
     if (err) {
         while (weft_funcpool_stop(pool, WEFT_FOREVER) != 0) {
-            weft_yield(); /* to a fiber that is cancelled too: workers without a job end soon */
+            weft_yield(); /* also in a cancelled fiber: idle workers end soon */
         }
         weft_funcpool_destroy(pool);
         return err;
@@ -326,7 +329,7 @@ static bool is_stopping(const weft_funcpool *pool)
     return atomic_load_explicit(&pool->stopping, memory_order_acquire);
 }
 
-/* 0: a permit. */
+/* Returns 0 with a permit. */
 static int pass_gate(weft_funcpool *pool, int64_t deadline)
 {
     int err = is_stopping(pool)
@@ -345,13 +348,13 @@ static int pass_gate(weft_funcpool *pool, int64_t deadline)
     return err;
 }
 
-/* Sees to it that somebody comes for one more job, which counts as waiting from now on. */
+/* Count one more waiting job, and make sure that a worker takes it. */
 static int call_worker(weft_funcpool *pool)
 {
     weft__lock(&pool->lock);
     pool->waiting++;
     int hired = is_short_locked(pool) ? hire_locked(pool) : 0;
-    bool alone = hired < 0 && pool->workers == 0; /* else those that are there will do */
+    bool alone = hired < 0 && pool->workers == 0; /* otherwise the existing workers take it */
     pool->waiting -= alone;
     weft__unlock(&pool->lock);
     return alone ? hired : 0;
@@ -360,7 +363,7 @@ static int call_worker(weft_funcpool *pool)
 static int queue(weft_funcpool *pool, struct job *job)
 {
     int err = call_worker(pool);
-    /* All that are admitted may wait there at once: it has room, or no memory for it. */
+    /* All admitted jobs may be queued at once: the channel has capacity, or no memory to grow. */
     int sent = err ? 0 : weft_chan_send(pool->jobs, &job, 0);
     if (sent) {
         weft__lock(&pool->lock);
@@ -369,7 +372,7 @@ static int queue(weft_funcpool *pool, struct job *job)
         err = sent == -ETIMEDOUT ? -ENOMEM : -ESHUTDOWN;
     }
     if (err) {
-        job_unref(job); /* that of the queue */
+        job_unref(job); /* the queue's reference */
         weft_sem_release(&pool->gate, 1);
     }
     return err;

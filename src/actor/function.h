@@ -1,4 +1,4 @@
-/* The handler of calls of function pools. */
+/* The handler of WEFT_COMMAND_FUNCTION: calls of function pools. */
 #ifndef WEFT_ACTOR_FUNCTION_H
 #define WEFT_ACTOR_FUNCTION_H
 

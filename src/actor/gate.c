@@ -1,20 +1,23 @@
-/* The gate of a mailbox, and the senders who wait there.
+/* Mailbox admission, and the senders that wait for it.
  *
- * The gate is one word, so a message is counted for the very actor it is for, or not at all. It is
- * full when the count has reached the limit, and as long as anybody waits (CROWDED): who comes
- * later does not pass.
+ * The admission state is one word, so a message is counted for the very actor it is for, or not at
+ * all. The mailbox is full when the count has reached the limit, and as long as any sender waits
+ * (CONTENDED): later senders do not overtake.
  *
- * Senders that wait are in a lot, by the actor's slot; few actors have any, and a record has no
- * room for a list.
- *     sender                                        actor
- *     1. takes the lot's lock                       1. counts down: was it CROWDED?
- *     2. sees that the gate is full and marks it    2. takes the lot's lock, and gives the places
- *        CROWDED by the same CAS; gets in line         to those who wait, oldest first; nobody
- * left: not CROWDED CROWDED is set on a word that is full, so a count down after that sees it. A
- * place that was given is the sender's: the count stays as it is. A letter that waited is pushed
- * before the gate is not CROWDED any more: what its sender sends after it comes after it. Who gives
- * the places and how many: actor/gate.h. It need not be the actor, which may end meanwhile: then
- * the exchange on its gate fails, and whoever is left is told by its end.
+ * Waiting senders are queued in a wait bucket, by the actor's slot; few actors have any, and a
+ * record has no space for a list.
+ *
+ *     sender                                      actor
+ *     1. takes the bucket's lock                  1. counts down: was the word CONTENDED?
+ *     2. sees that the mailbox is full and        2. takes the bucket's lock, and gives the places
+ *        sets CONTENDED with the same CAS;           to the waiting senders, oldest first; if none
+ *        appends itself to the queue                 remains, clears CONTENDED
+ *
+ * CONTENDED is set on a word that is full, so a count-down after that sees it. A place that was
+ * given belongs to the sender: the count does not change. An envelope that waited is pushed before
+ * CONTENDED is cleared: what its sender sends later arrives later. actor/admission.h says which
+ * threads give the places and how many. It need not be the actor, which may end meanwhile: then the
+ * exchange on its word fails, and its end rejects the senders that remain.
  */
 #include "actor/gate.h"
 
@@ -29,10 +32,10 @@
 
 static struct lot {
     alignas(WEFT__CACHE_LINE) struct weft__lock lock;
-    struct weft__sender *first, *last; /* under it */
+    struct weft__sender *first, *last; /* under the lock */
 } lots[LOTS];
 
-#ifdef WEFT_EXPLORE /* whose executions begin anew */
+#ifdef WEFT_EXPLORE /* each execution starts from zero */
 void weft__gate_reset(void)
 {
     memset(lots, 0, sizeof lots);
@@ -60,7 +63,7 @@ static void unlink_one(struct lot *lot, struct weft__sender *sender)
     sender->linked = false;
 }
 
-/* The oldest sender to this actor, or NULL. */
+/* Return the oldest sender to this actor, or NULL. */
 static struct weft__sender *first_to(const struct lot *lot, uint64_t id)
 {
     struct weft__sender *sender = lot->first;
@@ -81,7 +84,7 @@ static bool is_of(uint64_t gate, weft_pid to)
     return weft__gate_generation(gate) == weft__pid_generation(to);
 }
 
-/* --- getting in line -------------------------------------------------------------------------- */
+/* --- queueing --------------------------------------------------------------------------------- */
 
 static int queue_locked(weft_actor *actor, struct lot *lot, struct weft__sender *sender)
 {
@@ -93,7 +96,7 @@ static int queue_locked(weft_actor *actor, struct lot *lot, struct weft__sender 
         }
         uint32_t limit = atomic_load_explicit(&actor->limit, memory_order_relaxed);
         full = weft__gate_is_full(gate, limit);
-        drops = limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_DROP; /* it has new code */
+        drops = limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_DROP; /* after an upgrade */
     } while (!step_to(actor, &gate, full && !drops ? gate | WEFT__GATE_CROWDED : gate + 1));
     if (full && !drops) {
         link_last(lot, sender);
@@ -146,7 +149,7 @@ int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline)
     return weft__reason_errno(reason);
 }
 
-/* --- a place ---------------------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------------------- */
 
 int weft__gate_pass(weft_actor *actor, weft_pid to)
 {
@@ -164,7 +167,8 @@ int weft__gate_pass(weft_actor *actor, weft_pid to)
     return -ESRCH;
 }
 
-/* What it was; 0: it is another's. */
+/* Subtract the count and clear the bits. Returns the former word; 0: it belongs to another
+ * actor. */
 static uint64_t step_down(weft_actor *actor, weft_pid to, uint64_t count, uint64_t bits)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
@@ -176,12 +180,12 @@ static uint64_t step_down(weft_actor *actor, weft_pid to, uint64_t count, uint64
     return 0;
 }
 
-/* --- who gets it ------------------------------------------------------------------------------ */
+/* --- admitting waiting senders ---------------------------------------------------------------- */
 
-/* What was decided under the lock, and is done without it. */
+/* What was decided under the lock and is carried out after it is released. */
 struct decided {
     struct weft__chain ready;
-    struct weft__sender *parcels, **last; /* taken out, the oldest first */
+    struct weft__sender *parcels, **last; /* removed from the queue, oldest first */
     unsigned pushed;
 };
 
@@ -209,15 +213,15 @@ static void settle_all(struct weft__sender *parcels, int error)
     }
 }
 
-/* How much of the room one of a pass takes. */
+/* The part of the capacity that one credit is expected to use. */
 static uint32_t measure(uint32_t limit)
 {
     uint32_t part = limit / 4 ? limit / 4 : 1;
     return part < WEFT__PASS ? part : WEFT__PASS;
 }
 
-/* Is there room, beside what those who have a pass are going to take? If there is nothing but room,
- * they are too slow. */
+/* Is there capacity beyond what the outstanding credits are expected to use? If the mailbox is
+ * empty, the owners of the credits are too slow to wait for. */
 static bool has_room(uint64_t gate, uint32_t limit)
 {
     uint64_t count = weft__gate_count(gate);
@@ -225,14 +229,15 @@ static bool has_room(uint64_t gate, uint32_t limit)
     return count == 0 || count + passes * measure(limit) < limit;
 }
 
-/* One after the other: who has one wakes the next when he begins to use it. */
+/* Credits are granted one after another: the owner of one wakes the next sender when it begins to
+ * use it. */
 static bool has_pass(uint64_t gate)
 {
     return !(gate & WEFT__GATE_FRESH) && (gate & WEFT__GATE_PASSES) != WEFT__GATE_PASSES;
 }
 
-/* A place for this one, and its pass. Of an actor that drops there is always a place, and nobody
- * needs a pass. */
+/* Reserve a place for this sender, and its credit. If the actor drops the oldest message there is
+ * always a place, and no sender needs a credit. */
 static bool reserve(weft_actor *actor, struct weft__sender *sender, bool drops)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);

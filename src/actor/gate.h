@@ -1,42 +1,46 @@
-/* Waiting for room in a mailbox.
+/* Waiting for capacity in a mailbox.
  *
- * Those who wait are in one queue for each actor, in the order in which they came: fibers and plain
- * threads by a node on their stack, steps by the letter itself (actor/parcel.h). As long as there
- * are any the mailbox counts as full (CROWDED), so nobody overtakes them, nor himself.
+ * The senders that wait for an actor form one FIFO queue: fibers and plain threads with a node on
+ * their stack, steps with the envelope itself (actor/pending_send.h). As long as the queue is not
+ * empty the mailbox counts as full (CONTENDED), so no sender overtakes another sender, nor one of
+ * its own messages.
  *
- * A step that has waited gets a pass with its completion: in the step that sees it, it may send on
- * though the mailbox is CROWDED, as long as there is a place, up to a measure. Else a thousand
- * senders, once they have had to wait, would wait for every single message ever after. Room is
- * given to as many as would fill it by that measure, and given out again when a pass has ended: the
- * step is over, or there was none. The gate counts them. So if there is room and somebody waits,
- *     there is a pass, whose end gives it out; or
- *     the actor is in a turn, and does when half of the mailbox is empty, or when it sleeps or lets
- *     others run.
+ * A step whose message had to wait gets a send credit with the completion: in the step that sees
+ * it, the actor may send more messages although the mailbox is CONTENDED, as long as there is
+ * capacity, up to a limit. Without credits a thousand senders that had to wait once would wait for
+ * every single message ever after. Capacity is granted to as many waiting senders as would fill it
+ * at that limit, and granted again when a credit has ended, because the step is over or never came.
+ * The admission word counts the outstanding credits. So if there is capacity and a sender waits,
+ * then
+ *
+ *     there is a credit, whose end admits the next senders; or
+ *     the actor is in a turn, and admits them when half of the mailbox is empty, or when the actor
+ *     sleeps or yields.
  */
 #ifndef WEFT_ACTOR_GATE_H
 #define WEFT_ACTOR_GATE_H
 
 #include "actor/actor.h"
 
-/* One who waits. */
+/* A sender that waits. */
 struct weft__sender {
-    struct weft__sender *next, *prev; /* under the lock of its lot, as `linked` */
-    bool linked, pass;                /* pass: it has one */
+    struct weft__sender *next, *prev; /* under the lock of its wait bucket, like `linked` */
+    bool linked, pass;                /* has_credit: a send credit was granted */
     weft_pid to;
     struct weft__node *node;     /* of a fiber or a thread; or */
-    struct weft__letter *letter; /* of a step; with it it is a parcel's */
+    struct weft__letter *letter; /* of a step: then this is part of a pending send */
 };
 
-#define WEFT__PASS 256u    /* messages by one pass at most */
-#define WEFT__GATE_WAITS 2 /* what else: as weft__gate_enter */
+#define WEFT__PASS 256u    /* messages per send credit at most */
+#define WEFT__GATE_WAITS 2 /* in the queue; other results: as weft__gate_enter */
 
-/* Has a place, or waits for it until the deadline, in a fiber or a plain thread. As
+/* Reserve a place, waiting until the deadline, in a fiber or a plain thread. Returns as
  * weft__gate_enter; -ETIMEDOUT, -ECANCELED, -EINTR. */
 int weft__gate_await(weft_actor *actor, weft_pid to, int64_t deadline);
-/* The same for one that has a pass, and never waits. */
+/* Reserve a place with a send credit. Never waits. */
 int weft__gate_pass(weft_actor *actor, weft_pid to);
-/* Has a place, or is put into the queue. */
+/* Reserve a place, or append the sender to the queue. */
 int weft__gate_queue(struct weft__sender *sender);
-/* Takes it out again. False: it was not in it, any more. */
+/* Remove the sender from the queue. Returns false if it was no longer queued. */
 bool weft__gate_unqueue(struct weft__sender *sender);
 #endif

@@ -1,5 +1,6 @@
-/* Groups. A member is in the list of its group, under the table's lock, and in the ties of its
- * actor, under the actor's; both are held when it comes or goes, the actor's first. */
+/* Groups of actors. A member is in the list of its group, under the table's lock, and in the
+ * relation list of its actor, under the actor's lock; both locks are held to add or remove it, the
+ * actor's first. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,22 +14,22 @@
 #define FEW 64u
 
 struct group {
-    struct weft__entry entry; /* first */
+    struct weft__entry entry; /* first: cast from it */
     struct member *first, *last;
     size_t members;
     char text[];
 };
 
 struct member {
-    struct weft__tie tie; /* first */
+    struct weft__tie tie; /* first: cast from it */
     weft_host *host;
     struct group *group;
     struct member *next, *prev;
     weft_pid pid;
-    size_t joined; /* how often */
+    size_t joined; /* number of joins */
 };
 
-/* --- under the table's lock ------------------------------------------------------------------ */
+/* --- under the table's lock ------------------------------------------------------------------- */
 
 static struct group *find(weft_host *host, const char *text)
 {
@@ -45,7 +46,7 @@ static void append(struct group *group, struct member *member)
     group->members++;
 }
 
-/* And the group goes with its last. */
+/* Removes the group with its last member. */
 static void take_out(struct member *member)
 {
     struct group *group = member->group;
@@ -57,7 +58,7 @@ static void take_out(struct member *member)
     }
 }
 
-/* --- and under the actor's -------------------------------------------------------------------- */
+/* --- under the actor's lock, too -------------------------------------------------------------- */
 
 static struct member *member_of(weft_actor *actor, const struct group *group)
 {
@@ -79,7 +80,7 @@ void weft__group_cut(struct weft__tie *tie)
     weft__free(member);
 }
 
-/* Memory that was brought along; what was used is NULL then. */
+/* Memory allocated before the locks are taken; a pointer that was used is set to NULL. */
 struct brought {
     struct member *member;
     struct group *group;
@@ -139,7 +140,7 @@ static int join_locked(weft_actor *actor, weft_host *host, weft_pid pid, struct 
     return err;
 }
 
-/* --- the calls -------------------------------------------------------------------------------- */
+/* --- public calls ----------------------------------------------------------------------------- */
 
 int weft_actor_group_join(weft_host *host, const char *text, weft_pid pid)
 {
@@ -201,7 +202,7 @@ size_t weft_actor_group_members(weft_host *host, const char *text, weft_pid *out
     return count;
 }
 
-/* All of them, in `few` or in memory that the caller frees; NULL: there is none. */
+/* Returns every member, in `few` or in memory that the caller frees; NULL: no memory. */
 static weft_pid *collect(weft_host *host, const char *text, weft_pid *few, size_t *count)
 {
     weft_pid *pids = few;

@@ -1,5 +1,5 @@
-/* Hooks: who hears of every actor's life. Written before the host's first actor, read without a
- * lock after that. */
+/* Lifecycle hooks of a host, called for every actor's start and end. Written before the host's
+ * first actor, read without a lock after that. */
 #include <errno.h>
 #include <string.h>
 

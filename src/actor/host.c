@@ -1,5 +1,5 @@
-/* Hosts: actors, their pool, their limits. The structs are never freed but used again: a letter
- * that comes too late may still be counted there. */
+/* Hosts: a set of actors with its pool and limits. The structs are never freed but reused: an
+ * envelope that arrives late may still be counted in one. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -26,10 +26,10 @@
 #define MOST_HOSTS 65535u
 
 static struct weft__lock lock;
-/* under it */
+/* under the lock */
 static weft_host *spare, *open_hosts;
 static uint32_t hosts;
-static _Atomic(weft_host *) known[MOST_HOSTS + 1]; /* by number; written under it */
+static _Atomic(weft_host *) known[MOST_HOSTS + 1]; /* by number; written under the lock */
 
 weft_host *weft__host_at(uint32_t number)
 {
@@ -46,7 +46,7 @@ static int take(weft_host **out)
     } else if (err == -ENOMEM && (host = weft__alloc(sizeof *host))) {
         err = 0;
         host->number = ++hosts;
-        atomic_store_explicit(&known[hosts], host, memory_order_release); /* pairs: host_at */
+        atomic_store_explicit(&known[hosts], host, memory_order_release); /* pairs: weft__host_at */
     }
     weft__unlock(&lock);
     *out = host;
@@ -132,25 +132,25 @@ static void leave_list(weft_host *host)
     while (*at && *at != host) {
         at = &(*at)->next;
     }
-    if (*at) { /* or it was never finished */
+    if (*at) { /* else its creation failed */
         *at = host->next;
     }
     weft__unlock(&lock);
 }
 
-/* --- stopping ----------------------------------------------------------------------------- */
+/* --- stop ------------------------------------------------------------------------------------- */
 
 void weft__host_cancel(weft_host *host, weft_pid pid)
 {
     const char *reason =
         host->stop_reason ? (const char *)host->stop_reason->data : "the host stops";
-    /* Not of a fiber that does an errand, or of one that is not yet there. */
+    /* Skips helper fibers of actors, and actors that are not published yet. */
     if (weft__actor_of(pid) && weft_actor_cancel(pid, reason) == -ENOMEM) {
-        weft_cancel(pid.id); /* it ends, as if this were the deadline */
+        weft_cancel(pid.id); /* the actor ends, as if the stop's deadline had passed */
     }
 }
 
-/* Who walks next: false, another has said it. */
+/* Returns true for the first stop, which then cancels every actor. */
 static bool say_stop(weft_host *host, const char *reason)
 {
     weft__lock(&host->lock);
@@ -159,14 +159,15 @@ static bool say_stop(weft_host *host, const char *reason)
         host->stop_reason = reason ? weft_buf_copy(reason, strlen(reason) + 1) : NULL;
         atomic_store_explicit(&host->stopping, true,
                               memory_order_seq_cst); /* pairs: look_stopped */
-        /* Who has not seen that has counted itself before, and shown itself before that. */
+        /* A spawn that has not seen `stopping` was counted in `spawned` before this load, and its
+         * actor was published before that. */
         (void)atomic_load_explicit(&host->spawned, memory_order_seq_cst);
     }
     weft__unlock(&host->lock);
     return first;
 }
 
-/* Under its ident lock it does not end. */
+/* A task does not end while its ident lock is held. */
 static void cancel_each(weft_host *host)
 {
     uint32_t slots = weft__slab_slots();
@@ -235,7 +236,7 @@ void weft_host_stats(weft_host *host, struct weft_host_stats *out)
         .spawned = atomic_load_explicit(&host->spawned, memory_order_relaxed),
         .dead_letters = atomic_load_explicit(&host->dead, memory_order_relaxed),
     };
-    /* It counts itself when it has been shown, and may have ended by then. */
+    /* An actor is counted as spawned after it was published, and may have ended by then. */
     out->live = out->spawned > out->ended ? out->spawned - out->ended : 0;
     struct weft_pool_stats pool;
     weft_pool_stats(host->pool, &pool);

@@ -17,19 +17,19 @@
 #define MOST_SLOTS (1u << WEFT__SLOT_BITS)
 #define FIRST_SLOTS 8u
 #define NO_SLOT UINT32_MAX
-#define NO_REF UINT64_MAX        /* of a parcel: nobody asks for it */
-#define TURN ((uint64_t)1 << 32) /* of a slot, in a reference */
+#define NO_REF UINT64_MAX        /* of a pending send: not looked up by reference */
+#define TURN ((uint64_t)1 << 32) /* one turn of a slot, in a reference */
 
 struct weft__bucket weft__buckets[WEFT__BUCKETS];
 
-/* The calls of steps, and those that were transferred, by the slot of their callee. */
+/* The calls of steps, and transferred calls, by the slot of their callee. */
 struct weft__callees {
     alignas(WEFT__CACHE_LINE) struct weft__lock lock;
-    struct weft__debt *first; /* under it */
+    struct weft__debt *first; /* under the lock */
 };
 static struct weft__callees indexes[INDEXES];
 
-#ifdef WEFT_EXPLORE /* whose executions begin anew */
+#ifdef WEFT_EXPLORE /* each execution starts from zero */
 void weft__ledger_reset(bool over)
 {
     for (unsigned i = 0; over && i < WEFT__BUCKETS; i++) {
@@ -56,7 +56,7 @@ static struct weft__callees *index_of(uint64_t callee)
     return &indexes[(uint32_t)callee % INDEXES];
 }
 
-/* The buckets of those who wait for an answer of this actor. */
+/* The buckets of fibers and threads that wait for a reply from this actor. */
 static struct weft__bucket *call_bucket(uint64_t callee, unsigned spread)
 {
     return bucket_of((uint32_t)callee + spread * (WEFT__BUCKETS / WEFT__CALL_SPREAD));
@@ -87,7 +87,7 @@ static struct weft__slot *slot_at(const struct weft__bucket *bucket, uint32_t at
     return &atomic_load_explicit(&bucket->slots, memory_order_relaxed)->at[at];
 }
 
-/* None is free. */
+/* No slot is free. */
 static __attribute__((noinline)) uint32_t take_new_slot(struct weft__bucket *bucket)
 {
     if (bucket->used == bucket->room && !grow(bucket)) {
@@ -100,7 +100,7 @@ static __attribute__((noinline)) uint32_t take_new_slot(struct weft__bucket *buc
     return at;
 }
 
-/* A slot and with it a reference. False: no memory. */
+/* Assign a slot and with it a reference. Returns false if there is no memory. */
 static inline bool give_ref(struct weft__bucket *bucket, struct weft__debt *entry)
 {
     uint32_t at = bucket->free - 1;
@@ -108,7 +108,7 @@ static inline bool give_ref(struct weft__bucket *bucket, struct weft__debt *entr
         return false;
     }
     struct weft__slot *slot = slot_at(bucket, at);
-    bucket->free = slot->next_free; /* of a new one there is none */
+    bucket->free = slot->next_free; /* 0 for a new slot */
     slot->entry = entry;
     entry->ref = atomic_load_explicit(&slot->ref, memory_order_relaxed);
     return true;
@@ -128,7 +128,7 @@ static inline void give_slot(struct weft__bucket *bucket, uint64_t ref)
     slot->entry = NULL;
     ref += TURN;
     atomic_store_explicit(&slot->ref, ref, memory_order_relaxed);
-    if (__builtin_expect(ref >= TURN, 1)) { /* else it is used up */
+    if (__builtin_expect(ref >= TURN, 1)) { /* otherwise the slot is used up */
         slot->next_free = bucket->free;
         bucket->free = at + 1;
     }
@@ -158,7 +158,7 @@ static inline void unlink_call(struct weft__debt *entry)
     entry->linked = false;
 }
 
-/* The end of the callee finds it. False: that has ended. */
+/* Link the call so that the end of the callee finds it. Returns false if the callee has ended. */
 static inline bool link_to_live(struct weft__debt **first, struct weft__debt *entry,
                                 weft_actor *actor)
 {
@@ -232,8 +232,8 @@ static void take_out(struct weft__bucket *bucket, struct weft__debt *entry)
     entry->ref = 0;
 }
 
-/* After it was taken out, under the lock still: may it be freed? Else its callback has begun, and
- * will. */
+/* After the removal, still under the lock: may the entry be freed? If not, its callback has started
+ * and frees it. */
 static bool stop_timer(struct weft__debt *entry)
 {
     return !entry->timed || weft_timer_cancel(&entry->timer) != WEFT_TIMER_RUNNING;
@@ -278,7 +278,7 @@ void weft__debt_free(struct weft__debt *entry)
     }
 }
 
-/* To the actor, unless it has ended. */
+/* Send to the actor, unless it has ended. */
 static void hand_over(weft_pid to, struct weft__letter *letter)
 {
     weft__letter_chain(letter);
@@ -292,7 +292,7 @@ static void hand_over(weft_pid to, struct weft__letter *letter)
     }
 }
 
-/* --- the time has come ------------------------------------------------------------------------ */
+/* --- timer callbacks -------------------------------------------------------------------------- */
 
 static struct weft__letter *copy_of(const struct weft__letter *letter)
 {
@@ -309,7 +309,7 @@ static struct weft__letter *copy_of(const struct weft__letter *letter)
     return copy;
 }
 
-/* In its callback: nothing of the timer is touched any more. */
+/* In the entry's own callback: the timer is not used afterwards. */
 static void free_running(struct weft__debt *entry)
 {
     weft_timer_deinit(&entry->timer);
@@ -318,8 +318,8 @@ static void free_running(struct weft__debt *entry)
 
 static void set_timer(struct weft__debt *entry);
 
-/* In the callback, whose timer has been given up: whoever takes the entry out from now on finds one
- * that is pending. */
+/* In the callback, which has given up its timer: a thread that removes the entry from now on finds
+ * a timer that is pending. */
 static void set_next(struct weft__debt *entry)
 {
     int64_t now = weft__clock_ns(), period = entry->period_ns;
@@ -339,7 +339,7 @@ static void repeat(struct weft__bucket *bucket, struct weft__debt *entry)
     weft__unlock(&bucket->lock);
     if (copy) {
         hand_over(to, copy);
-    } else { /* no memory: this one is missed */
+    } else { /* no memory: this message is lost */
         atomic_fetch_add_explicit(&host->dead, 1, memory_order_relaxed);
     }
     weft__lock(&bucket->lock);
@@ -353,14 +353,15 @@ static void repeat(struct weft__bucket *bucket, struct weft__debt *entry)
     }
 }
 
-/* The parcel, if nobody else settles it. */
+/* Remove the send from the admission queue. Returns NULL if another thread has done so and settles
+ * it. */
 static struct weft__parcel *withdraw(struct weft__debt *entry)
 {
     struct weft__parcel *parcel = (struct weft__parcel *)(void *)entry;
     return weft__gate_unqueue(&parcel->sender) ? parcel : NULL;
 }
 
-/* What is told of an entry whose time has come. */
+/* The error that an entry reports when its deadline has passed. */
 static int due_error(const struct weft__debt *entry)
 {
     return entry->kind == WEFT__DEBT_CALL || entry->kind == WEFT__DEBT_SEND ? -ETIMEDOUT : 0;
@@ -378,7 +379,7 @@ static void due(weft_timer *timer, void *arg, uint64_t times)
         return;
     }
     if (entry->ref && entry->kind == WEFT__DEBT_SEND && !(parcel = withdraw(entry))) {
-        entry->timed = false; /* who has it frees it */
+        entry->timed = false; /* the thread that dequeued it frees it */
         weft_timer_deinit(&entry->timer);
         weft__unlock(&bucket->lock);
         return;
@@ -409,9 +410,9 @@ static void set_timer(struct weft__debt *entry)
     weft_timer_set(&entry->timer, entry->deadline);
 }
 
-/* --- the ledger ------------------------------------------------------------------------------- */
+/* --- adding and removing ---------------------------------------------------------------------- */
 
-/* Of an actor: its end finds it. */
+/* Add to the actor's list, where its end finds the entry. */
 static int enlist_locked(struct weft__bucket *bucket, struct weft__debt *entry)
 {
     weft_actor *actor = weft__actor_find((uint32_t)entry->to.id);
@@ -447,7 +448,7 @@ static int add_locked(struct weft__bucket *bucket, struct weft__debt *entry, uin
 
 int weft__ledger_add_wait(struct weft__debt *entry, weft_actor *callee, uint64_t *ref)
 {
-    unsigned spread = (uint32_t)((uintptr_t)entry >> 12) * 0x9E3779B1u >> 30; /* by its stack */
+    unsigned spread = (uint32_t)((uintptr_t)entry >> 12) * 0x9E3779B1u >> 30; /* by stack address */
     struct weft__bucket *bucket = call_bucket(entry->callee, spread);
     int err = 0;
     weft__lock(&bucket->lock);
@@ -503,9 +504,9 @@ bool weft__ledger_drop(uint64_t ref, unsigned kinds)
 }
 
 enum ending {
-    BY_END,     /* all */
-    BY_UPGRADE, /* those that were seen and not kept */
-    UNKEEP,     /* none, and none is kept */
+    BY_END,     /* ends all calls */
+    BY_UPGRADE, /* ends calls that were seen and not kept */
+    UNKEEP,     /* ends no call; resets `kept` */
 };
 
 static bool ends(struct weft__debt *entry, uint64_t callee, enum ending ending)
@@ -517,7 +518,7 @@ static bool ends(struct weft__debt *entry, uint64_t callee, enum ending ending)
     return ending == BY_END || (ending == BY_UPGRADE && entry->seen && !entry->kept);
 }
 
-/* If this callee's is given, the call must still be its own, and one that ends. */
+/* callee, unless 0: the call must still belong to this callee, and be one that ends. */
 static inline __attribute__((always_inline)) bool
 settle_call(uint64_t ref, int error, weft_buf *buf, uint64_t callee, enum ending ending)
 {
@@ -563,7 +564,7 @@ bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf)
     return settle_call(ref, error, buf, 0, BY_END);
 }
 
-/* --- parcels ---------------------------------------------------------------------------------- */
+/* --- pending sends ---------------------------------------------------------------------------- */
 
 int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline)
 {
@@ -615,9 +616,9 @@ bool weft__ledger_queues(weft_pid from, weft_pid to)
     return entry != NULL;
 }
 
-/* Of a sender that has ended. False: somebody has it, who frees it; without its timer, which is of
- * a pool that may be gone by then. The letter is put before the others: nobody traces it any more,
- * so there it says whose it was. */
+/* The sender has ended: withdraw its message. Returns false if another thread has dequeued it and
+ * frees it; its timer is stopped here because the timer's pool may be gone by then. The envelope is
+ * prepended to the list; it is not traced any longer, so its `trace` stores the receiver's slot. */
 static bool give_up(struct weft__debt *entry, struct weft__link **letters)
 {
     struct weft__parcel *parcel = withdraw(entry);
@@ -676,7 +677,7 @@ static void drop_all(weft_pid self)
     }
 }
 
-/* --- calls that will not be answered ---------------------------------------------------------- */
+/* --- calls without a reply -------------------------------------------------------------------- */
 
 static void end_waits(struct weft__bucket *bucket, uint64_t callee, enum ending ending)
 {
@@ -688,7 +689,7 @@ static void end_waits(struct weft__bucket *bucket, uint64_t callee, enum ending 
         next = entry->next_call;
         if (ends(entry, callee, ending)) {
             take_out_wait(bucket, entry);
-            weft__node_tell(entry->node, -EOWNERDEAD, &ready); /* unless its deadline came first */
+            weft__node_tell(entry->node, -EOWNERDEAD, &ready); /* unless the deadline came first */
         }
     }
     weft__unlock(&bucket->lock);
@@ -718,7 +719,7 @@ static void end_calls(weft_pid self, enum ending ending)
     for (unsigned i = 0; i < WEFT__CALL_SPREAD; i++) {
         end_waits(call_bucket(self.id, i), self.id, ending);
     }
-    do { /* once settled, by whomever, or transferred, they are not in the list any more */
+    do { /* Calls that any thread has settled or transferred are no longer in the list. */
         n = collect(index_of(self.id), self.id, ending, refs);
         for (size_t i = 0; i < n; i++) {
             settle_call(refs[i], -EOWNERDEAD, NULL, self.id, ending);
@@ -778,7 +779,7 @@ void weft__ledger_see(uint64_t ref)
     weft__lock(&bucket->lock);
     struct weft__debt *entry = find_call(bucket, ref);
     if (entry) {
-        mark(entry, entry->kept); /* one to whom it was transferred may be keeping it now */
+        mark(entry, entry->kept); /* a callee it was transferred to may have kept it */
     }
     weft__unlock(&bucket->lock);
 }
@@ -791,7 +792,7 @@ static bool move_to(struct weft__bucket *bucket, struct weft__debt *entry, uint6
     return join_callee(bucket, entry);
 }
 
-/* Between two lists nobody finds it: if neither of the two is there any more, it ends here. */
+/* While the call is between two lists no end finds it: if both callees have ended, it ends here. */
 static int transfer_locked(struct weft__bucket *bucket, struct weft__debt *entry, weft_pid to,
                            bool *lost)
 {

@@ -1,26 +1,30 @@
-/* The ledger: what is to come. Messages and completions for a certain time, and calls that are not
- * answered.
+/* The pending table: delayed messages, timed completions, and calls without a reply yet.
  *
- * An entry has a reference that is never used again: {bucket:12, slot:20, turn of the slot:32}. A
- * slot whose turns are used up is left alone. An entry that is for an actor is in the bucket of its
- * slot, so that the end of the actor finds it; and it can be made only for one that has not ended
- * (weft__gate_owe, under the bucket's lock). So a timer of an entry never outlives its host's pool.
+ * An entry has a reference that is never reused: {bucket:12, slot:20, turn of the slot:32}. A slot
+ * whose turns are used up is retired. An entry for an actor is in the bucket of the actor's slot,
+ * so that the end of the actor finds it; and it can be added only while the actor has not ended
+ * (weft__gate_owe, under the bucket's lock). So the timer of an entry never outlives
+ * the pool of the actor's host.
  *
- * Everything of an entry is under its bucket's lock. Whoever takes it out of the ledger settles it:
- * fires it, answers it, or drops it. Its timer may be about to call at that moment: then the
- * callback finds that it is out, and frees it.
+ * All fields of an entry are under its bucket's lock. The thread that removes an entry from the
+ * table settles it: fires it, completes it, or drops it. Its timer callback may be starting at that
+ * moment: then the callback finds the entry removed, and frees it.
  *
- * Calls. A call that is not answered is linked to the actor that is to answer it, the callee, and
- * only to one that has not ended (weft__gate_owe again, under the lock of the list). So the end of
- * the callee finds it: that is one more who may settle it, by -EOWNERDEAD. Answer, end, deadline
- * and the caller's own end take the entry out under the bucket's lock, so one of them settles it.
- *     a fiber's or a thread's: in a bucket of its callee, one of WEFT__CALL_SPREAD, so that those
- *         who call the same actor do not all take the same lock. No lock beside the bucket's.
- *     a step's, and one that was transferred: in the bucket of its reference, and in the list of
- *         an index by callee, which has a lock of its own. `index` and `callee` change under both.
- * Who walks such a list takes references with him, never entries.
+ * Calls. A call without a reply is linked to the actor that has to reply, the callee, and only
+ * while that actor has not ended (weft__gate_owe again, under the lock of the list).
+ * So the end of the callee finds the call and may settle it, with -EOWNERDEAD. The reply, the end
+ * of the callee, the deadline and the end of the caller all remove the entry under the bucket's
+ * lock, so exactly one of them settles it.
  *
- * Order of locks: bucket, index of callees; bucket, wheel. Nothing is delivered under any of them.
+ *     a call by a fiber or thread: in a bucket of its callee, one of WEFT__CALL_SPREAD, so that
+ *         the callers of one actor do not all take the same lock. No lock besides the bucket's.
+ *     a call by a step, or a transferred call: in the bucket of its reference, and in the list of
+ *         an index by callee, which has its own lock. `index` and `callee` change under both locks.
+ *
+ * A thread that walks such a list collects references, never entries.
+ *
+ * Lock order: bucket, index of callees; bucket, timer wheel. Nothing is delivered under any of
+ * them.
  */
 #ifndef WEFT_ACTOR_LEDGER_H
 #define WEFT_ACTOR_LEDGER_H
@@ -36,48 +40,51 @@
 struct weft__callees;
 
 enum weft__debt_kind {
-    WEFT__DEBT_LETTER, /* `letter` is for `to`, at its time */
-    WEFT__DEBT_REPEAT, /* copies of it */
-    WEFT__DEBT_CALL,  /* `letter` is for `to`, when there is an answer, at the latest at its time */
-    WEFT__DEBT_WAIT,  /* a call of a fiber or a thread: `node`; `to` is none */
-    WEFT__DEBT_SEND,  /* of a parcel: `letter` is for `to`, when its message has a place:
-                         actor/parcel.h */
-    WEFT__DEBT_FIBER, /* `fiber` works for `to`, and is cancelled if that ends first */
+    WEFT__DEBT_LETTER, /* at the deadline `letter` is sent to `to` */
+    WEFT__DEBT_REPEAT, /* copies of `letter` are sent periodically */
+    WEFT__DEBT_CALL,   /* `letter` is sent to `to` with the reply, or at the deadline */
+    WEFT__DEBT_WAIT,   /* a call by a fiber or a thread: `node`; `to` is none */
+    /* Part of a pending send: `letter` is sent to `to` when the message is admitted:
+     * actor/pending_send.h. */
+    WEFT__DEBT_SEND,
+    WEFT__DEBT_FIBER, /* `fiber` works for `to`, and is cancelled if `to` ends first */
 };
 
 struct weft__debt {
-    struct weft__debt *next, *prev; /* in the bucket, if it is for an actor */
-    uint64_t ref;                   /* 0: it is out */
-    weft_pid to;                    /* none: of a fiber or a thread */
+    struct weft__debt *next, *prev; /* in the bucket, if the entry is for an actor */
+    uint64_t ref;                   /* 0: removed from the table */
+    weft_pid to;                    /* none: for a fiber or a thread */
     uint8_t kind;
     bool timed;
-    weft_host *host; /* with a timer: that of `to` */
+    weft_host *host; /* with a timer: the host of `to` */
     struct weft__letter *letter;
     struct weft__node *node;
     weft_fiber fiber;
-    /* Of a call. `seen`: the code of a callee in steps has it; `kept`: new code takes it over. Both
-     * change under the bucket's lock and, with an index, under that of the index, too. */
+    /* Of a call. `seen`: the code of a step callee has received it; `kept`: new code takes it over.
+     * Both change under the bucket's lock and, if there is an index, under the index's lock as
+     * well. */
     bool seen, kept;
-    bool linked;                          /* to its callee: under the bucket's lock alone */
-    uint64_t callee;                      /* the id of its PID */
-    struct weft__debt *next_call, **back; /* what points to it */
-    struct weft__callees *index;          /* NULL: it is in the list of its bucket */
+    bool linked;                          /* to its callee; under the bucket's lock only */
+    uint64_t callee;                      /* the id of the callee's PID */
+    struct weft__debt *next_call, **back; /* back: the pointer that points here */
+    struct weft__callees *index;          /* NULL: in the list of its bucket */
     int64_t deadline, period_ns;
-    weft_timer timer; /* for one call; one that repeats sets it anew */
+    weft_timer timer; /* one-shot; a periodic entry sets it again each time */
 };
 
-/* One for an actor, with its letter. NULL: no memory. */
+/* Create an entry for an actor, with its envelope. Returns NULL if there is no memory. */
 struct weft__debt *weft__debt_new(enum weft__debt_kind kind, weft_pid to,
                                   enum weft_actor_event_kind event, uint64_t tag);
-/* One that is in no ledger. */
+/* Free an entry that is not in the table. */
 void weft__debt_free(struct weft__debt *entry);
 
-/* A step's call of this actor; a fiber's or a thread's, whose wait is armed before it is put in. */
+/* The entry of a call by a step; of a call by a fiber or thread, whose wait is armed before it is
+ * added. */
 struct weft__debt *weft__debt_new_call(weft_pid caller, weft_pid callee, uint64_t tag);
 static inline void weft__debt_init_wait(struct weft__debt *entry, struct weft__node *node,
                                         weft_pid callee)
 {
-    entry->kind = WEFT__DEBT_WAIT; /* nobody looks at what such a one does not have */
+    entry->kind = WEFT__DEBT_WAIT; /* this kind uses no other fields */
     entry->to.id = 0;
     entry->node = node;
     entry->seen = entry->kept = entry->linked = false;
@@ -85,31 +92,33 @@ static inline void weft__debt_init_wait(struct weft__debt *entry, struct weft__n
     entry->index = NULL;
 }
 
-/* Puts it in; from now on it is the ledger's, but for those of fibers, which are on their stacks.
- * `deadline`: when it is due, WEFT_FOREVER: never; period_ns, if not 0: and again. *ref is written
- * before anybody can find it. -ESRCH: the actor it is for has ended, or its callee has; -ENOMEM: it
- * is still the caller's. */
+/* Add the entry; the table then owns it, except for entries on fiber stacks. deadline: when it
+ * fires; WEFT_FOREVER: never. period_ns, if not 0: the interval of repetition. *ref is written
+ * before any thread can find the entry. Returns 0; -ESRCH if the actor it is for, or its callee,
+ * has ended; -ENOMEM. On an error the caller still owns the entry. */
 int weft__ledger_add(struct weft__debt *entry, int64_t deadline, int64_t period_ns, uint64_t *ref);
-/* The same of a fiber's or a thread's call. */
+/* Add a call by a fiber or thread. */
 int weft__ledger_add_wait(struct weft__debt *entry, weft_actor *callee, uint64_t *ref);
-/* Takes it out and drops it, if its kind is in this set of bits. False: there is none. */
+/* Remove and drop the entry if its kind is in this bit set. Returns false if there is none. */
 bool weft__ledger_drop(uint64_t ref, unsigned kinds);
-/* Ends a call. False: nobody waits for it; `buf` is gone. */
+/* End a call. Takes buf. Returns false if no caller waits for it. */
 bool weft__ledger_answer(uint64_t ref, int error, weft_buf *buf);
-/* Puts a parcel in, and its message into the queue of the gate, at once, as seen from the ledger.
- * What weft__gate_queue answers; unless it waits, it is still the caller's. */
+/* Add a pending send and append its message to the admission queue, in one step as seen from the
+ * table. Returns as weft__gate_queue; unless the message waits, the caller still owns the
+ * pending send. */
 struct weft__parcel;
 int weft__ledger_queue(struct weft__parcel *parcel, int64_t deadline);
-/* It was taken out of the queue: takes it out, frees it, answers its completion. */
+/* The send was removed from the admission queue: remove and free it. Returns the envelope of its
+ * completion. */
 struct weft__letter *weft__ledger_deliver(struct weft__parcel *parcel);
-/* Does a message of this sender wait for room there? */
+/* Does a message from this sender wait for admission there? */
 bool weft__ledger_queues(weft_pid from, weft_pid to);
-/* The actor has ended: what is to come for it is dropped, calls that it has not answered end. */
+/* The actor has ended: drop its pending entries, and end the calls it has not answered. */
 void weft__ledger_end(weft_pid self);
 
-/* --- the calls of a batch --------------------------------------------------------------------- */
+/* --- the calls of a step ---------------------------------------------------------------------- */
 
-#ifdef WEFT_EXPLORE /* which remembers every byte */
+#ifdef WEFT_EXPLORE /* where every byte of state costs */
 #define WEFT__BUCKET_BITS 3u
 #else
 #define WEFT__BUCKET_BITS 12u
@@ -119,12 +128,12 @@ void weft__ledger_end(weft_pid self);
 
 struct weft__slot {
     struct weft__debt *entry;
-    _Atomic(uint64_t) ref; /* of the entry, or the next one; read without the lock as well */
+    _Atomic(uint64_t) ref; /* of the entry, or of the next one; also read without the lock */
     uint32_t next_free;
 };
 
-/* Never freed, so that a reference can be read without the lock: all former ones together are as
- * large as the last. */
+/* Never freed, so that a reference can be read without the lock: all former arrays together are as
+ * large as the current one. */
 struct weft__slots {
     struct weft__slots *former;
     struct weft__slot at[];
@@ -132,11 +141,11 @@ struct weft__slots {
 
 struct weft__bucket {
     alignas(WEFT__CACHE_LINE) struct weft__lock lock;
-    /* under it */
-    uint32_t used, room, free;           /* `free`: the first + 1, 0: none */
-    _Atomic(struct weft__slots *) slots; /* read without it as well */
+    /* under the lock */
+    uint32_t used, room, free;           /* `free`: index of the first free slot + 1, 0: none */
+    _Atomic(struct weft__slots *) slots; /* also read without the lock */
     struct weft__debt *first;            /* for actors */
-    struct weft__debt *calls;            /* of fibers and threads, to actors */
+    struct weft__debt *calls;            /* by fibers and threads, to actors */
 };
 extern struct weft__bucket weft__buckets[WEFT__BUCKETS];
 
@@ -145,24 +154,24 @@ static inline uint32_t weft__ref_slot(uint64_t ref)
     return (uint32_t)(ref >> WEFT__BUCKET_BITS) % (1u << WEFT__SLOT_BITS);
 }
 
-/* Without the lock, of a reference that was in the ledger: false, it is out for good. Whoever asks
- * has the reference from the one who put it in, so it sees this turn of the slot or a later one,
- * also in slots that have been replaced; a stale answer is true. */
+/* Is the entry with this reference still in the table? Reads without the lock. False is final. The
+ * caller got the reference from the thread that added the entry, so it sees this turn of the slot
+ * or a later one, also in a slot array that was replaced; a stale result is true. */
 static inline bool weft__ledger_is_pending(uint64_t ref)
 {
     const struct weft__slots *slots = atomic_load_explicit(
         &weft__buckets[ref % WEFT__BUCKETS].slots, memory_order_acquire); /* pairs: grow */
     return atomic_load_explicit(&slots->at[weft__ref_slot(ref)].ref, memory_order_relaxed) == ref;
 }
-/* Of a call that was in the batch of a step, which has not answered it: its code has it. */
+/* A step received this call and has not answered it: its code is now responsible for it. */
 void weft__ledger_see(uint64_t ref);
-/* Another is to answer it, or new code of the same: as weft_actor_call_transfer. */
+/* Make another actor, or new code of the same actor, responsible: as weft_actor_call_transfer. */
 int weft__ledger_transfer(uint64_t ref, weft_pid to);
-/* Around a change of code: calls that were seen before and not transferred in between end. */
+/* Enclose an upgrade: calls that were seen before it and not transferred during it end. */
 void weft__ledger_upgrade_begin(weft_pid self);
 void weft__ledger_upgrade_end(weft_pid self);
 #ifdef WEFT_EXPLORE
-/* `over`: frees what it keeps; else it forgets what another execution has left. */
+/* over: free the memory; otherwise clear what another execution has left. */
 void weft__ledger_reset(bool over);
 #endif
 

@@ -1,4 +1,4 @@
-/* Letters: making, delivering, and what becomes of those that nobody reads. */
+/* Envelopes: allocation, admission, delivery. */
 #include <errno.h>
 #include <string.h>
 
@@ -26,13 +26,14 @@ void weft__letter_free(struct weft__letter *letter)
     weft__letter_free_local(weft__small_here(), letter);
 }
 
-/* Ends the wait that the actor is in, if this may end it. Of several senders the ticket lets
+/* End the actor's wait, if this kind of envelope may end it. Of several senders the ticket admits
  * one. */
 static inline void wake(weft_actor *actor, uint32_t slot, bool system)
 {
     struct weft__task *task = weft__slab_find(slot);
-    weft__task_state_after(task);                                                 /* pairs: dozes */
-    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst); /* pairs: doze */
+    weft__task_state_after(task); /* pairs: dozes */
+    /* pairs: wait_for_mail */
+    uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_seq_cst);
     if (!asleep || (!system && (asleep & WEFT__ASLEEP_BLOCKED))) {
         return;
     }
@@ -42,7 +43,8 @@ static inline void wake(weft_actor *actor, uint32_t slot, bool system)
     }
 }
 
-/* Letters that came when nobody was there. The banner of actor/actor.h has the argument. */
+/* Discard envelopes that arrived when the record was empty. The banner of actor/actor.h has the
+ * argument. */
 static __attribute__((noinline)) void sweep(weft_actor *actor, uint32_t slot)
 {
     struct weft__link *user = NULL, *system = NULL;
@@ -63,7 +65,7 @@ bool weft__actor_push(weft_actor *actor, weft_pid to, struct weft__letter *lette
                                    &letter->link);
 }
 
-/* It may have ended before the letter came. */
+/* The actor may have ended before the envelope arrived. */
 static inline void look_at_gate(weft_actor *actor, weft_pid to)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_seq_cst); /* pairs: shut_gate */
@@ -78,7 +80,7 @@ void weft__actor_wake(weft_actor *actor, weft_pid to, bool system)
     look_at_gate(actor, to);
 }
 
-/* One piece of code with its callers: most letters are messages that a step sends. */
+/* Inlined into its callers: most envelopes are messages that a step sends. */
 static inline __attribute__((always_inline)) void deliver(weft_actor *actor, weft_pid to,
                                                           struct weft__letter *letter, bool system)
 {
@@ -94,8 +96,8 @@ void weft__actor_deliver(weft_actor *actor, weft_pid to, struct weft__letter *le
     deliver(actor, to, letter, !weft__letter_is_message(letter));
 }
 
-/* A number that came, from another node maybe, goes on; new ones are made only while messages are
- * traced here. */
+/* The chain number that the actor is handling, maybe from another node, is propagated; new numbers
+ * are created only while messages are traced. */
 static inline void join_chain(struct weft__letter *letter, const struct weft__worker *w,
                               const weft_actor *actor)
 {
@@ -128,14 +130,15 @@ void weft__letter_sign(struct weft__letter *letter)
     sign(letter, weft__worker_self());
 }
 
-/* May it wait here? In a step, or in a callback of the pool, nobody can. */
+/* A step, or a callback of the pool, cannot wait. */
 static bool may_wait(void)
 {
     const struct weft__worker *w = weft__worker_self();
     return !w || weft__current(w);
 }
 
-/* The gate is full. WEFT__AT_ONCE: waits only if the actor says so and a fiber asks. */
+/* The mailbox is full. WEFT__AT_ONCE: waits only if the actor's policy says so and the caller is a
+ * fiber. */
 static __attribute__((noinline)) int
 wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, int64_t deadline)
 {
@@ -150,7 +153,7 @@ wait_for_room(weft_actor *actor, weft_pid to, enum weft_mailbox_policy policy, i
                : -ENOBUFS;
 }
 
-/* Of a step that has waited there, and sends on. */
+/* A step that has a send credit for this receiver. */
 static inline bool passes(const struct weft__worker *w, weft_pid to)
 {
     return __builtin_expect(w->pass_to == to.id, 0) && w->pass_left;
@@ -204,7 +207,7 @@ int weft__letter_send(weft_pid to, struct weft__letter *letter, int64_t deadline
     return submit(weft__actor_find((uint32_t)to.id), to, letter, weft__worker_self(), deadline);
 }
 
-/* It did not get there. */
+/* The envelope was not admitted. */
 static __attribute__((noinline)) int give_up(weft_pid to, struct weft__letter *letter, int err)
 {
     if (err == -ESRCH) {
@@ -237,7 +240,7 @@ send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_
 {
     struct weft__worker *w = weft__worker_self();
     weft_actor *actor = weft__actor_find((uint32_t)to.id);
-    /* Who is told to try again does so often: before there is a letter. */
+    /* A rejected sender retries often: reject before an envelope is allocated. */
     if (deadline == WEFT__AT_ONCE && to.node == weft__node() &&
         __builtin_expect(weft__gate_refuses(actor, to), 0) && !(w && passes(w, to))) {
         weft_buf_free(buf);
@@ -245,7 +248,7 @@ send_message(weft_pid to, const char *topic, uint64_t tag, weft_buf *buf, int64_
     }
     struct weft__small *small = w ? &w->small : NULL;
     unsigned class = weft__small_class(sizeof(struct weft__letter));
-    if (WEFT_DEBUG || !small || !small->free[class]) { /* it costs: a sample, on a worker */
+    if (WEFT_DEBUG || !small || !small->free[class]) { /* costly: on a worker check a sample only */
         weft__topic_check(topic);
     }
     struct weft__letter *letter = weft__small_get(small, class, sizeof *letter);
@@ -270,9 +273,9 @@ int weft_actor_send_until(weft_pid to, const char *topic, uint64_t tag, weft_buf
     return send_message(to, topic, tag, buf, deadline > 0 ? deadline : 0);
 }
 
-/* --- what is not a message ------------------------------------------------------------------ */
+/* --- envelopes that are not messages -------------------------------------------------------- */
 
-/* Needs no place in the mailbox. Takes the letter. */
+/* Needs no place in the mailbox. Takes the envelope. */
 int weft__letter_post_system(weft_pid to, struct weft__letter *letter)
 {
     if (__builtin_expect(to.node != weft__node(), 0)) {

@@ -12,7 +12,7 @@
 
 struct weft__image weft__image;
 
-/* Addresses that were found to be good, so that the modules are searched once for each. */
+/* Addresses that were verified before, so that the modules are searched only once for each. */
 static _Atomic(const char *) known[KNOWN];
 
 static struct weft__image image_of(const struct dl_phdr_info *info)
@@ -29,7 +29,7 @@ static struct weft__image image_of(const struct dl_phdr_info *info)
     return (struct weft__image){.first = first, .bytes = last > first ? last - first : 0};
 }
 
-/* The first module is the program. */
+/* The first module is the main program. */
 static int take_first(struct dl_phdr_info *info, size_t size, void *out)
 {
     (void)size;

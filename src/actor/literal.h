@@ -1,21 +1,22 @@
-/* Topics are borrowed for ever: literals, other static storage, or what weft_topic has given. A
- * topic that is none of these would be read when it is gone, so who sends one is told at once. What
- * lies in the image of the program passes by one comparison. */
+/* The check of topic pointers. Topics are borrowed for ever: literals, other static storage, or
+ * results of weft_topic. Any other pointer might be read after its memory is gone, so
+ * sending it is reported at once. Pointers into the main program's image take one comparison. */
 #ifndef WEFT_ACTOR_LITERAL_H
 #define WEFT_ACTOR_LITERAL_H
 
 #include <stdint.h>
 
-/* The program's image; 0 until there is a host. */
+/* The main program's image; 0 until a host was created. */
 extern struct weft__image {
     uintptr_t first, bytes;
 } weft__image;
 
-/* Before the first actor. */
+/* Called before the first actor. */
 void weft__image_find(void);
-/* Of another module, or from weft_topic, or NULL; else it is a caller's bug. */
+/* Accept a topic in another module, from weft_topic, or NULL; anything else is a caller's
+ * bug. */
 void weft__topic_require(const char *topic);
-/* Is it one that weft_topic has given? */
+/* Is this a result of weft_topic? */
 int weft__topic_is_known(const char *topic);
 
 static inline void weft__topic_check(const char *topic)

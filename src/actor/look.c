@@ -1,5 +1,5 @@
-/* Looking at actors from outside. Under its lock an actor does not end, so its record and its task
- * are what they seem. */
+/* Actor info: reading the state of actors from other threads. An actor does not end while its lock
+ * is held, so its record and its task stay valid. */
 #include "actor/look.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ const char *weft_actor_state_name(enum weft_actor_state state)
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
 }
 
-/* A wait without `asleep`: of a step's actor one that is over, of a fiber's one for something
- * else. */
+/* A wait without `asleep`: for a step actor a wait that is over, for a fiber actor a wait other
+ * than a receive. */
 static enum weft_actor_state state_of(const weft_actor *actor, const struct weft__task *task)
 {
     uint64_t asleep = atomic_load_explicit(&actor->asleep, memory_order_relaxed);
@@ -44,7 +44,7 @@ static weft_pid parent_of(const weft_actor *actor)
     return (weft_pid){.node = weft__node(), .host = actor->parent_host, .id = actor->parent};
 }
 
-/* Its topic when it was last given a message. */
+/* The topic of the last message it was given. */
 static const char *topic_of(const weft_actor *actor, const struct weft__task *task)
 {
     return actor->kind->run
@@ -70,7 +70,7 @@ static void look_locked(const weft_actor *actor, uint64_t gate, struct weft_acto
     weft__name_first_locked(actor, out->name, sizeof out->name);
 }
 
-/* `generation` as the gate has it; 0: whoever is there. */
+/* `generation` as in the admission word; 0: any. */
 static bool look_held(const weft_actor *actor, uint32_t generation, const weft_host *host,
                       struct weft_actor_info *out)
 {
@@ -115,7 +115,7 @@ void weft_each_actor(weft_host *host, bool (*visit)(const struct weft_actor_info
     }
 }
 
-/* --- among fibers -------------------------------------------------------------------------- */
+/* --- task info for dumps of fibers ------------------------------------------------------------ */
 
 static void show_locked(const weft_actor *actor, const struct weft_actor_info *info,
                         struct weft__face *out)
@@ -132,7 +132,7 @@ static void show_locked(const weft_actor *actor, const struct weft_actor_info *i
     weft__tree_glance(actor, &out->team, &out->seat);
 }
 
-/* A dump waits for nobody for long. */
+/* A dump must not wait long for a lock. */
 static bool show(weft_fiber fiber, struct weft__face *out)
 {
     weft_actor *actor = weft__actor_find((uint32_t)fiber);

@@ -1,3 +1,4 @@
+/* Internals of actor info. The public contract is <weft/actor_look.h>. */
 #ifndef WEFT_ACTOR_LOOK_INTERNAL_H
 #define WEFT_ACTOR_LOOK_INTERNAL_H
 
@@ -6,10 +7,11 @@
 #include "base/cpu.h"
 #include "base/lock.h"
 
-/* From now on actors are seen as such in dumps of fibers. */
+/* Register the actors' task info with the scheduler: from now on dumps of fibers show actors. */
 void weft__look_register(void);
 
-/* For who waits for nobody for long. False: it could not be had. */
+/* A lock attempt for inspection, which must not wait long: false if the lock was not obtained after
+ * 100 tries. */
 static inline bool weft__lock_soon(struct weft__lock *lock)
 {
     int tries = 100;

@@ -4,7 +4,7 @@
 
 #include "actor/fiber.h"
 
-/* Those that are for it. The others are to be buried, without the lock. */
+/* Split off the envelopes for this actor. The caller discards the stale ones without the lock. */
 static struct weft__link *sift(const weft_actor *actor, struct weft__link *items,
                                struct weft__link **strays)
 {
@@ -22,7 +22,7 @@ static struct weft__link *sift(const weft_actor *actor, struct weft__link *items
     return mine;
 }
 
-/* Empties the inbox of messages. */
+/* Drain the inbox of messages. */
 static struct weft__link *drain(weft_actor *actor, struct weft__link **strays)
 {
     return sift(actor, weft__inbox_drain_local(&actor->user), strays);
@@ -58,7 +58,7 @@ static void unlock_kept(weft_actor *actor)
     }
 }
 
-/* Nobody waits for room: there is always some. */
+/* With this policy no sender waits: a place is always available. */
 static void leave_shared(weft_actor *actor, size_t n)
 {
     if (n) {
@@ -66,7 +66,7 @@ static void leave_shared(weft_actor *actor, size_t n)
     }
 }
 
-/* The oldest, if there are too many; under the lock. */
+/* Pop the oldest message if there are more than the limit; under the lock. */
 static struct weft__letter *pop_excess_locked(weft_actor *actor)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
@@ -92,7 +92,8 @@ static void shed_locked(weft_actor *actor, struct weft__link **strays, struct we
             mail->fresh = true;
         }
     }
-    /* None there: those in front of it are not pushed yet, and will shed themselves. */
+    /* Nothing kept: earlier messages are counted but not pushed yet, and their senders drop the
+     * excess. */
     *oldest = pop_excess_locked(actor);
 }
 
@@ -102,7 +103,7 @@ void weft__mailbox_shed(weft_actor *actor, weft_pid self)
     struct weft__link *strays = NULL;
     weft__lock(&actor->lock);
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_relaxed);
-    /* It has not ended, nor become one whose messages are its own. */
+    /* The actor has not ended, nor changed to a policy under which its messages are its own. */
     if (weft__gate_generation(gate) == weft__pid_generation(self) &&
         weft__mailbox_is_shared(actor)) {
         shed_locked(actor, &strays, &oldest);
@@ -123,7 +124,7 @@ void weft__mailbox_sift(weft_actor *actor)
     bury(actor, strays);
 }
 
-/* --- what there is ---------------------------------------------------------------------------- */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 static bool traps(const weft_actor *actor)
 {
@@ -136,7 +137,7 @@ bool weft__letter_is_fatal(const weft_actor *actor, const struct weft__letter *l
            (letter->kind == WEFT_EVENT_EXIT && letter->error && !traps(actor));
 }
 
-/* Of a normal end that it does not trap. */
+/* A normal exit signal that the actor does not trap. */
 static bool is_nothing(const weft_actor *actor, const struct weft__letter *letter)
 {
     return letter->kind == WEFT_EVENT_EXIT && !letter->error && !traps(actor);
@@ -161,7 +162,7 @@ bool weft__mailbox_news(weft_actor *actor)
     return any;
 }
 
-/* --- taking it out ---------------------------------------------------------------------------- */
+/* --- taking envelopes out --------------------------------------------------------------------- */
 
 struct weft__letter *weft__mailbox_next(weft_actor *actor)
 {
@@ -181,7 +182,7 @@ struct weft__letter *weft__mailbox_next(weft_actor *actor)
     return NULL;
 }
 
-/* Of one whose kept messages senders drop: under the lock. */
+/* With WEFT_MAILBOX_DROP, when senders remove kept messages: under the lock. */
 static __attribute__((noinline)) size_t take_shared(weft_actor *actor, struct weft__letter **out,
                                                     size_t max)
 {
@@ -200,8 +201,8 @@ static __attribute__((noinline)) size_t take_shared(weft_actor *actor, struct we
     return n;
 }
 
-/* In one pass: what was kept, or the inbox as it comes. So strays may be among the kept ones, until
- * it is their turn. */
+/* One traversal, over the kept messages or over the drained inbox. So stale envelopes may be among
+ * the kept ones until their turn comes. */
 size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max)
 {
     if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {
@@ -236,7 +237,8 @@ static struct weft__link **search(struct weft__link **at, weft__letter_fn wanted
     return at;
 }
 
-/* Takes it out of a list, or out of what has come since, which is put behind the list. */
+/* Remove a match from the list, or from the newly arrived envelopes, which are appended to the
+ * list. */
 static struct weft__link *take_out(struct weft__link **at, struct weft__link *more,
                                    weft__letter_fn wanted, const void *arg,
                                    struct weft__link ***from)
@@ -255,7 +257,7 @@ static struct weft__link *take_out(struct weft__link **at, struct weft__link *mo
     return found;
 }
 
-/* Takes them in hand. */
+/* Detaches the kept messages while it searches. */
 static struct weft__link *find_shared(weft_actor *actor, weft__letter_fn wanted, const void *arg)
 {
     struct weft__mail *mail = weft__mail_of(actor);

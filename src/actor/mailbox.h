@@ -1,42 +1,42 @@
-/* The mailbox of an actor, as the actor sees it.
+/* An actor's mailbox, as seen by the actor.
  *
- * Two inboxes that anybody fills; what was taken out of them and not yet seen is kept in their
- * order, messages apart from the rest. All of it is the actor's own, without a lock. But with
- * WEFT_MAILBOX_DROP senders take out the oldest message, so there the kept ones, and emptying the
- * inbox of messages, are under the actor's lock.
+ * Any thread pushes into the two inboxes; envelopes that were taken out of them and not yet seen
+ * are kept in order, messages apart from the rest. All of this belongs to the actor, without a
+ * lock. But with WEFT_MAILBOX_DROP senders remove the oldest message, so then the kept
+ * messages, and draining the inbox of messages, are under the actor's lock.
  *
- * A search asks the user's code about each message, which is not done under a lock. So if they are
- * shared they are taken in hand meanwhile (`in_hand`): a sender that should drop one leaves that to
- * the one who searches. And what a sender has moved to the kept ones the search has not seen: that
- * is told by `fresh`.
+ * A search calls user code for each message, which must not happen under a lock. So if the kept
+ * messages are shared, the search detaches them first (search_active): a sender that has to drop a
+ * message leaves that to the search. And messages that a sender has moved to the kept ones were not
+ * searched yet: has_unsearched says so.
  */
 #ifndef WEFT_ACTOR_MAILBOX_H
 #define WEFT_ACTOR_MAILBOX_H
 
 #include "actor/actor.h"
 
-/* The next letter that is not a message; NULL: none. */
+/* Take the next envelope that is not a message; NULL: none. */
 struct weft__letter *weft__mailbox_next(weft_actor *actor);
-/* The next messages, up to `max`, which leave the gate; how many. */
+/* Take the next messages, up to `max`, and release their places. Returns how many. */
 size_t weft__mailbox_take(weft_actor *actor, struct weft__letter **out, size_t max);
-/* The first message that is wanted, which leaves the gate; NULL: none, and *from, NULL at first,
- * says where the next search goes on if it is for the same. */
+/* Take the first message that `wanted` accepts, and release its place; NULL: none. *from, NULL at
+ * first, then says where the next search for the same continues. */
 typedef bool (*weft__letter_fn)(const struct weft__letter *letter, const void *arg);
 struct weft__letter *weft__mailbox_find(weft_actor *actor, weft__letter_fn wanted, const void *arg,
                                         struct weft__link ***from);
-/* Of a fiber actor: is there anything that the last search has not seen? */
+/* Fiber actor: is there anything that the last search has not seen? */
 bool weft__mailbox_news(weft_actor *actor);
-/* Before senders drop of what it has kept: there is nothing among that which is not counted at the
- * gate. */
+/* Discard stale envelopes among the kept ones, which the admission count does not include. Called
+ * before senders may drop kept messages. */
 void weft__mailbox_sift(weft_actor *actor);
-/* There are more messages than there may be: the oldest is dropped. Any thread. */
+/* Drop the oldest message if there are more than the limit. Any thread. */
 void weft__mailbox_shed(weft_actor *actor, weft_pid self);
-/* Of an end that it does not trap: it ends, too. */
+/* Does this envelope end the actor: a kill, or an exit signal that it does not trap? */
 bool weft__letter_is_fatal(const weft_actor *actor, const struct weft__letter *letter);
-/* Answers the letter, which is taken (actor/stats.c). */
+/* Answer the request for statistics. Takes the envelope (actor/stats.c). */
 void weft__actor_tell_stats(weft_actor *actor, struct weft__letter *letter);
 
-/* Do senders drop messages of it? */
+/* May senders remove messages from it? */
 static inline bool weft__mailbox_is_shared(const weft_actor *actor)
 {
     return atomic_load_explicit(&actor->limit, memory_order_relaxed) >> WEFT__LIMIT_SHIFT ==
@@ -45,8 +45,8 @@ static inline bool weft__mailbox_is_shared(const weft_actor *actor)
 
 bool weft__mailbox_any_kept(weft_actor *actor);
 
-/* Is there anything; `blocked`: of what is not a message? Of messages the inbox is looked at first:
- * what leaves it meanwhile is among the kept ones then. */
+/* Is anything queued? blocked: count only envelopes that are not messages. The inbox of messages is
+ * checked before the kept messages: what leaves the inbox meanwhile is among the kept ones then. */
 static inline bool weft__mailbox_any(weft_actor *actor, bool blocked)
 {
     if (actor->urgent || !weft__inbox_empty(&actor->system)) {
@@ -59,13 +59,14 @@ static inline bool weft__mailbox_any(weft_actor *actor, bool blocked)
                                                                : actor->kept != NULL;
 }
 
-/* Has anything come since? After it has settled: of the actor's own nothing may be looked at. */
+/* Has anything arrived? Called after the actor has settled, when nothing that the actor owns may be
+ * read. */
 static inline bool weft__mailbox_came(const weft_actor *actor, bool blocked)
 {
     return !weft__inbox_empty(&actor->system) || (!blocked && !weft__inbox_empty(&actor->user));
 }
 
-/* A letter for another incarnation of the slot: nobody will read it. */
+/* Is the envelope for another incarnation of the slot? Then it is never read. */
 static inline bool weft__letter_is_stray(const weft_actor *actor, const struct weft__letter *letter)
 {
     return letter->generation != (uint32_t)(actor->self >> 32) + 1;

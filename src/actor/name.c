@@ -1,7 +1,7 @@
-/* Names. The table of the host has them by their text, the actor by its ties; both locks are held
- * when one comes or goes, the actor's first. An actor whose gate is shut does not have its names
- * any more, even if it has not yet come to giving them back: who wants one takes it out of the
- * table. */
+/* Registered names. A name is in the host's table, by its text, and in the relation list of its
+ * actor; both locks are held to add or remove it, the actor's first. An actor whose admission is
+ * closed no longer has its names, even if its exit has not removed them yet: a thread that
+ * registers such a name removes the old entry from the table. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 #include "base/text.h"
 
 struct weft__name {
-    struct weft__tie tie; /* first */
+    struct weft__tie tie; /* first: cast from it */
     struct weft__entry entry;
     weft_host *host;
     weft_pid pid;
-    bool listed; /* in the table, under its lock */
+    bool listed; /* in the table; under the table's lock */
     char text[];
 };
 
@@ -53,7 +53,7 @@ void weft__name_free(struct weft__name *name)
     weft__free(name);
 }
 
-/* --- under the table's lock ------------------------------------------------------------------ */
+/* --- under the table's lock ------------------------------------------------------------------- */
 
 static void take_out(struct weft__name *name)
 {
@@ -63,7 +63,7 @@ static void take_out(struct weft__name *name)
     }
 }
 
-/* Who has it, and has not ended; or NULL. */
+/* The entry of the running actor that has the name, or NULL. */
 static struct weft__name *find(weft_host *host, const char *text)
 {
     struct weft__name *name = of_entry(weft__table_find(&host->names, text));
@@ -88,7 +88,7 @@ static int put_in(struct weft__name *name)
     return 0;
 }
 
-/* --- under the actor's ------------------------------------------------------------------------ */
+/* --- under the actor's lock ------------------------------------------------------------------- */
 
 int weft__name_show_locked(weft_actor *actor, struct weft__name *name, uint64_t gate)
 {
@@ -135,7 +135,7 @@ static int add_locked(weft_actor *actor, struct weft__name *name)
     return err;
 }
 
-/* --- the calls -------------------------------------------------------------------------------- */
+/* --- public calls ----------------------------------------------------------------------------- */
 
 int weft_actor_register(weft_host *host, const char *text, weft_pid pid)
 {
@@ -171,7 +171,8 @@ int weft_actor_whereis(weft_host *host, const char *text, weft_pid *out)
     return name ? 0 : -ENOENT;
 }
 
-/* With the actor's lock: takes it from this actor. NULL: it is another's by now. */
+/* Under the actor's lock: remove the name from this actor. NULL: another actor has the name by
+ * now. */
 static struct weft__name *take_from(weft_host *host, const char *text, weft_pid pid)
 {
     weft__lock(&host->names.lock);
@@ -224,7 +225,7 @@ int weft_actor_name(weft_pid pid, char *buf, size_t size)
 void weft__name_first_locked(const weft_actor *actor, char *text, size_t size)
 {
     const struct weft__tie *tie = actor->ties, *first = NULL;
-    for (; tie; tie = tie->next) { /* the newest tie comes first */
+    for (; tie; tie = tie->next) { /* the list has the newest relation first */
         first = tie->kind == WEFT__TIE_NAME ? tie : first;
     }
     weft__text_cut(text, size, first ? ((const struct weft__name *)(const void *)first)->text : "");

@@ -7,7 +7,7 @@
 #include "actor/supervisor.h"
 #include "base/alloc.h"
 
-/* A place at the end, which is not cleared; NULL: no memory, and the page says so. */
+/* Append an element, which stays uninitialised; NULL: no memory, and page->err says so. */
 static void *add(struct weft__page *page, struct weft__heap *heap, size_t bytes)
 {
     if (heap->count == heap->room) {
@@ -60,8 +60,8 @@ static struct weft__leaf *find(const struct weft__page *page, weft_pid pid)
                : NULL;
 }
 
-/* Who is whose. Last to first, so that children are in order. One cannot be spawned by one that
- * comes after it, so there is no circle. */
+/* Build the tree of parents and children, from the last actor to the first, so that children end up
+ * in order. An actor cannot be spawned by an actor that comes after it, so there are no cycles. */
 static void plant(struct weft__page *page)
 {
     if (page->leaves.count) {
@@ -86,7 +86,8 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* All children of the branch were seen: those that are not there in their order, and each once. */
+/* All children of the current supervisor were visited: sort its absent children and remove
+ * duplicates. */
 static void close_branch(struct weft__page *page)
 {
     struct weft__branch *branch =
@@ -142,7 +143,7 @@ static void note_seat(const struct weft__sitter *sitter, void *arg)
     }
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- snapshot --------------------------------------------------------------------------------- */
 
 void weft__page_fill(struct weft__page *page, weft_host *host)
 {

@@ -1,4 +1,4 @@
-/* What there is on a page of a host's actors, before it is written: actors, who has spawned whom,
+/* Snapshot of one host's actors for a dump: the actors, the tree of parents and children,
  * supervisors and their children. */
 #ifndef WEFT_ACTOR_PAGE_H
 #define WEFT_ACTOR_PAGE_H
@@ -11,42 +11,43 @@
 
 struct weft__leaf {
     struct weft_actor_info info;
-    size_t parent, child, next; /* places in `leaves`; child: the first, next: of the same parent */
-    size_t branch;              /* of a supervisor, its place in `branches` */
-    struct weft__seat seat;     /* of a supervisor's child */
+    size_t parent, child, next; /* indexes into `leaves`; child: the first child, next: the next one
+                                   with the same parent */
+    size_t branch;              /* for a supervisor, its index in `branches` */
+    struct weft__seat seat;     /* for a child of a supervisor */
     unsigned depth;
 };
 
 /* A supervisor. */
 struct weft__branch {
     struct weft__team is;
-    size_t absent, absents; /* those of its own, in `absents`: where they begin, how many */
+    size_t absent, absents; /* its absent children in `absents`: index of the first, count */
 };
-/* A child that is not there. */
+/* A child of a supervisor that does not run. */
 struct weft__absent {
     uint64_t number;
     struct weft__seat seat;
     int error;
 };
 
-/* Something that grows. */
+/* A growable array. */
 struct weft__heap {
     void *items;
     size_t count, room;
 };
 
 struct weft__page {
-    /* of who writes it */
+    /* the writer's */
     FILE *out;
     bool json;
-    bool any;   /* a host was written */
-    size_t max; /* actors of one host; 0: all */
-    /* what is on it */
-    struct weft__heap leaves; /* struct weft__leaf, by PID */
+    bool any;   /* a host has been written */
+    size_t max; /* limit of actors per host; 0: none */
+    /* the snapshot */
+    struct weft__heap leaves; /* struct weft__leaf, sorted by PID */
     struct weft__heap branches, absents;
-    size_t branch; /* that is being filled */
+    size_t branch; /* the supervisor whose children are being visited */
     size_t cut;
-    int err; /* of memory */
+    int err; /* 0 or -ENOMEM */
 };
 
 static inline struct weft__leaf *weft__leaf_at(const struct weft__page *page, size_t i)
@@ -64,7 +65,7 @@ static inline struct weft__absent *weft__absent_at(const struct weft__page *page
     return (struct weft__absent *)page->absents.items + i;
 }
 
-/* What is to be seen of this host now, instead of what was there. */
+/* Fill the snapshot with the current actors of this host; replaces the previous contents. */
 void weft__page_fill(struct weft__page *page, weft_host *host);
 void weft__page_free(struct weft__page *page);
 

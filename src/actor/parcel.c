@@ -7,7 +7,7 @@
 #include "actor/route.h"
 #include "actor/trace.h"
 
-/* The completion, from whom it was sent to; NULL: no memory. */
+/* Create the completion, with the receiver as `from`. Returns NULL if there is no memory. */
 static struct weft__letter *news_of(const struct weft_command *command, weft_pid to)
 {
     struct weft__letter *news = weft__letter_new(WEFT_EVENT_COMPLETE, command->tag, NULL);
@@ -27,7 +27,7 @@ static bool waits(weft_pid to, int64_t deadline)
     return deadline != WEFT__AT_ONCE || limit >> WEFT__LIMIT_SHIFT == WEFT_MAILBOX_WAIT;
 }
 
-/* Its timer is set up when there is a deadline. */
+/* The timer is initialised only if there is a deadline. */
 static struct weft__parcel *make(const struct weft_command *command, weft_pid to,
                                  struct weft__letter *letter, struct weft__letter *news)
 {
@@ -48,7 +48,7 @@ void weft__parcel_free(struct weft__parcel *parcel)
     weft__small_put(weft__small_here(), weft__small_class(sizeof *parcel), parcel);
 }
 
-/* There is no place. Takes the letters if there is no error: as weft__gate_queue. */
+/* The mailbox is full. Takes both envelopes unless it fails. Returns as weft__gate_queue. */
 static int wait_for_room(const struct weft_command *command, weft_pid to,
                          struct weft__letter *letter, struct weft__letter *news, int64_t deadline)
 {
@@ -56,7 +56,7 @@ static int wait_for_room(const struct weft_command *command, weft_pid to,
     if (!parcel) {
         return -ENOMEM;
     }
-    weft__worker_self()->pass_left = 0; /* what it sends from now on comes after this */
+    weft__worker_self()->pass_left = 0; /* later messages must arrive later */
     int place = weft__ledger_queue(parcel, deadline == WEFT__AT_ONCE ? WEFT_FOREVER : deadline);
     if (place != WEFT__GATE_WAITS) {
         weft__parcel_free(parcel);
@@ -72,7 +72,7 @@ static void put_traced(weft_actor *actor, weft_pid to, struct weft__letter *lett
     }
 }
 
-/* 0: it has a place, or waits. */
+/* Returns 0 if the message was admitted or waits. */
 static int submit(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                   struct weft__letter *news, int64_t deadline)
 {
@@ -80,7 +80,7 @@ static int submit(const struct weft_command *command, weft_pid to, struct weft__
     int place = weft__letter_enter(actor, to, WEFT__AT_ONCE);
     bool full = place == -ENOBUFS && waits(to, deadline);
     if (full) {
-        weft__trace_sent(to, letter); /* before anybody can have it */
+        weft__trace_sent(to, letter); /* before any thread can take it */
         place = wait_for_room(command, to, letter, news, deadline);
     }
     if (place < 0 || place == WEFT__GATE_WAITS) {
@@ -95,7 +95,7 @@ static int submit(const struct weft_command *command, weft_pid to, struct weft__
     return 0;
 }
 
-/* The same, and takes the letter. */
+/* As submit, but takes the envelope also on an error. */
 static int send_here(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                      struct weft__letter *news, int64_t deadline)
 {
@@ -120,7 +120,7 @@ int weft__parcel_send(const struct weft_command *command, weft_pid to, struct we
     bool remote = to.node != weft__node();
     int err =
         remote ? weft__route_letter(to, letter) : send_here(command, to, letter, news, deadline);
-    if (err || remote) { /* told without memory: it has happened */
+    if (err || remote) { /* needs no memory: the event has happened */
         news->error = err;
         weft__letter_post_system(command->actor, news);
     }
@@ -134,5 +134,5 @@ void weft__parcel_settle(struct weft__parcel *parcel, int error)
     struct weft__letter *news = weft__ledger_deliver(parcel);
     news->error = error;
     news->pass = pass;
-    weft__letter_post_system(to, news); /* if it has ended, its pass ends, too */
+    weft__letter_post_system(to, news); /* if the sender has ended, its credit ends, too */
 }

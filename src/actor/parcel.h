@@ -1,9 +1,10 @@
-/* A parcel: a message of a step that waits for room, and the completion of the send that it belongs
- * to.
+/* A pending send: a message of a step that waits for mailbox capacity, and the completion of its
+ * send command.
  *
- * It is in the ledger of its sender, which has its deadline and finds it if the sender ends first,
- * and in the queue of the gate. Who takes it out of the queue settles and frees it. Order of locks:
- * bucket of the ledger, lot of the gate.
+ * It is in the pending table under its sender, which provides the deadline and finds it if the
+ * sender ends first, and in the admission queue of the receiver. The thread that removes it from
+ * the admission queue settles and frees it. Lock order: bucket of the pending table, wait bucket of
+ * admission.
  */
 #ifndef WEFT_ACTOR_PARCEL_H
 #define WEFT_ACTOR_PARCEL_H
@@ -12,7 +13,7 @@
 #include "actor/ledger.h"
 
 struct weft__parcel {
-    struct weft__debt entry; /* first; its letter is the completion */
+    struct weft__debt entry; /* must be first; its envelope is the completion */
     struct weft__sender sender;
 };
 
@@ -21,13 +22,14 @@ static inline struct weft__parcel *weft__parcel_of(struct weft__sender *sender)
     return (struct weft__parcel *)(void *)((char *)sender - offsetof(struct weft__parcel, sender));
 }
 
-/* Sends the message, which is signed, for this command of a step, which completes when it has a
- * place. WEFT__AT_ONCE: it waits if the actor says so. Takes the letter. An error: it was not told
- * by what it completes. */
+/* Send the message, whose sender is set, for a step's command, which completes when the message is
+ * admitted. WEFT__AT_ONCE: wait if the receiver's policy says so. Takes the envelope. Returns 0; an
+ * error if the completion could not be reported. */
 int weft__parcel_send(const struct weft_command *command, weft_pid to, struct weft__letter *letter,
                       int64_t deadline);
 void weft__parcel_free(struct weft__parcel *parcel);
-/* It was taken out of the queue, and its letter has gone: completes it. */
+/* The message was removed from the admission queue and its envelope delivered: complete the
+ * command. */
 void weft__parcel_settle(struct weft__parcel *parcel, int error);
 
 #endif

@@ -1,3 +1,4 @@
+/* PIDs as text: formatting and parsing. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@ int weft_pid_text(weft_pid pid, char *buf, size_t size)
                     pid.host, (uint32_t)pid.id, (uint32_t)(pid.id >> 32));
 }
 
-/* Without stdio: for a handler of signals. */
+/* Without stdio: async-signal-safe. */
 size_t weft__pid_write(weft_pid pid, char *buf, size_t size)
 {
     const uint32_t parts[] = {pid.node, pid.host, (uint32_t)pid.id, (uint32_t)(pid.id >> 32)};
@@ -36,7 +37,7 @@ size_t weft__pid_write(weft_pid pid, char *buf, size_t size)
     return used;
 }
 
-/* Digits up to 2^32 - 1, then this character. NULL: it is something else. */
+/* Parse digits up to 2^32 - 1, followed by this character. NULL: something else. */
 static const char *read_number(const char *text, char end, uint32_t *out)
 {
     uint64_t number = 0;

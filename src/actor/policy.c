@@ -18,7 +18,7 @@ static bool is_group(const struct weft__policy *policy)
     return policy->strategy == WEFT_ONE_FOR_ALL || policy->strategy == WEFT_REST_FOR_ONE;
 }
 
-/* --- making ------------------------------------------------------------------------------- */
+/* --- creation --------------------------------------------------------------------------------- */
 
 int weft__policy_init(struct weft__policy *policy, const struct weft_supervisor_opts *opts,
                       uint64_t seed)
@@ -89,7 +89,7 @@ void weft__policy_drop(struct weft__policy *policy, uint32_t child)
     policy->cursor = policy->count;
 }
 
-/* --- what has happened ------------------------------------------------------------------------ */
+/* --- reports ---------------------------------------------------------------------------------- */
 
 static void halt(struct weft__policy *policy, struct weft__policy_child *child, bool again)
 {
@@ -122,7 +122,7 @@ void weft__policy_started(struct weft__policy *policy, uint32_t child, int64_t n
     policy->up++;
 }
 
-/* False: there were too many. */
+/* Records a restart. False: too many in the window. */
 static bool count_restart(struct weft__policy *policy, int64_t now)
 {
     if (policy->limit == WEFT_RESTARTS_UNLIMITED) {
@@ -138,8 +138,8 @@ static bool count_restart(struct weft__policy *policy, int64_t now)
     return true;
 }
 
-/* Doubled each time; what jitter takes away is at most half, so each is longer than the one before,
- * up to the greatest. */
+/* The delay doubles each time; jitter subtracts less than half, so each delay is longer than the
+ * previous one, up to the maximum. */
 static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
 {
     int64_t pause = policy->backoff_ns;
@@ -153,8 +153,8 @@ static int64_t pause_after(struct weft__policy *policy, uint32_t failures)
     return most ? pause - (int64_t)(number % most) : pause;
 }
 
-/* The others that are started again together with this one. Who has `halt` already keeps its
- * `again`: it may be removed. */
+/* Stops the other children that restart together with this one. A child that has `halt` already
+ * keeps its `again`: it may be about to be removed. */
 static void take_along(struct weft__policy *policy, uint32_t child, int64_t at)
 {
     uint32_t first = policy->strategy == WEFT_ONE_FOR_ALL ? 0 : child + 1;
@@ -230,7 +230,7 @@ void weft__policy_end(struct weft__policy *policy, int error)
     }
 }
 
-/* --- what is to be done ----------------------------------------------------------------------- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 static const struct weft__policy_action nothing = {.what = WEFT__POLICY_SLEEP, .at = INT64_MAX};
 
@@ -240,7 +240,7 @@ static struct weft__policy_action kill_it(struct weft__policy_child *c, uint32_t
     return (struct weft__policy_action){.what = WEFT__POLICY_KILL, .child = child};
 }
 
-/* With one that has `halt`. */
+/* The next action for a child that has `halt`: stop it, kill it, or wait. */
 static struct weft__policy_action push(struct weft__policy *policy, uint32_t child, int64_t now)
 {
     struct weft__policy_child *c = &policy->children[child];
@@ -270,7 +270,7 @@ void weft__policy_put_off(struct weft__policy *policy, struct weft__policy_actio
     policy->quiet_until = at < policy->quiet_until ? at : policy->quiet_until;
 }
 
-/* The last of them, and nobody else before it is down. */
+/* The last child with `halt`; the others wait until it has ended. */
 static struct weft__policy_action stop_in_order(struct weft__policy *policy, int64_t now)
 {
     uint32_t i = policy->count;
@@ -284,7 +284,7 @@ static struct weft__policy_action stop_all(struct weft__policy *policy, int64_t 
     if (now < policy->quiet_until && policy->cursor == 0) {
         return (struct weft__policy_action){.what = WEFT__POLICY_SLEEP, .at = policy->quiet_until};
     }
-    if (policy->cursor == 0) { /* the next time round */
+    if (policy->cursor == 0) { /* start the next round */
         policy->cursor = policy->count;
         policy->quiet_until = INT64_MAX;
     }
@@ -320,7 +320,7 @@ static struct weft__policy_action start(uint32_t child)
     return (struct weft__policy_action){.what = WEFT__POLICY_START, .child = child};
 }
 
-/* Of a group: the first that can be, and nobody else before it runs. */
+/* For a group strategy: the first child that can be started; the others wait until it runs. */
 static struct weft__policy_action start_in_order(struct weft__policy *policy, int64_t now)
 {
     for (uint32_t i = 0; i < policy->count; i++) {

@@ -1,5 +1,5 @@
-/* How many workers bring something: a walk uphill. More of them by a quarter while that raises what
- * gets done by a twentieth, then fewer, one by one, until it falls by as much. */
+/* Hill climbing for the number of workers: add a quarter while that raises the throughput by a
+ * twentieth, then remove workers one by one until the throughput falls by as much. */
 #ifndef WEFT_ACTOR_PROBE_H
 #define WEFT_ACTOR_PROBE_H
 
@@ -7,14 +7,15 @@
 #include <stdint.h>
 
 struct weft__probe {
-    uint64_t done; /* at the last look */
-    uint64_t rate; /* between two looks: the last one on the way up, and then what the way down must
-                      keep */
+    uint64_t done; /* total at the last probe */
+    /* Work done between two probes: while climbing, the last value; while descending, the value to
+     * keep. */
+    uint64_t rate;
     bool down;
 };
 
-/* A look. `done`: what got done so far; `waiting`: there was more to do; `now`: the workers of the
- * time since the last look. How many there shall be, 1 .. most. */
+/* Probe once. done: total work done so far; waiting: more work was queued; now: the number of
+ * workers since the last probe. Returns the number of workers to have, 1 .. most. */
 static inline unsigned weft__probe_look(struct weft__probe *probe, uint64_t done, bool waiting,
                                         unsigned now, unsigned most)
 {

@@ -1,4 +1,5 @@
-/* Where records live: beside the control blocks, slot by slot. */
+/* Storage of actor records: one slab of records for each slab of task control blocks, slot by
+ * slot. */
 #include "actor/actor.h"
 #include "base/alloc.h"
 #include "sched/slab.h"
@@ -16,7 +17,8 @@ weft_actor *weft__actor_at(uint32_t slot)
     weft__lock(&lock);
     if (!atomic_load_explicit(&weft__records[slab], memory_order_relaxed)) {
         weft_actor *first = weft__map(WEFT__SLAB_RECORDS * sizeof *first);
-        atomic_store_explicit(&weft__records[slab], first, memory_order_release); /* pairs: find */
+        atomic_store_explicit(&weft__records[slab], first,
+                              memory_order_release); /* pairs: weft__actor_find */
     }
     weft__unlock(&lock);
     return weft__actor_find(slot);

@@ -1,14 +1,14 @@
-/* Links, monitors and exits. How they are kept is in actor/tie.h. */
+/* Links, monitors and exit signals. How relations are stored is described in actor/tie.h. */
 #include <errno.h>
 
 #include "actor/fiber.h"
 #include "actor/route.h"
 #include "actor/tie.h"
 
-/* --- what is on its way -------------------------------------------------------------------- */
+/* --- events already delivered ----------------------------------------------------------------- */
 
-/* Takes letters out of those that wait for the actor, which calls this itself. How many there
- * were. */
+/* Withdraw the matching envelopes from those that wait for the actor, which calls this itself.
+ * Returns the number of withdrawn envelopes. */
 static unsigned take_back(weft_actor *self, bool (*is)(const struct weft__letter *, uint64_t),
                           uint64_t what)
 {
@@ -42,10 +42,10 @@ static bool is_down(const struct weft__letter *letter, uint64_t ref)
     return letter->kind == WEFT_EVENT_DOWN && letter->tag == ref;
 }
 
-/* --- finding a bond --------------------------------------------------------------------------- */
+/* --- lookup ----------------------------------------------------------------------------------- */
 
-/* The link of `own`, in whose slot the tie is, with the other: the slot may be another's by now. Or
- * `watcher`'s monitor. */
+/* Is this the link between `own`, in whose slot's list it was found, and `other`? (The slot may
+ * belong to a newer actor by now.) Or, with a reference, `watcher`'s monitor? */
 static bool is_it(struct weft__tie *tie, weft_pid own, weft_pid other, weft_pid watcher,
                   uint64_t ref)
 {
@@ -58,9 +58,9 @@ static bool is_it(struct weft__tie *tie, weft_pid own, weft_pid other, weft_pid 
            weft_pid_equal(weft__tie_other(tie), other);
 }
 
-/* a's monitor of b with this reference, or the link of these two (ref 0). It is in both lists, if
- * anywhere; so it is looked for in both at once, and the shorter one says when to stop. Under both
- * locks. */
+/* Find a's monitor on b with this reference, or the link between the two (ref 0). It is in both
+ * lists or in neither, so both lists are searched in step, and the shorter one ends the search.
+ * Under both locks. */
 static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
 {
     struct weft__tie *of_a = weft__actor_find((uint32_t)a.id)->ties;
@@ -76,7 +76,7 @@ static struct weft__bond *find(weft_pid a, weft_pid b, uint64_t ref)
     return NULL;
 }
 
-/* Takes it out, if it is there. */
+/* Find it and remove it from both lists. */
 static struct weft__bond *take(weft_pid a, weft_pid b, uint64_t ref)
 {
     weft__pair_lock(a, b);
@@ -90,7 +90,7 @@ static struct weft__bond *take(weft_pid a, weft_pid b, uint64_t ref)
 
 /* --- links ------------------------------------------------------------------------------------ */
 
-/* True: it is tied; else *err says whether that is well. */
+/* Returns true if the link was inserted; otherwise *err is 0 (there was a link) or -ESRCH. */
 static bool try_link(struct weft__bond *bond, weft_pid me, weft_pid other, int *err)
 {
     weft__pair_lock(me, other);
@@ -112,7 +112,7 @@ int weft_actor_link(weft_actor *self, weft_pid other)
         return -EREMOTE;
     }
     if ((uint32_t)other.id == (uint32_t)me.id) {
-        return weft_pid_equal(me, other) ? -EINVAL : -ESRCH; /* one that had this slot before */
+        return weft_pid_equal(me, other) ? -EINVAL : -ESRCH; /* a previous actor of this slot */
     }
     if (!weft__actor_of(other)) {
         return -ESRCH;
@@ -139,14 +139,14 @@ int weft_actor_unlink(weft_actor *self, weft_pid other)
         weft__bond_free(bond);
     } else if (!self->kind->run || atomic_load_explicit(&self->trap, memory_order_relaxed)) {
         take_back(self, is_exit_of, other.id);
-    } /* else its fiber is cancelled for it, and the letter says why */
+    } /* else its fiber has been cancelled by the exit, and the envelope holds the cause */
     return 0;
 }
 
 void weft_actor_trap(weft_actor *self, bool trap)
 {
-    bool before =
-        atomic_exchange_explicit(&self->trap, trap, memory_order_seq_cst); /* pairs: break */
+    bool before = atomic_exchange_explicit(&self->trap, trap,
+                                           memory_order_seq_cst); /* pairs: weft__actor_break */
     if (trap && !before && self->kind->run) {
         weft__fiber_settle(self);
     }
@@ -154,7 +154,7 @@ void weft_actor_trap(weft_actor *self, bool trap)
 
 /* --- monitors --------------------------------------------------------------------------------- */
 
-/* The letter tells of one that ended before. */
+/* Deliver the event of a monitored actor that ended before the monitor was added. */
 static void tell_at_once(weft_actor *self, struct weft__bond *bond)
 {
     struct weft__letter *letter = bond->letters[1];
@@ -164,7 +164,8 @@ static void tell_at_once(weft_actor *self, struct weft__bond *bond)
     weft__bond_free(bond);
 }
 
-/* Takes the bond: `self` hears of the other's end by its letter, at once if that was before. */
+/* Insert the monitor, or deliver its event immediately if the other actor has ended. Takes the pair
+ * relation. */
 static void watch(weft_actor *self, weft_pid other, struct weft__bond *bond)
 {
     weft_pid me = weft_actor_pid(self);
@@ -182,7 +183,7 @@ static void watch(weft_actor *self, weft_pid other, struct weft__bond *bond)
     }
 }
 
-/* For a monitor of the other: 0, -EINVAL, -EREMOTE, -ENOMEM. */
+/* Create a monitor on the other actor: 0, -EINVAL, -EREMOTE or -ENOMEM. */
 static int new_watch(const weft_actor *self, weft_pid other, struct weft__bond **bond)
 {
     weft_pid me = weft_actor_pid(self);
@@ -235,7 +236,7 @@ int weft_actor_demonitor(weft_actor *self, uint64_t ref)
     return take_back(self, is_down, ref) ? 0 : -ENOENT;
 }
 
-/* --- exits ------------------------------------------------------------------------------------ */
+/* --- exit signals ----------------------------------------------------------------------------- */
 
 int weft_actor_exit(weft_pid pid, int reason, weft_buf *text)
 {

@@ -42,7 +42,7 @@ int weft__request_ask(weft_out *out, unsigned id, uint64_t tag, const struct wef
     return buf ? weft_out_command(out, id, tag, buf) : -ENOMEM;
 }
 
-/* --- errands --------------------------------------------------------------------------- */
+/* --- commands that run on a fiber ------------------------------------------------------ */
 
 struct errand {
     struct weft_command command;
@@ -51,10 +51,11 @@ struct errand {
 
 static void complete(const struct errand *errand, int err, weft_buf *result)
 {
-    /* No memory for the news: later there may be. It is cancelled when the actor ends. */
+    /* Without memory for the completion, retry later. The sleep is cancelled when the actor
+     * ends. */
     while (weft_complete(errand->command.actor, errand->command.tag, err, result) == -ENOMEM &&
            weft_sleep(1000000) == 0) {
-        err = err ? err : -ENOMEM; /* the result is gone */
+        err = err ? err : -ENOMEM; /* the result was freed */
         result = NULL;
     }
 }

@@ -8,18 +8,18 @@
 #include "base/alloc.h"
 #include "base/need.h"
 
-/* One node that can be reached. */
+/* The receiver of one node. */
 struct route {
     struct route *next;
     struct weft_receiver *receiver;
     uint32_t node;
-    _Atomic(uint32_t) calls; /* under way */
+    _Atomic(uint32_t) calls; /* calls of the receiver that are running */
 };
 
 _Atomic(uint32_t) weft__this_node;
 
 static struct weft__lock lock;
-/* under it */
+/* under the lock */
 static struct route *routes;
 static bool fixed;
 
@@ -32,7 +32,7 @@ static void count(_Atomic(uint64_t) *what)
     atomic_fetch_add_explicit(what, 1, memory_order_relaxed);
 }
 
-/* --- this node ---------------------------------------------------------------------------- */
+/* --- this node -------------------------------------------------------------------------------- */
 
 int weft_node_set(uint32_t node)
 {
@@ -58,7 +58,7 @@ void weft__node_fix(void)
     weft__unlock(&lock);
 }
 
-/* --- others ------------------------------------------------------------------------------- */
+/* --- routes to other nodes -------------------------------------------------------------------- */
 
 static struct route **place_of(uint32_t node)
 {
@@ -110,7 +110,7 @@ int weft_unroute(uint32_t node)
     return 0;
 }
 
-/* Counted before the lock is given back: from then on it is not freed. */
+/* The call is counted before the lock is released: from then on the route is not freed. */
 static struct route *take_route(uint32_t node)
 {
     weft__lock(&lock);
@@ -163,7 +163,7 @@ int weft__route_letter(weft_pid to, struct weft__letter *letter)
     return err;
 }
 
-/* --- from others ---------------------------------------------------------------------------- */
+/* --- messages from other nodes ---------------------------------------------------------------- */
 
 static int deliver_here(const struct weft_parcel *parcel)
 {
@@ -211,7 +211,7 @@ void weft_node_stats(struct weft_node_stats *out)
     };
 }
 
-/* --- standing in ------------------------------------------------------------------------------ */
+/* --- proxies ---------------------------------------------------------------------------------- */
 
 static int init_stand_in(weft_actor *self, const char *method, const weft_buf *input)
 {
@@ -221,7 +221,7 @@ static int init_stand_in(weft_actor *self, const char *method, const weft_buf *i
     return 0;
 }
 
-/* Of a message that it refuses the buffer is gone. */
+/* The buffer of a message that the receiver refuses is freed by the receiver. */
 static void pass_on(weft_actor *self, const struct weft_actor_event *event)
 {
     struct weft_receiver *receiver = *(struct weft_receiver **)weft_actor_state(self);
@@ -242,7 +242,7 @@ static void pass_on(weft_actor *self, const struct weft_actor_event *event)
                                                                       .topic = event->topic,
                                                                       .tag = event->tag});
     }
-    if (err && event->kind == WEFT_EVENT_CALL) { /* nobody else will answer */
+    if (err && event->kind == WEFT_EVENT_CALL) { /* nothing else answers the call */
         weft_actor_reply(event->tag, err, NULL);
     }
 }
@@ -251,7 +251,8 @@ static int step_stand_in(weft_actor *self, const struct weft_actor_event *events
                          weft_out *out)
 {
     weft_out_idle(out);
-    for (size_t i = 0; i < n; i++) { /* what came with a cancel is the receiver's, too */
+    for (size_t i = 0; i < n; i++) { /* events that arrived together with a cancel go to the
+                                        receiver, too */
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
         } else if (travels(events[i].kind) || events[i].kind == WEFT_EVENT_CALL) {

@@ -1,4 +1,4 @@
-/* Which node this is, and the way to others. The public contract is <weft/route.h>. */
+/* The ID of this node and the routes to other nodes. The public contract is <weft/route.h>. */
 #ifndef WEFT_ACTOR_ROUTE_H
 #define WEFT_ACTOR_ROUTE_H
 
@@ -8,7 +8,7 @@
 
 extern _Atomic(uint32_t) weft__this_node;
 
-/* Written before there are PIDs. */
+/* Relaxed: the ID is written before the first PID exists. */
 static inline uint32_t weft__node(void)
 {
     return atomic_load_explicit(&weft__this_node, memory_order_relaxed);
@@ -20,10 +20,10 @@ static inline weft_pid weft__actor_pid(const weft_actor *actor)
     return (weft_pid){.node = weft__node(), .host = actor->host->number, .id = actor->self};
 }
 
-/* From now on there are PIDs with the node's number. */
+/* Freeze the node's ID: from now on PIDs that contain it may exist. */
 void weft__node_fix(void);
 
-/* For another node. Takes the letter. */
+/* Send an envelope to another node. Takes the envelope. */
 int weft__route_letter(weft_pid to, struct weft__letter *letter);
 
 #endif

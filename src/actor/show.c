@@ -1,6 +1,5 @@
-/* All actors on one page, for people and for programs: hosts, and below each its actors as a tree
- * of who has spawned whom. Supervisors and their children say so, and children that are not there
- * are in it, too. */
+/* Dump of all actors as text or JSON: each host, and below it its actors as a tree of parents and
+ * children, with supervisors and supervised children marked, and absent children listed. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -9,7 +8,7 @@
 #include "actor/actor.h"
 #include "actor/page.h"
 
-/* --- one actor ------------------------------------------------------------------------------- */
+/* --- one actor -------------------------------------------------------------------------------- */
 
 static void write_json_string(FILE *out, const char *text)
 {
@@ -151,7 +150,7 @@ static void write_text_actor(struct weft__page *page, const struct weft__leaf *l
     }
 }
 
-/* --- the page --------------------------------------------------------------------------------- */
+/* --- tree and hosts --------------------------------------------------------------------------- */
 
 static void write_actor(struct weft__page *page, const struct weft__leaf *leaf, bool first)
 {
@@ -163,7 +162,7 @@ static void write_actor(struct weft__page *page, const struct weft__leaf *leaf, 
     }
 }
 
-/* Parents before children, without recursion: chains may be long. */
+/* Writes parents before children, without recursion because chains may be long. */
 static void write_tree(struct weft__page *page, size_t root, bool *first)
 {
     size_t at = root;

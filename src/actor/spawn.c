@@ -1,12 +1,13 @@
-/* The start of an actor.
+/* Spawning an actor.
  *
- *   1. a task and a record that nobody knows; memory for everything that follows
- *   2. init, then the hooks: user code, which may refuse
- *   3. under the lock: the name, if nobody has it; the relations; the gate, and with it anybody may
- *      know it
+ *   1. a task and a record that no other thread knows; memory for every later step
+ *   2. init, then the hooks: user code, which may refuse the actor
+ *   3. under the lock: the name, if it is free; the relations; the admission word, after which any
+ *      thread may know the actor
  *   4. the first message, and the task runs
- * What was done is undone in the reverse order up to 3; after that nothing fails. Close is called
- * if init was and the actor is not to be.
+ *
+ * A failure undoes the earlier steps in reverse order, up to 3; after that nothing fails. `close`
+ * is called if init succeeded and the actor is discarded.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,16 +24,16 @@
 #include "base/need.h"
 #include "sched/pool.h"
 
-/* What is on its way to become an actor. */
+/* An actor that is being spawned. */
 struct birth {
     struct weft__task *task;
     weft_actor *actor;
     weft_pid pid;
     struct weft__bond *link, *monitor;
     struct weft__name *name;
-    struct weft__letter *first; /* message */
+    struct weft__letter *first; /* the first message */
     struct weft__join *join;
-    bool beaten; /* another was faster with the name */
+    bool beaten; /* another actor has registered the name meanwhile */
 };
 
 static bool has_method(const struct weft_actor_kind *kind, const char *method)
@@ -61,7 +62,8 @@ static void reset(weft_actor *actor, weft_host *host, const struct weft_actor_ki
                   const struct weft__task *task, const weft_actor *maker)
 {
     weft__lock(&actor->lock);
-    actor->there = true; /* from now on who sweeps lets its letters alone */
+    actor->there = true; /* from now on a thread that sweeps the inboxes leaves the envelopes to
+                            this actor */
     weft__unlock(&actor->lock);
     actor->self = weft__task_handle(task);
     actor->kind = kind;
@@ -88,7 +90,7 @@ static void freeze(weft_host *host)
     }
 }
 
-/* --- making ------------------------------------------------------------------------------- */
+/* --- allocation ------------------------------------------------------------------------------- */
 
 static void unmake(struct birth *birth)
 {
@@ -99,7 +101,7 @@ static void unmake(struct birth *birth)
     weft__actor_task_unmake(birth->task);
 }
 
-/* Memory for all that the options want. */
+/* Allocates what the options need: relations and the name. */
 static int provide(struct birth *birth, weft_host *host, const struct weft_actor_spawn_opts *opts)
 {
     int err = 0;
@@ -128,7 +130,7 @@ static int make(struct birth *birth, weft_host *host, const struct weft_actor_ki
         weft__actor_task_unmake(birth->task);
         return -ENOMEM;
     }
-    /* In its init `self` is not the one that runs here. */
+    /* in an init, `self` differs from the actor that runs on this thread */
     reset(actor, host, kind, birth->task, opts->self ? opts->self : weft_actor_self());
     birth->actor = actor;
     birth->pid = weft_actor_pid(actor);
@@ -142,7 +144,7 @@ static int make(struct birth *birth, weft_host *host, const struct weft_actor_ki
     return err;
 }
 
-/* --- asking the user's code ------------------------------------------------------------------- */
+/* --- init and hooks --------------------------------------------------------------------------- */
 
 static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
 {
@@ -158,7 +160,7 @@ static int begin(weft_actor *actor, const struct weft_actor_spawn_opts *opts)
     return err;
 }
 
-/* --- showing it ------------------------------------------------------------------------------- */
+/* --- publication ------------------------------------------------------------------------------ */
 
 static void tie_bond(struct weft__bond *bond)
 {
@@ -173,9 +175,9 @@ static int show(struct birth *birth)
 {
     weft_actor *actor = birth->actor;
     struct weft__letter *first = birth->first;
-    struct weft__letter sent; /* once it is shown, senders may drop the first message */
+    struct weft__letter sent; /* after the publication senders may drop the first message */
     uint64_t gate = (uint64_t)weft__pid_generation(birth->pid) << WEFT__GATE_SHIFT;
-    if (first) { /* before all that can be sent from now on */
+    if (first) { /* before any message that can be sent from now on */
         weft__letter_address(first, birth->pid);
         first->link.next = NULL;
         actor->kept = &first->link;
@@ -198,8 +200,8 @@ static int show(struct birth *birth)
     return err;
 }
 
-/* A stop that came meanwhile walks over all actors, after it has said so: it saw this one, or this
- * one sees that. */
+/* A concurrent stop sets `stopping` and then walks over all actors: either the walk saw this actor,
+ * or this load sees `stopping`. */
 static void look_stopped(weft_host *host, weft_pid pid)
 {
     atomic_fetch_add_explicit(&host->spawned, 1, memory_order_seq_cst); /* pairs: say_stop */
@@ -208,7 +210,7 @@ static void look_stopped(weft_host *host, weft_pid pid)
     }
 }
 
-/* One more, if there may be. Fibers that do errands for actors are not counted. */
+/* Count the new actor, unless the limit is reached. Helper fibers of actors are not counted. */
 static bool count_in(weft_host *host)
 {
     uint64_t live = atomic_load_explicit(&host->live, memory_order_relaxed);
@@ -236,7 +238,7 @@ static int spawn_counted(weft_host *host, const struct weft_actor_kind *kind,
     uint64_t ref = birth->monitor ? birth->monitor->ref : 0;
     tie_bond(birth->link);
     tie_bond(birth->monitor);
-    birth->link = birth->monitor = NULL; /* the lists' */
+    birth->link = birth->monitor = NULL; /* owned by the lists */
     err = show(birth);
     if (err) {
         weft__actor_close(birth->actor);
@@ -266,9 +268,10 @@ static int spawn(weft_host *host, const struct weft_actor_kind *kind,
     return err;
 }
 
-/* --- the calls -------------------------------------------------------------------------------- */
+/* --- public calls ----------------------------------------------------------------------------- */
 
-/* 0, or why there can be no such actor. */
+/* Returns 0, or the error why such an actor cannot be spawned. Freezes the host's handlers and
+ * hooks. */
 static int admits(weft_host *host, const struct weft_actor_kind *kind, const char *method)
 {
     if (!weft__kind_is_sound(kind)) {
@@ -297,7 +300,7 @@ int weft_actor_spawn(weft_host *host, weft_pid *out, const struct weft_actor_kin
     return err;
 }
 
-/* Either there is one with the name, which gets the letter, or there will be: 1, 0, or an error. */
+/* Sends the first message to the actor that has the name, or spawns it: 1, 0 or an error. */
 static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
                        const struct weft_actor_spawn_opts *opts, struct birth *birth)
 {
@@ -306,19 +309,19 @@ static int spawn_named(weft_host *host, const struct weft_actor_kind *kind,
         int err = weft_actor_whereis(host, opts->name, &birth->pid);
         if (!err) {
             err = first ? weft__letter_send(birth->pid, first, WEFT__AT_ONCE) : 0;
-            if (err != -ESRCH) { /* or it ended just now */
+            if (err != -ESRCH) { /* else it has just ended */
                 return err ? err : 1;
             }
         }
         *birth = (struct birth){.first = first};
         err = spawn(host, kind, opts, birth);
-        if (!birth->beaten) { /* -EEXIST alone may be what init says */
+        if (!birth->beaten) { /* -EEXIST alone may come from init */
             return err;
         }
     }
 }
 
-/* The letter, or NULL and *err. */
+/* Returns the envelope, or NULL and *err (0: no first message). */
 static struct weft__letter *first_letter(const struct weft_actor_spawn_opts *opts, int *err)
 {
     struct weft__letter *letter =
@@ -383,7 +386,7 @@ int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const c
     }
     err = weft__join_wait(birth.actor, &join, &waiter, result, deadline);
     if (err == -ETIMEDOUT || err == -ECANCELED || err == -EINTR) {
-        /* If these were its own words, it is not there any more. */
+        /* If the error was the actor's own exit, the actor is gone, and the kill has no effect. */
         if (weft_actor_kill(birth.pid) == -ENOMEM) {
             weft_cancel(birth.pid.id);
         }
@@ -391,7 +394,7 @@ int weft_actor_exec(weft_host *host, const struct weft_actor_kind *kind, const c
     return err;
 }
 
-/* --- what a step asks ------------------------------------------------------------------------- */
+/* --- accessors -------------------------------------------------------------------------------- */
 
 void *weft_actor_state(weft_actor *self)
 {

@@ -1,5 +1,6 @@
-/* What an actor says of itself. It is asked by a letter that is no event, and answers where its
- * letters are taken out: on its own thread, between steps. */
+/* Statistics that an actor reports about itself. The request is an envelope that is not an event;
+ * the actor answers it where its envelopes are taken out of the inbox: on its own thread, between
+ * steps. */
 #include <errno.h>
 
 #include <weft/actor_look.h>
@@ -10,7 +11,7 @@
 
 #define FIRST_BYTES 256
 
-/* With its terminating 0. NULL: *err says why. */
+/* Includes the terminating 0. NULL: *err says why. */
 static weft_buf *text_of(weft_actor *actor, int *err)
 {
     size_t size = FIRST_BYTES;
@@ -44,7 +45,8 @@ int weft_actor_stats(weft_pid pid, char *buf, size_t size, int64_t deadline)
     weft_buf *text;
     int err = letter ? weft__call(pid, letter, &text, deadline) : -ENOMEM;
     if (err) {
-        return err == -EOWNERDEAD ? -ESRCH : err; /* it was only asked */
+        return err == -EOWNERDEAD ? -ESRCH : err; /* a statistics request has no effect that could
+                                                     be half done */
     }
     int length = snprintf(buf, size, "%s", (const char *)text->data);
     weft_buf_free(text);

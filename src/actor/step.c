@@ -1,4 +1,5 @@
-/* The steps of an actor. */
+/* Running an actor in steps: collecting its events, calling its kind's step, carrying out the
+ * output, and sleeping. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -13,19 +14,19 @@
 #include "base/clock.h"
 #include "sched/pool.h"
 
-/* --- its events ------------------------------------------------------------------------- */
+/* --- the events of a step --------------------------------------------------------------- */
 
 struct batch {
     struct weft__letter *letters[WEFT__BATCH_MOST];
     struct weft_actor_event events[WEFT__BATCH_MOST];
     size_t n;
     unsigned completed;
-    const struct weft__letter *fatal; /* the first that ends it */
-    struct weft__letter *pass;        /* the last that has one */
+    const struct weft__letter *fatal; /* the first that ends the actor */
+    struct weft__letter *pass;        /* the last that grants a send credit */
 };
 
-/* What there is for the next step, up to a measure; what is not a message comes first. While
- * messages are traced, one of them, so that it is known of which chain the step is. */
+/* Collect the events for the next step, at most `max`; non-message events first. While messages are
+ * traced, collect one only, so that the step belongs to one chain. */
 static void gather(weft_actor *actor, struct batch *batch, size_t max)
 {
     struct weft__letter *letter;
@@ -41,7 +42,7 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
         batch->pass = letter->pass ? letter : batch->pass;
         batch->letters[batch->n++] = letter;
     }
-    if (!batch->fatal && !actor->blocked) { /* fatal: they are dead letters, with the rest */
+    if (!batch->fatal && !actor->blocked) { /* fatal: messages become dead letters */
         batch->n += weft__mailbox_take(actor, batch->letters + batch->n, max - batch->n);
     }
     for (size_t i = 0; i < batch->n; i++) {
@@ -49,7 +50,8 @@ static void gather(weft_actor *actor, struct batch *batch, size_t max)
     }
 }
 
-/* What is not a message. A call that the step has not answered is its code's to answer. */
+/* Free an envelope that is not a message. A call that the step has not answered is from now on
+ * known to the actor's code. */
 static __attribute__((noinline)) void forget_other(struct weft__small *small,
                                                    struct weft__letter *letter)
 {
@@ -82,12 +84,12 @@ weft_buf *weft_actor_take(const struct weft_actor_event *event)
 
 /* --- sleeping ----------------------------------------------------------------------------- */
 
-/* It was its own to wake. */
+/* The actor has taken back its own wait. */
 static void go_on(struct weft__worker *w, struct weft__task *task, weft_actor *actor)
 {
     weft__task_run(task);
     weft__body_steps_on(w, task);
-    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
+    atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* no sender needs to fire it */
 }
 
 static uint64_t sleep_of(uint64_t ticket, bool blocked)
@@ -95,8 +97,8 @@ static uint64_t sleep_of(uint64_t ticket, bool blocked)
     return ticket << WEFT__ASLEEP_SHIFT | (blocked ? WEFT__ASLEEP_BLOCKED : 0) | WEFT__ASLEEP;
 }
 
-/* Of one whose messages senders move under its lock: it can look only while it is its own, as a
- * fiber does. */
+/* For a mailbox whose messages senders move under the actor's lock: the actor can check only while
+ * it owns itself, as a fiber does. */
 static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struct weft__task *task,
                                                    weft_actor *actor, bool blocked)
 {
@@ -105,8 +107,9 @@ static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struc
                           memory_order_seq_cst); /* pairs: wake */
     if (weft__mailbox_any(actor, blocked)) {
         atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
-        /* Whoever has fired it: a message is there, a cancel stays, and to an interrupt, which
-         * wakes an actor that sleeps, a step has nothing that could say -EINTR. */
+        /* Whatever fired the wait can be dropped: a message is queued anyway, a cancel stays set,
+         * and an interrupt, which wakes a sleeping actor, has no effect because a step has no call
+         * that could return -EINTR. */
         enum weft__reason any = weft__task_disarm(task);
         (void)any;
         return false;
@@ -119,14 +122,14 @@ static __attribute__((noinline)) bool dozes_shared(struct weft__worker *w, struc
     return false;
 }
 
-/* The banner of actor/actor.h has the argument. True: it waits, or another has woken it: it is not
- * to be touched. */
+/* The banner of actor/actor.h has the argument. Returns true if the actor waits, or was woken by
+ * another thread: the caller must not touch it. */
 static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *actor, bool blocked)
 {
     if (weft__mailbox_any(actor, blocked)) {
         return false;
     }
-    if (blocked) { /* else it has taken all there was */
+    if (blocked) { /* otherwise it has taken everything */
         weft__gate_yield(actor);
     }
     if (__builtin_expect(weft__mailbox_is_shared(actor), 0)) {
@@ -135,7 +138,7 @@ static bool dozes(struct weft__worker *w, struct weft__task *task, weft_actor *a
     weft__body_arm(task, WEFT__WAIT_OBJECT);
     uint64_t ticket = task->claim.ticket;
     atomic_store_explicit(&actor->asleep, sleep_of(ticket, blocked),
-                          memory_order_relaxed); /* settle releases it */
+                          memory_order_relaxed); /* released by settle */
     weft__body_steps_over(w);
     if (weft__waiter_settle(task)) { /* pairs: wake */
         if (!weft__mailbox_came(actor, blocked) ||
@@ -164,7 +167,7 @@ void weft_out_wait(weft_out *out)
     out->status = WEFT__OUT_WAIT;
 }
 
-/* What was said of an end or of new code, and does not hold any more. */
+/* Drop the end or the upgrade that a later output has replaced. */
 static void drop_end(weft_out *out)
 {
     if (out->result || out->will || out->new) {
@@ -199,7 +202,7 @@ static bool is_forced(const struct weft__task *task)
     return weft__ident_flags(task) & WEFT__IDENT_CANCEL;
 }
 
-/* Does only a completion concern it? The table is in <weft/actor.h>. */
+/* Does the actor wait for completions only? The table is in <weft/actor.h>. */
 static bool is_blocked(const weft_actor *actor, const weft_out *out, int asked)
 {
     return actor->pending > 0 &&
@@ -213,7 +216,8 @@ static void finish(struct weft__worker *w, struct weft__task *task, struct weft_
     weft__body_end(w, task, NULL, 0);
 }
 
-/* Ends it by the letter, or by a cancel of its task: its host lost patience. */
+/* End the actor because of the fatal envelope, or because its task was cancelled: the deadline of
+ * weft_host_stop has passed. */
 static void end_forced(struct weft__worker *w, struct weft__task *task, struct batch *batch)
 {
     weft_actor *actor = task->own;
@@ -225,20 +229,19 @@ static void end_forced(struct weft__worker *w, struct weft__task *task, struct b
         end.will = weft__will_ref(batch->fatal->will);
     }
     weft__actor_abort(actor);
-    for (size_t i = 0; i < batch->n; i++) { /* it was not given them */
+    for (size_t i = 0; i < batch->n; i++) { /* the actor never received them */
         weft__letter_bury(batch->letters[i], (uint32_t)actor->self);
     }
     finish(w, task, &end);
 }
 
-/* One stay on a worker. */
+/* One turn on a worker. */
 struct turn {
     size_t events;
-    int64_t until; /* 0: the first step was not over yet */
+    int64_t until; /* 0: the first step is not over yet */
 };
 
-/* After a step with n events: is it the turn of others? Most turns are of one step and need no
- * clock. */
+/* After a step with n events: is the turn used up? Most turns have one step and need no clock. */
 static bool is_over(struct turn *turn, const weft_host *host, size_t n)
 {
     turn->events += n ? n : 1;
@@ -252,7 +255,7 @@ static bool is_over(struct turn *turn, const weft_host *host, size_t n)
     return now >= turn->until;
 }
 
-/* For those who look: the topic of the last message. If there is none, it is what it was. */
+/* For inspection: record the topic of the last message. Without a message the former one stays. */
 static void take_note(struct weft__task *task, const struct batch *batch)
 {
     size_t i = batch->n;
@@ -264,13 +267,13 @@ static void take_note(struct weft__task *task, const struct batch *batch)
     }
 }
 
-/* Of one that has waited for room: in this step it may send on, unless another message of its own
- * waits there. */
+/* The actor's message had to wait for capacity: in this step it may send more, unless another of
+ * its messages waits for the same receiver. */
 static __attribute__((noinline)) void pass_begins(struct weft__worker *w, const weft_actor *actor,
                                                   struct weft__letter *letter)
 {
     weft_pid to = weft__letter_from(letter);
-    letter->pass = false; /* else the letter's end would be the pass's */
+    letter->pass = false; /* otherwise freeing the envelope would end the credit */
     weft__gate_pass_begin(to);
     w->pass_to = to.id;
     w->pass_left = weft__ledger_queues(weft_actor_pid(actor), to) ? 0 : WEFT__PASS;
@@ -286,9 +289,9 @@ static __attribute__((noinline)) void pass_ends(struct weft__worker *w)
 /* What follows a step. */
 enum next {
     OVER,
-    SLEEP,    /* unless something has come */
-    AGAIN,    /* if its turn is not over */
-    GIVE_WAY, /* and again */
+    SLEEP,    /* unless something has arrived */
+    AGAIN,    /* unless its turn is used up */
+    GIVE_WAY, /* then again */
 };
 
 static enum next end_by(struct weft__worker *w, struct weft__task *task, weft_out *out, int error)
@@ -298,12 +301,12 @@ static enum next end_by(struct weft__worker *w, struct weft__task *task, weft_ou
     return OVER;
 }
 
-/* The step, and what it says is done. */
+/* Call the step and carry out its output. */
 static enum next take_step(struct weft__worker *w, struct weft__task *task, struct batch *batch)
 {
     weft_actor *actor = task->own;
     weft_out out;
-    memset(&out, 0, offsetof(weft_out, few)); /* unsaid, and nothing asked for */
+    memset(&out, 0, offsetof(weft_out, few)); /* no status, no commands */
     if (batch->n == 1) {
         w->handles = batch->letters[0]->trace;
         weft__trace_handled(actor, batch->letters[0]);
@@ -355,7 +358,8 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
     }
     if (atomic_load_explicit(&actor->asleep, memory_order_relaxed)) {
         weft__body_waited(w, task);
-        atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed); /* nobody need fire that */
+        /* no sender needs to fire it */
+        atomic_store_explicit(&actor->asleep, 0, memory_order_relaxed);
     }
     for (;;) {
         size_t max = actor->kind->batch ? actor->kind->batch : actor->host->batch;
@@ -369,7 +373,7 @@ static enum weft__body_step run(struct weft__worker *w, struct weft__task *task)
             end_forced(w, task, &batch);
             return WEFT__BODY_END;
         }
-        if (batch.n || due) { /* else nothing has come that concerns it */
+        if (batch.n || due) { /* otherwise nothing relevant has arrived */
             due = false;
             take_note(task, &batch);
             if (__builtin_expect(batch.pass != NULL, 0)) {

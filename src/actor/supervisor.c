@@ -1,4 +1,4 @@
-/* The actor that supervises. */
+/* The actor of a supervisor. */
 #include "actor/supervisor.h"
 
 #include <errno.h>
@@ -12,9 +12,10 @@
 
 #define RETRY_NS 1000000
 
-/* --- time ------------------------------------------------------------------------------- */
+/* --- timer ------------------------------------------------------------------------------------ */
 
-/* An end by 0, of nobody: it looks what there is to do. */
+/* An exit signal with 0 and no sender: the supervisor's step asks its policy for the next
+ * action. */
 static void wake_up(weft_timer *timer, void *arg, uint64_t times)
 {
     const struct weft__supervisor *s = arg;
@@ -24,7 +25,7 @@ static void wake_up(weft_timer *timer, void *arg, uint64_t times)
     }
 }
 
-/* The callback is short and waits for nothing. */
+/* The callback is short and does not wait. */
 static void stop_timer(struct weft__supervisor *s)
 {
     while (weft_timer_cancel(&s->timer) == WEFT_TIMER_RUNNING) {
@@ -33,7 +34,7 @@ static void stop_timer(struct weft__supervisor *s)
     weft_timer_deinit(&s->timer);
 }
 
-/* --- what is to be done ------------------------------------------------------------------- */
+/* --- actions of the policy -------------------------------------------------------------------- */
 
 static void child_ended(struct weft__supervisor *s, uint32_t child, int error)
 {
@@ -57,7 +58,7 @@ static void child_ended(struct weft__supervisor *s, uint32_t child, int error)
 static void start_child(struct weft__supervisor *s, uint32_t child)
 {
     int err = weft__child_start(s, child);
-    if (err == -ESHUTDOWN) { /* the host stops, and so does all that is in it */
+    if (err == -ESHUTDOWN) { /* the host stops, and with it every actor of it */
         weft__lock(&s->lock);
         weft__policy_end(&s->policy, 0);
         weft__unlock(&s->lock);
@@ -70,7 +71,7 @@ static void start_child(struct weft__supervisor *s, uint32_t child)
     }
 }
 
-/* Without memory it is done a little later; to one that has just ended it need not be done. */
+/* Without memory the action is retried later; if the child has just exited it is not needed. */
 static void stop_child(struct weft__supervisor *s, struct weft__policy_action action)
 {
     weft_pid pid = s->children[action.child].pid;
@@ -111,7 +112,7 @@ static void act(struct weft__supervisor *s, weft_out *out)
     }
 }
 
-/* --- its life ------------------------------------------------------------------------------- */
+/* --- lifecycle -------------------------------------------------------------------------------- */
 
 static void end(struct weft__supervisor *s, int error)
 {
@@ -125,7 +126,8 @@ static void somebody_ended(struct weft__supervisor *s, const struct weft_actor_e
     uint32_t child = event->tag ? weft__child_find(s, event->from) : UINT32_MAX;
     if (child != UINT32_MAX) {
         child_ended(s, child, event->error);
-    } else if (event->error) { /* its own supervisor, or one who wants it to end */
+    } else if (event->error) { /* its own supervisor, or another actor that sends it an exit
+                                  signal */
         end(s, event->error);
     }
 }
@@ -146,8 +148,8 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
     return 0;
 }
 
-/* It is not to be: those that are there go too. No end is told then, so that their links would not
- * take them along. */
+/* The supervisor's spawn fails: kill the children that run. A failed spawn notifies no relation, so
+ * the links would not make them exit. */
 static void kill_all(struct weft__supervisor *s)
 {
     for (uint32_t i = s->policy.count; i-- > 0;) {
@@ -200,7 +202,7 @@ static void close(weft_actor *self)
     struct weft__supervisor *s = weft_actor_state(self);
     weft__tree_remove(s);
     stop_timer(s);
-    if (!weft__actor_of(s->pid)) { /* a hook has refused it, or another has its name */
+    if (!weft__actor_of(s->pid)) { /* a hook refused it, or its name is taken */
         kill_all(s);
     }
     weft__children_free(s);

@@ -1,13 +1,15 @@
-/* A supervisor from inside: an actor that traps, whose decisions are a policy's (actor/policy.h).
+/* Internals of a supervisor: an actor that traps exits and follows a restart policy
+ * (actor/policy.h).
  *
- * It is linked to its children, so that they end with it, however it ends; and of a child's end it
- * hears by the link's event. A child that tells its supervisor to end is another event, also if it
- * has ended itself before that is read.
+ * The supervisor is linked to its children, so that they exit with it, however it exits; and it
+ * learns of a child's exit by the link's event. An exit signal that a child sends to its supervisor
+ * is a different event, even if the child has exited before the signal is read.
  *
- * Its children are in a table of its own, changed by its own steps under its lock, under which
- * others look. All supervisors are in one list, under a lock of its own; one is taken out before it
- * is freed, so who has that lock may look at any of them. It is taken out under its own lock as
- * well, so who has that one, and finds it in the list, may also look.
+ * The children are in a table of the supervisor, changed only by its own steps under its lock;
+ * other threads read the table under that lock. Every supervisor is in one global list, under a
+ * lock of its own; a supervisor is removed from the list before it is freed, so the holder of the
+ * list's lock may read any supervisor in it. The removal also holds the supervisor's own lock, so a
+ * thread that holds that lock and finds `listed` set may read it, too.
  */
 #ifndef WEFT_ACTOR_SUPERVISOR_H
 #define WEFT_ACTOR_SUPERVISOR_H
@@ -23,13 +25,14 @@ struct weft__remover;
 
 struct weft__child {
     const struct weft_child_spec *spec;
-    uint64_t number; /* no other child has it, before or after */
-    weft_pid pid;    /* none: it is not there */
-    weft_buf *input; /* its own, or NULL: its spec's */
+    uint64_t number; /* unique among all children, past and future */
+    weft_pid pid;    /* none: the child does not run */
+    weft_buf *input; /* its own, or NULL: the input of its spec */
     uint64_t starts;
-    int error;                      /* it last ended by */
-    uint32_t next;                  /* of the same place in the index; UINT32_MAX: none */
-    struct weft__remover *removers; /* who wait for its end */
+    int error;                      /* error of its last exit */
+    uint32_t next;                  /* next child in the same bucket of the index; UINT32_MAX:
+                                       none */
+    struct weft__remover *removers; /* callers that wait for its exit */
 };
 
 struct weft__supervisor {
@@ -39,72 +42,73 @@ struct weft__supervisor {
     weft_pid pid;
     struct weft__lock lock;
     struct weft__policy policy;
-    struct weft__child *children; /* as many as the policy's, in the same order */
+    struct weft__child *children; /* as many as the policy has, in the same order */
     uint32_t room;
-    uint64_t numbered;  /* children so far */
-    uint32_t *index;    /* by PID: the first of each place; as many as `room` */
-    uint32_t *required; /* what the policy's children point to */
+    uint64_t numbered;  /* children numbered so far */
+    uint32_t *index;    /* hash index by PID: first child of each bucket; `room` buckets */
+    uint32_t *required; /* storage for the `requires` lists of the policy's children */
     weft_timer timer;
-    struct weft__supervisor *next, **back; /* in the list of all, under that one's lock */
-    bool listed;                           /* is it? Changed under both locks */
+    struct weft__supervisor *next, **back; /* in the global list, under the list's lock */
+    bool listed;                           /* in the global list; changed under both locks */
 };
 
-/* --- children (actor/child.c) ----------------------------------------------------------- */
+/* --- children (actor/child.c) ----------------------------------------------------- */
 
-/* Those of the options, in the order in which they are started; or none of a dynamic one. */
+/* Fill the table with the children of the options, in start order; with none for a dynamic
+ * supervisor. */
 int weft__children_init(struct weft__supervisor *s);
 void weft__children_free(struct weft__supervisor *s);
-/* One more, which takes `input`, also on an error; its number. -ENOMEM. Under the lock, as all
- * below that change something. */
+/* Add a child, which takes `input`, also on an error. Returns its index, or -ENOMEM. Under the
+ * lock, as every function below that changes the table. */
 int64_t weft__child_add(struct weft__supervisor *s, const struct weft_child_spec *spec,
                         weft_buf *input, const uint32_t *required);
-/* Of a dynamic supervisor: it is down, and the last takes its number. */
+/* Dynamic supervisors only: remove a child that does not run; the last child moves to its index. */
 void weft__child_drop(struct weft__supervisor *s, uint32_t child);
-/* UINT32_MAX: there is none. */
+/* Returns the index of the child with this PID; UINT32_MAX: none. */
 uint32_t weft__child_find(const struct weft__supervisor *s, weft_pid pid);
-/* It is there, or not any more. */
+/* Record that the child runs with this PID, or that it does not run any more. */
 void weft__child_enter(struct weft__supervisor *s, uint32_t child, weft_pid pid);
 void weft__child_leave(struct weft__supervisor *s, uint32_t child);
-/* Tries to start it: 0 or an error. */
+/* Start the child. Returns 0 or an error. Takes the lock. */
 int weft__child_start(struct weft__supervisor *s, uint32_t child);
 
-/* --- requests from outside (actor/adoption.c) --------------------------------------------- */
+/* --- requests from outside (actor/adoption.c) ------------------------------------- */
 
-/* A call. */
+/* Handle a WEFT_EVENT_CALL: add or remove a child. */
 void weft__supervisor_serve(struct weft__supervisor *s, const struct weft_actor_event *event);
-/* Who waits for the end of this child is told. */
+/* Reply to every caller that waits for the exit of this child. Takes the list. */
 void weft__removers_tell(struct weft__remover *removers, int error);
 
-/* --- the list of all (actor/tree.c) --------------------------------------------------------- */
+/* --- the global list (actor/tree.c) ----------------------------------------------- */
 
 void weft__tree_add(struct weft__supervisor *s);
 void weft__tree_remove(struct weft__supervisor *s);
 
-/* A child, as a visitor sees it. */
+/* A child as passed to a visitor. */
 struct weft__sitter {
-    weft_pid pid; /* none: it is not there, and last ended by `error` */
+    weft_pid pid; /* none: the child does not run, and last exited with `error` */
     uint64_t number;
     struct weft__seat seat;
     int error;
 };
 
-/* Who looks at a host's supervisors: told of each, and then of its children, the last first. No
- * lock is held meanwhile: a supervisor is looked at a few children at a time and goes on in
- * between. All that are there from the beginning to the end are told of; one whose place has
- * changed, maybe twice. */
+/* Visit a host's supervisors: each supervisor, and then its children from the last to the first. No
+ * lock is held during the callbacks: the children of a supervisor are read in batches, and the
+ * supervisor keeps running in between. Every child that exists from the beginning to the end of the
+ * visit is reported; a child that moves to another index may be reported twice. */
 struct weft__tree_visitor {
     void (*team)(weft_pid supervisor, const struct weft__team *team, void *arg);
     void (*seat)(const struct weft__sitter *sitter, void *arg);
     void *arg;
 };
 void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *visitor);
-/* What this actor is among supervisors and their children, if that can be had at once. Under the
- * actor's lock; async-signal-safe. */
+/* Fill in what this actor is as a supervisor and as a supervised child, as far as the locks are
+ * obtained immediately. Under the actor's lock; async-signal-safe. */
 void weft__tree_glance(const weft_actor *actor, struct weft__team *team, struct weft__seat *seat);
 
 extern const struct weft_actor_kind weft__supervisor_kind;
 
-/* What its init is given. NULL: no memory. */
+/* The input of a supervisor's init. NULL: no memory. */
 static inline weft_buf *weft__supervisor_input(const struct weft_supervisor_opts *opts)
 {
     return weft_buf_copy(&opts, sizeof(const struct weft_supervisor_opts *));

@@ -1,3 +1,4 @@
+/* Hash table with string keys: chained buckets, which double when the load factor reaches 1. */
 #include <string.h>
 
 #include "actor/actor.h"
@@ -55,7 +56,7 @@ bool weft__table_grow(struct weft__table *table)
     }
     more.buckets = weft__alloc(more.room * sizeof(struct weft__entry *));
     if (!more.buckets) {
-        return table->room > 0; /* longer chains, then */
+        return table->room > 0; /* without memory the chains grow longer */
     }
     for (size_t i = 0; i < table->room; i++) {
         struct weft__entry *next;

@@ -4,9 +4,9 @@
 #include "base/assert.h"
 #include "sched/slab.h"
 
-#define SLOT_SHIFT 35u /* 2^29 slots; 2^35 monitors of one slot before a reference comes again */
+#define SLOT_SHIFT 35u /* 2^29 slots; a reference repeats after 2^35 monitors on one slot */
 
-/* --- wills ----------------------------------------------------------------------------- */
+/* --- exit reasons ----------------------------------------------------------------------------- */
 
 struct weft__will *weft__will_new(weft_buf *text)
 {
@@ -37,7 +37,7 @@ void weft__will_unref(struct weft__will *will)
     }
 }
 
-/* --- pairs ----------------------------------------------------------------------------- */
+/* --- locking two actors ----------------------------------------------------------------------- */
 
 static weft_actor *record_of(weft_pid pid)
 {
@@ -57,7 +57,7 @@ void weft__pair_unlock(weft_pid a, weft_pid b)
     weft__unlock(&record_of(b)->lock);
 }
 
-/* --- bonds ------------------------------------------------------------------------------ */
+/* --- links and monitors ----------------------------------------------------------------------- */
 
 uint64_t weft__monitor_ref(weft_pid watched)
 {
@@ -132,10 +132,11 @@ void weft__bond_untie(struct weft__bond *bond)
     weft__tie_remove(&bond->ends[1]);
 }
 
-/* --- cutting --------------------------------------------------------------------------------- */
+/* --- removal at an exit ----------------------------------------------------------------------- */
 
-/* Locks the other as well, in the order of the slots: `above`, if it comes second. False: for that
- * the actor's own lock was let go, and its first tie is another now. */
+/* Lock the other actor, too, in slot order: `above` if its slot is the higher one. False: the
+ * actor's own lock was released for that, and the first relation of its list is a different one
+ * now. */
 static bool lock_other(weft_actor *actor, struct weft__tie *tie, weft_actor *other, bool above)
 {
     if (above) {
@@ -148,8 +149,8 @@ static bool lock_other(weft_actor *actor, struct weft__tie *tie, weft_actor *oth
     weft__unlock(&actor->lock);
     weft__lock(&other->lock);
     weft__lock(&actor->lock);
-    /* Of this memory it is known only that it is its first tie, which may be to somebody else by
-     * now. */
+    /* After the relock the only thing known about this memory is whether it is still the actor's
+     * first relation, and that one may lead to a different actor by now. */
     if (actor->ties == tie && weft__tie_is_bond(tie) && record_of(weft__tie_other(tie)) == other) {
         return true;
     }
@@ -157,7 +158,7 @@ static bool lock_other(weft_actor *actor, struct weft__tie *tie, weft_actor *oth
     return false;
 }
 
-/* With the actor's lock held, which is free afterwards. */
+/* Called with the actor's lock held; releases it. */
 static void cut_bond(weft_actor *actor, struct weft__tie *tie, const struct weft__end *end)
 {
     weft_pid pid = weft__tie_other(tie);
@@ -176,7 +177,7 @@ static void cut_bond(weft_actor *actor, struct weft__tie *tie, const struct weft
         bond->letters[there] = NULL;
         letter->error = end->error;
         if (letter->kind ==
-            WEFT_EVENT_COMPLETE) { /* of a command; without memory, without the text */
+            WEFT_EVENT_COMPLETE) { /* of a command; without memory the text is left out */
             letter->buf = end->will && end->will->text ? weft_buf_share(end->will->text) : NULL;
         } else {
             letter->will = weft__will_ref(end->will);
@@ -194,7 +195,8 @@ static void cut_bond(weft_actor *actor, struct weft__tie *tie, const struct weft
     weft__bond_free(bond);
 }
 
-/* The same: one who waits is told; the first has the result. */
+/* Called with the actor's lock held; releases it. Wakes one joiner; the first one gets the
+ * result. */
 static void cut_join(weft_actor *actor, struct weft__tie *tie, struct weft__end *end)
 {
     struct weft__join *join = (struct weft__join *)(void *)tie;
@@ -215,8 +217,8 @@ static void set_aside(struct weft__tie **at, struct weft__tie *tie)
     weft__tie_add(at, tie);
 }
 
-/* Names go before anybody hears of the end: who starts the next one wants the name. Joiners are set
- * aside, who came first first. */
+/* Names are released before any relation is notified: an actor that restarts this one needs the
+ * name. Joiners are moved to a list of their own, in the order in which they joined. */
 static void cut_names(weft_actor *actor, struct weft__tie **joins)
 {
     struct weft__tie *tie, *next;
@@ -233,9 +235,9 @@ static void cut_names(weft_actor *actor, struct weft__tie **joins)
     weft__unlock(&actor->lock);
 }
 
-/* Joiners are told last, so that they find all others told; also those who join meanwhile, but for
- * the result, which the first has asked for. One that gives up takes its tie out of whichever list
- * it is in. */
+/* Joiners are woken last, so that they find every other relation notified; this includes those that
+ * join meanwhile, except for the result, which goes to the first one. A joiner that gives up
+ * removes its relation from whichever list it is in. */
 void weft__ties_cut(weft_actor *actor, struct weft__end *end)
 {
     struct weft__tie *joins = NULL, *tie;
@@ -257,10 +259,10 @@ void weft__ties_cut(weft_actor *actor, struct weft__end *end)
     weft__unlock(&actor->lock);
 }
 
-/* --- killing --------------------------------------------------------------------------------- */
+/* --- kill ------------------------------------------------------------------------------------- */
 
-/* The end of their link that is in the other's list: that of one child is short. Under both
- * locks. */
+/* The side of the link that is in the other actor's list, because the list of one child is short.
+ * Under both locks. */
 static struct weft__tie *find_link(weft_pid me, weft_pid other)
 {
     struct weft__tie *tie = record_of(other)->ties;
@@ -285,7 +287,7 @@ void weft__link_kill(weft_actor *actor, weft_pid other)
         weft__actor_push(record_of(other), other, letter);
     }
     weft__pair_unlock(me, other);
-    if (bond) { /* else it has ended */
+    if (bond) { /* else it has exited */
         weft__actor_wake(record_of(other), other, true);
         weft__actor_break(other, true);
         weft__bond_free(bond);

@@ -4,8 +4,8 @@
 
 #include <weft/actor_call.h>
 
-/* The last '*' is enough to come back to: if what follows it cannot be matched from there on, an
- * earlier one could only have taken more. So the time is at most the product of both lengths. */
+/* Backtracking to the last '*' is enough: if the rest of the pattern cannot match from there on, an
+ * earlier '*' could only have consumed more. So the time is at most the product of both lengths. */
 bool weft_topic_match(const char *pattern, const char *topic)
 {
     const char *at = topic ? topic : "", *star = NULL, *tried = NULL;

@@ -9,8 +9,9 @@ _Atomic(bool) weft__actor_tracing;
 
 static _Atomic(uint32_t) last_trace;
 
-/* Who listens: written while nobody reads. A reader counts itself before it looks, and who ends the
- * trace looks at the count after it has said so; both seq_cst, so that one sees the other. */
+/* The trace function: written while there are no readers. A reader increments `readers` before it
+ * loads `weft__actor_tracing`, and a stop loads `readers` after it has cleared
+ * `weft__actor_tracing`; all four are seq_cst, so at least one side sees the other. */
 static struct weft__lock changing;
 static weft_passage_fn listener;
 static void *listener_arg;
@@ -47,7 +48,8 @@ void weft__trace_tell(enum weft_passage_kind kind, weft_pid to, const struct wef
 
 static void stop_locked(void)
 {
-    atomic_store_explicit(&weft__actor_tracing, false, memory_order_seq_cst); /* pairs: tell */
+    atomic_store_explicit(&weft__actor_tracing, false,
+                          memory_order_seq_cst); /* pairs: weft__trace_tell */
     while (atomic_load_explicit(&readers, memory_order_seq_cst) > 0) {
         sched_yield();
     }
@@ -67,7 +69,8 @@ int weft_actor_trace(weft_passage_fn fn, void *arg)
     } else {
         listener = fn;
         listener_arg = arg;
-        atomic_store_explicit(&weft__actor_tracing, true, memory_order_seq_cst); /* pairs: tell */
+        atomic_store_explicit(&weft__actor_tracing, true,
+                              memory_order_seq_cst); /* pairs: weft__trace_tell */
     }
     weft__unlock(&changing);
     return err;

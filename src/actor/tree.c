@@ -1,4 +1,4 @@
-/* Looking at supervisors from outside. */
+/* Supervisor info: the global list of supervisors, and reading it from other threads. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,22 +9,22 @@
 #include "base/text.h"
 #include "sched/fork.h"
 
-#define PIECE 32u   /* children that are looked at under a lock at a time, */
-#define PRINTED 8u  /* or printed */
-#define STRIDE 256u /* supervisors of other hosts that are passed at a time */
+#define PIECE 32u   /* children read per critical section */
+#define PRINTED 8u  /* children printed per critical section */
+#define STRIDE 256u /* supervisors of other hosts skipped per critical section */
 
-/* Somebody on the way along the list, who has no lock: it is told when the one that it is at
- * goes. */
+/* A position in the list that is kept without a lock: a supervisor that is removed advances the
+ * positions that point to it. */
 struct looker {
     struct weft__supervisor *at; /* NULL: at the end */
-    uint32_t left;               /* children of it that were not looked at yet; at most */
+    uint32_t left;               /* upper bound of its children that have not been read yet */
     bool begun;
     struct looker *next, **back;
 };
 
 static struct weft__lock lock;
-static struct weft__supervisor *all; /* under it */
-static struct looker *lookers;       /* under it, and what is in them */
+static struct weft__supervisor *all; /* under the lock */
+static struct looker *lookers;       /* under the lock, with their contents */
 
 static void fork_prepare(void)
 {
@@ -36,7 +36,7 @@ static void fork_parent(void)
     weft__unlock(&lock);
 }
 
-/* There are no actors in the child, and whoever looked was another thread. */
+/* The forked child process has no actors, and every position belongs to another thread. */
 static void fork_child(void)
 {
     all = NULL;
@@ -61,7 +61,7 @@ void weft__tree_add(struct weft__supervisor *s)
         all->back = &s->next;
     }
     all = s;
-    s->listed = true; /* nobody knows it yet */
+    s->listed = true; /* no other thread knows it yet */
     weft__unlock(&lock);
 }
 
@@ -100,7 +100,7 @@ static struct weft__supervisor *find(weft_pid pid)
     return s;
 }
 
-/* At this one, or NULL: the first of all. What it is at. */
+/* Start at this supervisor, or with NULL at the first one. Returns the supervisor. */
 static struct weft__supervisor *look_begin(struct looker *looker, const weft_pid *pid)
 {
     weft__lock(&lock);
@@ -160,7 +160,7 @@ int64_t weft_supervisor_children(weft_pid supervisor, struct weft_child_info *ou
     return count;
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- visit every supervisor ------------------------------------------------------------------- */
 
 static const char *strategy_of(const struct weft__supervisor *s)
 {
@@ -168,7 +168,7 @@ static const char *strategy_of(const struct weft__supervisor *s)
     return names[s->policy.strategy];
 }
 
-/* As much as there is room for. It may be called by a handler of a signal. */
+/* Truncates if necessary. Async-signal-safe. */
 static void copy_name(char *to, size_t size, const char *name)
 {
     weft__text_cut(to, size, name ? name : "");
@@ -196,9 +196,9 @@ static void seat_locked(const struct weft__supervisor *s, uint32_t child, struct
     copy_name(out->name, sizeof out->name, info.name);
 }
 
-/* What is taken under the locks at once. */
+/* What is read in one critical section. */
 struct piece {
-    bool begins; /* the first of its supervisor */
+    bool begins; /* the first batch of this supervisor */
     weft_pid supervisor;
     struct weft__team team;
     uint32_t count;
@@ -214,8 +214,9 @@ static void sitter_locked(const struct weft__supervisor *s, uint32_t child,
     seat_locked(s, child, &out->seat);
 }
 
-/* From the last to the first: whoever changes its place was the last, and takes that of one that
- * has gone; so nobody comes to where this was already. */
+/* Reads from the last child to the first. Only the last child ever moves, down to the index of a
+ * removed child, so an unread child never moves to an index that has been passed: a child may be
+ * read twice, but none is missed. */
 static void piece_locked(const struct weft__supervisor *s, struct looker *looker,
                          struct piece *piece)
 {
@@ -230,7 +231,8 @@ static void piece_locked(const struct weft__supervisor *s, struct looker *looker
     looker->left = left;
 }
 
-/* False: that was all. Else there may be nothing in it: those passed are of other hosts. */
+/* Returns false at the end of the list. Otherwise the batch may be empty: the skipped supervisors
+ * are of other hosts. */
 static bool take_piece(const weft_host *host, struct looker *looker, struct piece *piece)
 {
     piece->begins = false;
@@ -268,10 +270,10 @@ void weft__tree_visit(const weft_host *host, const struct weft__tree_visitor *vi
     look_end(&looker);
 }
 
-/* --- one of them, without waiting ------------------------------------------------------------- */
+/* --- one actor, without waiting --------------------------------------------------------------- */
 
-/* Its own, if this very actor is a supervisor, locked: while the actor is. NULL: it is none, any
- * more, or is busy. */
+/* Returns the locked supervisor state of this very actor, under the actor's lock. NULL: the actor
+ * is not a supervisor, or no longer one, or its lock is busy. */
 static struct weft__supervisor *hold(const weft_actor *actor, weft_fiber id)
 {
     uint64_t gate = atomic_load_explicit(&actor->gate, memory_order_acquire);
@@ -317,12 +319,12 @@ void weft__tree_glance(const weft_actor *actor, struct weft__team *team, struct 
     }
 }
 
-/* --- a tree for people ------------------------------------------------------------------------ */
+/* --- text of a supervision tree --------------------------------------------------------------- */
 
 struct text {
     char *at;
     size_t left;
-    int length; /* of all, also of what had no room */
+    int length; /* of the whole text, including what was cut off */
 };
 
 static void add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -367,8 +369,8 @@ static void print_head(struct text *text, const struct weft__supervisor *s, int 
         s->policy.count == 1 ? "" : "ren");
 }
 
-/* Under its lock, a few of the children from *next on; up to one that is a supervisor, whose tree
- * comes next. It, or none. */
+/* Under the supervisor's lock: prints a few children from *next on, up to one that is a supervisor,
+ * whose tree comes next. Returns that child, or none. */
 static weft_pid print_some(struct text *text, const struct weft__supervisor *s, int depth,
                            uint32_t *next)
 {
@@ -383,8 +385,8 @@ static weft_pid print_some(struct text *text, const struct weft__supervisor *s, 
     return (weft_pid){0};
 }
 
-/* True if there is such a supervisor, at first. Names are borrowed for as long as it is there, so
- * lines are made under its lock. */
+/* Returns true if there was such a supervisor. Names are borrowed while the supervisor exists, so
+ * the lines are formatted under its lock. */
 static bool print(struct text *text, weft_pid pid, int depth)
 {
     struct looker looker;
@@ -394,7 +396,8 @@ static bool print(struct text *text, weft_pid pid, int depth)
     while (more) {
         weft_pid below = {0};
         weft__lock(&lock);
-        more = looker.at == s; /* those who come do not come behind it */
+        more = looker.at == s; /* new supervisors go to the front of the list, so a reused address
+                                  is never reached */
         if (more) {
             weft__lock(&s->lock);
             if (!looker.begun) {

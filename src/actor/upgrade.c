@@ -1,12 +1,12 @@
-/* New code for an actor that goes on living.
+/* Upgrading a running actor to new code.
  *
- * A state belongs to a kind and is closed by that kind, once. The new one is made beside the old,
- * from it; only when it is there is the old closed and forgotten. So there is always one of the two
- * that is whole.
+ * A state belongs to a kind and is closed by that kind, once. The new state is built next to the
+ * old one, from it; only when the new state is complete is the old one closed and freed. So one of
+ * the two is always complete.
  *
- * Calls that the old code has seen and not answered belong to its state. With the same state they
- * stay; a state that is made anew takes over those that its `convert` transfers to it, and the
- * others end, after the old one was closed, which may answer them.
+ * Calls that the old code has seen and not answered belong to its state. If the state is kept, they
+ * stay with it; a newly built state takes over the calls that its `convert` transfers to it, and
+ * the others fail after the old state was closed, because its close may answer them.
  */
 #include <errno.h>
 
@@ -17,7 +17,7 @@
 struct weft__new_code {
     const struct weft_actor_kind *kind;
     weft_upgrade_fn convert;
-    struct weft__letter *letter; /* for the next step */
+    struct weft__letter *letter; /* the event for the next step */
 };
 
 int weft_out_upgrade(weft_out *out, const struct weft_actor_kind *kind, weft_upgrade_fn convert)
@@ -45,23 +45,23 @@ void weft__new_code_free(struct weft__new_code *code)
     }
 }
 
-/* Who looks at it from outside does so under the lock. */
+/* Other threads read the kind under the lock. */
 static void become(weft_actor *actor, const struct weft_actor_kind *kind)
 {
-    if (!weft__mailbox_is_shared(actor)) { /* and may be from now on */
+    if (!weft__mailbox_is_shared(actor)) { /* and senders may share it from now on */
         weft__mailbox_sift(actor);
     }
     weft__lock(&actor->lock);
     actor->kind = kind;
     atomic_store_explicit(&actor->limit, weft__kind_limit(kind, actor->host), memory_order_relaxed);
     weft__unlock(&actor->lock);
-    weft__gate_admit(weft_actor_pid(actor)); /* there may be more room, or always */
+    weft__gate_admit(weft_actor_pid(actor)); /* the capacity may have grown, or be unlimited */
     if (kind->trap) {
         atomic_store_explicit(&actor->trap, true, memory_order_relaxed);
     }
 }
 
-/* The new state, or NULL and *err. */
+/* Returns the new state, or NULL and *err. */
 static void *convert(weft_actor *actor, const struct weft__new_code *code, int *err)
 {
     size_t bytes = code->kind->state_bytes;

@@ -1,5 +1,5 @@
-/* Topics that came from outside: one copy of each, for ever. As many as a peer can make us keep are
- * bounded. */
+/* The topic table: topics from outside the program, interned for ever. The number of topics that a
+ * peer can make this process keep is limited. */
 #include <string.h>
 
 #include <weft/route.h>

@@ -1,4 +1,5 @@
-/* Commands on descriptors: the call for the step, and the errand that does it. */
+/* Commands on descriptors: the function for the step, and the fiber function that carries it
+ * out. */
 #include <weft/actor_io.h>
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/need.h"
 
-/* What all of them are asked with. */
+/* The request of all these commands. */
 struct work {
     struct weft__request request; /* first */
     int64_t deadline, offset;
@@ -119,7 +120,7 @@ static int do_write(struct weft__request *request, weft_buf **result)
 
 /* --- accept and connect ----------------------------------------------------------------------- */
 
-/* In the buffer of the completion. */
+/* Frees the buffer of a completion; closes its descriptor if it was not taken. */
 static void close_fd(const void *memory, size_t len, void *arg)
 {
     int *fd = arg;
@@ -185,7 +186,7 @@ static int do_connect(struct weft__request *request, weft_buf **result)
     return give_fd(weft_connect(work->address, work->deadline), result);
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- registration ----------------------------------------------------------------------------- */
 
 static const struct io_command {
     unsigned id;
@@ -207,7 +208,7 @@ int weft_host_handle_io(weft_host *host)
     WEFT__NEED(host);
     int err = 0;
     for (size_t i = 0; i < sizeof commands / sizeof *commands && !err; i++) {
-        void *arg = (void *)(uintptr_t)&commands[i]; /* it is only read */
+        void *arg = (void *)(uintptr_t)&commands[i]; /* only read */
         err = weft__host_handle(host, commands[i].id, handle, arg);
     }
     return err;

@@ -1,4 +1,6 @@
-/* What a task is for the layers above, for those who look at all tasks: they know fibers only. */
+/* What the scheduler's dumps and fault reports show about a task that belongs to a higher layer (an
+ * actor): the scheduler itself knows fibers only, so the actor layer registers a function that
+ * fills this in. */
 #ifndef WEFT_SCHED_FACE_H
 #define WEFT_SCHED_FACE_H
 
@@ -9,38 +11,37 @@
 
 #include "base/atomic.h"
 
-/* One that supervises others. Its name is cut if need be. */
+/* Set if the actor is a supervisor. The name is truncated if necessary. */
 struct weft__team {
-    const char *strategy; /* NULL: it does not */
+    const char *strategy; /* NULL: not a supervisor */
     char name[24];
-    uint32_t children, down; /* down: of these are not there */
+    uint32_t children, down; /* down: those that do not run */
     uint64_t restarts;
 };
 
-/* One that is supervised. */
+/* Set if the actor is a child of a supervisor. */
 struct weft__seat {
-    weft_fiber of; /* its supervisor; 0: it is not */
-    char name[24]; /* there; "": it has none */
+    weft_fiber of; /* its supervisor; 0: not supervised */
+    char name[24]; /* in its supervisor; "": none */
     const char *state;
     uint64_t restarts;
 };
 
-/* An actor; strings are literals. */
+/* An actor; the strings are literals. */
 struct weft__face {
-    uint32_t node, host; /* of its PID */
-    const char *kind;    /* NULL: it is none */
+    uint32_t node, host; /* parts of its PID */
+    const char *kind;    /* NULL: the task is not an actor */
     const char *state;
-    const char *topic; /* of its last message; may be NULL */
+    const char *topic; /* of the last message; may be NULL */
     unsigned mailbox;
     uint64_t steps;
     struct weft__team team;
     struct weft__seat seat;
 };
 
-/* True: it is an actor, and *out says which. Waits for nobody; may be called by a handler of a
- * signal. */
+/* Returns true and fills *out if the fiber is an actor. Never blocks; async-signal-safe. */
 typedef bool (*weft__face_fn)(weft_fiber fiber, struct weft__face *out);
-/* NULL: there are none. */
+/* NULL until the first host is created: no actors. */
 extern _Atomic(weft__face_fn) weft__face_of;
 
 #endif
