@@ -1,4 +1,4 @@
-/* What every part of a program uses: durations and words for errors. */
+/* What every part of a program uses: durations and error texts. */
 #ifndef WEFT_BASE_H
 #define WEFT_BASE_H
 
@@ -8,12 +8,12 @@
 
 WEFT_BEGIN_DECLS
 
-/* --- durations ---------------------------------------------------------------------------------
- */
+/* --- durations -------------------------------------------------------------------------------- */
 
 /* Durations are nanoseconds in an int64_t, as weft_sleep, weft_after and all options that end in
  * _ns take them: weft_sleep(WEFT_MS(5)), weft_after(WEFT_SECONDS(2)). Whole numbers only: 1.5 s is
- * WEFT_MS(1500). Constant for constants; what does not fit into 64 bits, 292 years, overflows.
+ * WEFT_MS(1500). With a constant argument the result is a constant expression. A duration that does
+ * not fit into 64 bits (292 years) overflows.
  *
  * A duration is not a deadline: a call that waits takes a point in time, weft_after(duration). */
 #define WEFT_NS(n) ((int64_t)(n))
@@ -22,20 +22,23 @@ WEFT_BEGIN_DECLS
 #define WEFT_SECONDS(n) (WEFT_NS(n) * 1000000000)
 #define WEFT_MINUTES(n) (WEFT_SECONDS(n) * 60)
 
-/* --- errors ------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
-/* Describes an error that a call answered, negative as it came or positive, in words that fit what
- * Weft means by it: -ENOENT is also a name without an address, -ESRCH an actor that has ended,
- * -EPIPE a closed channel. Returns a string that is never NULL, never changes and needs no free.
- * Any thread, also in a handler of a signal. */
+/* Describe an error that a call returned, negative (as returned) or positive, in words that fit
+ * Weft's use of the number: -ENOENT is also a name without an address, -ESRCH an actor that has
+ * ended, -EPIPE a closed channel.
+ *
+ * Returns a static string, never NULL.
+ * Context: any thread; async-signal-safe. */
 WEFT_API const char *weft_strerror(int err);
 
-/* Says which option or argument was wrong when a create or an open of the calling thread was last
- * answered by -EINVAL, or why its driver cannot be had (-EOPNOTSUPP): "ring_slots: must be a power
- * of two from 4 to 65536". "" if there was none. Other errors and successes leave it as it is. A
- * fiber asks before its next wait, after which it may be on another thread. Returns a string that
- * never changes and needs no free. */
+/* Explain the last -EINVAL or -EOPNOTSUPP that a create or open call returned on this thread: which
+ * option or argument is wrong ("ring_slots: must be a power of two from 4 to 65536"), or why the
+ * driver is not available. Other errors and successes do not change it.
+ *
+ * Returns a static string; "" if there was no such error.
+ * Context: any thread; does not wait. A fiber has to call it before its next wait, after which the
+ * fiber may run on another thread. */
 WEFT_API const char *weft_last_error(void);
 
 WEFT_END_DECLS

@@ -1,7 +1,10 @@
-/* Compute pools: for work that burns CPU and must not sit in front of I/O.
+/* Compute pools: for work that burns CPU and must not delay I/O.
  *
- * A shared compute pool is a weft_pool with `compute` set. A weft_crew is the other form: N pools
- * of one thread each, isolated from one another (no stealing), with a placement rule over them.
+ * A shared compute pool is a weft_pool with `compute` set: its workers share work by stealing. The
+ * other form is a set of isolated pools, weft_crew: N compute pools of one thread each, without
+ * stealing between them, and a placement rule that chooses the pool for each new fiber.
+ *
+ * Life cycle of a set: create -> start -> (submit, spawn, call ...) -> stop -> destroy.
  */
 #ifndef WEFT_COMPUTE_H
 #define WEFT_COMPUTE_H
@@ -12,34 +15,66 @@ WEFT_BEGIN_DECLS
 
 typedef struct weft_crew weft_crew;
 
+/* Which member of a set gets the next fiber. */
 enum weft_placement {
     WEFT_ROUND_ROBIN,
-    WEFT_LEAST_LOADED, /* the member with the fewest live fibers at that moment */
+    WEFT_LEAST_LOADED, /* the member with the fewest live fibers at the moment */
 };
 
 struct weft_crew_opts {
-    const char *name; /* members are "<name><i>"; of any length; default "crew" */
-    unsigned members; /* default: usable CPUs */
+    const char *name; /* copied; members are "<name><i>"; default "crew" */
+    unsigned members; /* at most 1000; default: weft_usable_cpus() */
     enum weft_placement placement;
-    size_t stack_bytes;  /* default 64 KiB */
-    uint64_t max_fibers; /* per member */
+    size_t stack_bytes;  /* default stack size of fibers; default 64 KiB */
+    uint64_t max_fibers; /* limit of live fibers, per member; default: limited by memory only */
     const int *cpus;     /* member i is pinned to cpus[i % cpu_count] */
     size_t cpu_count;
 };
 
+/* Create a set of isolated compute pools with their threads stopped.
+ *
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0 and an owned set in *out; -EINVAL for a bad option (weft_last_error names it); -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_crew_create(weft_crew **out, const struct weft_crew_opts *opts);
+/* Start every member, as weft_pool_start.
+ *
+ * Returns 0; the first error of weft_pool_start, with the members before it started: call again, or
+ * stop the set.
+ * Context: any thread; does not wait for fibers. */
 WEFT_API int weft_crew_start(weft_crew *crew);
+/* Start fn(arg) in a new fiber on the member that the placement rule chooses: detached
+ * (weft_crew_submit), or with options and a handle in *out (weft_crew_spawn).
+ *
+ * Returns as weft_pool_submit and weft_pool_spawn.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_crew_submit(weft_crew *crew, weft_fn fn, void *arg);
 WEFT_API int weft_crew_spawn(weft_crew *crew, weft_fiber *out, weft_fn fn, void *arg,
                              const struct weft_fiber_opts *opts);
-/* weft_call_on the member that the placement rule picks. */
+/* Run fn(arg) on the member that the placement rule chooses and wait for its result, as
+ * weft_call_on.
+ *
+ * Returns 0 and the result of fn in *result, unless that is NULL; errors as weft_call_on.
+ * Context: any thread; waits. */
 WEFT_API int weft_crew_call(weft_crew *crew, weft_fn fn, void *arg, void **result);
-/* Member i, or the next by the placement rule; borrowed. */
+/* Return one member: the one with index i, or the one that the placement rule chooses next.
+ *
+ * Returns a borrowed pool; weft_crew_member returns NULL if i is out of range.
+ * Context: any thread; does not wait. */
 WEFT_API weft_pool *weft_crew_member(weft_crew *crew, unsigned i);
 WEFT_API weft_pool *weft_crew_next(weft_crew *crew);
+/* Return the number of members.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API unsigned weft_crew_size(const weft_crew *crew);
-/* As weft_pool_stop, every member; the first error, after all were tried. */
+/* Stop every member, as weft_pool_stop, one after the other.
+ *
+ * Returns 0; the first error of weft_pool_stop after all members were tried: stop again.
+ * Context: any thread or fiber; waits; a cancellation point for fibers. */
 WEFT_API int weft_crew_stop(weft_crew *crew, enum weft_stop_mode mode, int64_t deadline);
+/* Free a set whose members are all stopped or were never started. NULL is allowed.
+ *
+ * Takes the set and its members. Context: any thread, as weft_pool_destroy. */
 WEFT_API void weft_crew_destroy(weft_crew *crew);
 
 WEFT_END_DECLS

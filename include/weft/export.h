@@ -1,4 +1,4 @@
-/* What every public header needs: linkage and visibility. */
+/* C linkage and symbol visibility, for every public header. */
 #ifndef WEFT_EXPORT_H
 #define WEFT_EXPORT_H
 

@@ -1,14 +1,17 @@
-/* Fibers: code that looks blocking, with a stack of its own, run by a pool.
+/* Fibers: lightweight threads with their own stack, run by a pool of worker threads. A fiber is
+ * written in blocking style; a call that has to wait suspends the fiber, not the thread.
  *
- * A fiber handle is a number, not a pointer: slot and generation. It stays valid to *ask* for ever
- * and never comes to mean another fiber; a handle whose fiber is gone is answered with -ESRCH.
+ * A fiber handle is a number (slot and generation), not a pointer. A handle is never reused for
+ * another fiber, so a stale handle is safe to pass: the call returns -ESRCH.
  *
- * Life: created (weft_fiber_create) or spawned (weft_spawn, weft_pool_spawn) -> ready -> running
- * <-> waiting -> done. A detached fiber is forgotten when it ends. A joinable one keeps its result
- * until its join rights are used up: it is born with one, weft_fiber_share adds one, weft_join and
- * weft_fiber_detach use one. Fibers and plain threads that are already waiting in weft_join when
- * the fiber ends all get its result, whatever rights are left.
- */
+ * Life cycle: created (weft_fiber_create) or spawned (weft_spawn, weft_pool_spawn) -> ready ->
+ * running <-> waiting -> done. A detached fiber is freed when it ends. A joinable fiber keeps its
+ * result until its last join right is used: it starts with one right, weft_fiber_share adds one,
+ * weft_join and weft_fiber_detach each use one. Fibers and threads that are already waiting in
+ * weft_join when the fiber ends all get its result, however many rights are left.
+ *
+ * A cancellation point is a call that returns -ECANCELED in a cancelled fiber and -EINTR in an
+ * interrupted fiber if the call has to wait. A call that completes without waiting is not one. */
 #ifndef WEFT_FIBER_H
 #define WEFT_FIBER_H
 
@@ -27,175 +30,273 @@ WEFT_BEGIN_DECLS
 typedef struct weft_pool weft_pool;
 typedef struct weft_group weft_group; /* <weft/dispatcher.h> */
 
-/* A fiber's handle; WEFT_NO_FIBER is never a fiber. */
+/* A fiber's handle. WEFT_NO_FIBER is never the handle of a fiber. */
 typedef uint64_t weft_fiber;
 #define WEFT_NO_FIBER ((weft_fiber)0)
 
-/* What a fiber runs. What it returns is what weft_join gives. */
+/* A fiber's function. weft_join returns its return value. */
 typedef void *(*weft_fn)(void *arg);
 
 struct weft_fiber_opts {
-    const char *name;   /* copied, cut to 15 bytes; default: none */
+    const char *name;   /* copied, truncated to 15 bytes; default: none */
     size_t stack_bytes; /* rounded up to a power of two, 16 KiB .. 64 MiB; default: the pool's */
-    int worker;         /* with `bound`: the worker index that alone may run it */
-    bool bound;    /* stay on `worker` for life, or until the fiber moves itself (weft_switch_to) */
-    bool detached; /* nobody will join; the default when `out` is NULL */
-    /* It will make hooked calls (weft/hook.h): unless it is bound, it is bound to one of the
-     * workers with the fewest bound fibers; its stack is 256 KiB at least, unless `stack_bytes`
-     * says otherwise. */
+    int worker;         /* with `bound`: the index of the only worker that may run the fiber */
+    bool bound;         /* stay on `worker`, until the fiber calls weft_fiber_migrate */
+    bool detached;      /* not joinable; the default when `out` is NULL */
+    /* The fiber makes hooked calls (weft/hook.h). Unless `bound` is set, the fiber is bound to one
+     * of the workers with the fewest bound fibers. Its stack is at least 256 KiB unless
+     * `stack_bytes` is set. */
     bool hooked;
     bool fp_env; /* save and restore the FP control words (rounding, masks) at each switch */
 };
 
 enum weft_fiber_state {
     WEFT_FIBER_CREATED, /* not submitted yet */
-    WEFT_FIBER_READY,   /* in a queue */
+    WEFT_FIBER_READY,   /* in a run queue */
     WEFT_FIBER_RUNNING,
     WEFT_FIBER_WAITING,
-    WEFT_FIBER_DONE, /* ended, its result not yet taken */
+    WEFT_FIBER_DONE, /* ended, result not taken yet */
 };
 
-/* Starts fn(arg) in a new fiber of the caller's pool. With `out` the fiber is joinable (unless
- * opts->detached) and *out its handle; with NULL it is detached.
- * -ENXIO: not called from a fiber (use weft_pool_spawn). -ENOMEM: no memory, descriptors or address
- * space for a stack. -EAGAIN: the pool's max_fibers reached. -ESHUTDOWN: the pool's stop has passed
- * its drain (see weft_pool_stop). -EINVAL: bad options. */
+/* Start fn(arg) in a new fiber of the caller's pool. The new fiber of a dispatcher's fiber joins
+ * the caller's group.
+ *
+ * out: if not NULL, receives the handle before the fiber can run, and the fiber is joinable unless
+ * opts->detached is set. If NULL, the fiber is detached.
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0; -ENXIO outside a fiber (use weft_pool_spawn); -EINVAL for a NULL fn or a bad option;
+ * -EAGAIN if the pool has max_fibers fibers (retry after one has ended); -ENOMEM if there is no
+ * memory, descriptor or address space for a stack. A pool that is stopping does not refuse its own
+ * fibers (see weft_pool_stop).
+ * Context: fiber only; does not wait. */
 WEFT_API int weft_spawn(weft_fiber *out, weft_fn fn, void *arg, const struct weft_fiber_opts *opts);
 
-/* Makes a fiber that does not run yet and belongs to no pool: its stack is 64 KiB unless `opts`
- * says otherwise, and what it is bound to is said not by `opts` but by weft_fiber_submit, which
- * starts it, once. weft_fiber_discard gives it up. -EINVAL: bad options. -ENOMEM. */
+/* Create a fiber that does not run yet and belongs to no pool. weft_fiber_submit starts it, once;
+ * weft_fiber_discard frees it.
+ *
+ * opts: NULL for defaults; borrowed for the call. The default stack is 64 KiB; `bound` and
+ * `worker` are ignored because weft_fiber_submit names the worker.
+ * Returns 0 and an owned handle in *out; -EINVAL for a NULL fn or out, or a bad option; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_create(weft_fiber *out, weft_fn fn, void *arg,
                                const struct weft_fiber_opts *opts);
 
-/* Hands a created fiber to a pool, to any worker or bound to one. -EALREADY: submitted before.
- * -ESRCH: stale handle. Otherwise as weft_pool_spawn; after an error the fiber is as it was. */
+/* Start a created fiber in a pool.
+ *
+ * worker: the worker to bind the fiber to, or WEFT_ANY_WORKER.
+ * Returns 0; -EALREADY if the fiber was submitted before; -ESRCH for a stale handle; -EINVAL for a
+ * bad worker or a dispatcher's pool; -EAGAIN or -ESHUTDOWN as weft_pool_spawn. After an error the
+ * fiber is unchanged and can be submitted again.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker);
 
-/* Frees a fiber that was created and never submitted; whoever waits in weft_join for it gets
- * -ECANCELED. -EALREADY: it was submitted. -ESRCH: stale handle. */
+/* Free a fiber that was created and never submitted. Waiters in weft_join get -ECANCELED.
+ *
+ * Returns 0; -EALREADY if the fiber was submitted; -ESRCH for a stale handle; -ENOMEM if this
+ * plain thread cannot get its spawn cache.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_discard(weft_fiber fiber);
 
-/* Waits for the fiber's end; writes its result if `result` is not NULL. From fibers and plain
- * threads alike. Uses one join right when it returns 0. -ESRCH: stale, or all rights used.
- * -EDEADLK: joining oneself, or for ever from the one thread that could run the fiber (a pool's
- * caller, outside of run, poll and stop). -EINVAL: the fiber is detached. -ETIMEDOUT, -ECANCELED,
- * -EINTR: the wait ended first, no right was used. */
+/* Wait until a fiber ends and get its result. Uses one join right on success.
+ *
+ * result: receives the fiber's return value; may be NULL.
+ * Returns 0; -ESRCH for a stale handle, or if all rights are used; -EINVAL if the fiber is
+ * detached; -EDEADLK if a fiber joins itself, or if the deadline is WEFT_FOREVER and the calling
+ * thread is the only one that could run the fiber (the caller of a pool, outside run, poll and
+ * stop); -ETIMEDOUT, -ECANCELED, -EINTR if the wait ended first; no right is used then and the
+ * caller may join again; -ENOMEM. -ECANCELED is also the result if the fiber was discarded.
+ * Context: any thread; waits; a cancellation point. */
 WEFT_API int weft_join(weft_fiber fiber, void **result, int64_t deadline);
 
-/* Adds a join right; each needs its own join or detach. -ESRCH, -EINVAL as weft_join. -EOVERFLOW:
- * 250 rights are out already. */
+/* Add a join right. Each right needs its own weft_join or weft_fiber_detach.
+ *
+ * Returns 0; -ESRCH for a stale handle; -EINVAL if the fiber is detached; -EOVERFLOW if the fiber
+ * has 250 rights already.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_share(weft_fiber fiber);
 
-/* Gives one join right back without waiting. */
+/* Give one join right back without waiting. The fiber becomes detached with the last right, or is
+ * freed if it has ended.
+ *
+ * Returns 0; -ESRCH for a stale handle; -EINVAL if the fiber is detached; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_detach(weft_fiber fiber);
 
-/* Goes behind every fiber that waits for a turn on this worker, and lets one that never ran start
- * before them. Outside a fiber: sched_yield. */
+/* Yield: move the caller to the back of this worker's run queue. One not-yet-started fiber may run
+ * first.
+ *
+ * Context: any thread (a plain thread calls sched_yield); not a cancellation point. */
 WEFT_API void weft_yield(void);
 
-/* Suspends the calling fiber until weft_unpark. An unpark that came before is kept, and then park
- * returns at once; two count once. Never returns without a reason: 0 = unparked, -ETIMEDOUT,
- * -ECANCELED, -EINTR. -ENXIO: not in a fiber. */
+/* Suspend the calling fiber until weft_fiber_unpark. If the fiber was unparked before, park uses
+ * that permit and returns at once. Two unparks without a park in between count as one. There are
+ * no spurious wake-ups.
+ *
+ * Returns 0 if unparked; -ETIMEDOUT, -ECANCELED, -EINTR; -ENXIO outside a fiber.
+ * Context: fiber only; waits; a cancellation point. */
 WEFT_API int weft_park(int64_t deadline);
 
-/* Lets a parked fiber go on, or its next park return at once. From any thread, never blocks.
- * -ESRCH: the fiber has ended. */
+/* Wake a parked fiber, or make its next weft_fiber_park return at once.
+ *
+ * Returns 0; -ESRCH if the fiber has ended.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_unpark(weft_fiber fiber);
 
-/* Suspends the caller until the deadline, or for `ns`. 0: it passed; -ECANCELED, -EINTR. Never
- * early. On a plain thread the thread sleeps. */
+/* Suspend the caller until the deadline, or for `ns` nanoseconds. Never wakes early.
+ *
+ * Returns 0 when the time has passed; -ECANCELED, -EINTR.
+ * Context: any thread (a plain thread sleeps); waits; a cancellation point. */
 WEFT_API int weft_sleep_until(int64_t deadline);
 WEFT_API int weft_sleep(int64_t ns);
 
-/* Asks a fiber to end: every wait it is in, or begins later, returns -ECANCELED, until it ends. A
- * call that need not wait is no wait: it succeeds as ever; nor is one with the deadline 0, which
- * only tries. From any thread. -ESRCH: it has ended. */
+/* Cancel a fiber: from now until the fiber ends, every wait it is in or begins returns -ECANCELED.
+ * Calls that complete without waiting still succeed, as do calls with deadline 0, which only try.
+ *
+ * Returns 0; -ESRCH if the fiber has ended.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_cancel(weft_fiber fiber);
 
-/* True in a cancelled fiber: for loops that compute without waiting. */
+/* Report whether the calling fiber is cancelled, for loops that compute without waiting.
+ *
+ * Returns false on a plain thread.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_cancelled(void);
 
-/* Ends one wait of a fiber with -EINTR: the one it is in, or else the next that has to wait. It is
- * kept until a wait has delivered it; two that were not delivered count once. A call that succeeds
- * although an interrupt came, because it was done at the same moment, leaves it for the next wait.
- * From any thread. -ESRCH: it has ended. */
+/* Interrupt a fiber: end one wait with -EINTR, the wait the fiber is in or else its next wait. The
+ * interrupt is kept until a wait delivers it; two undelivered interrupts count as one. If the
+ * interrupted call completes at the same moment and succeeds, the interrupt is kept for the next
+ * wait.
+ *
+ * Returns 0; -ESRCH if the fiber has ended.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_interrupt(weft_fiber fiber);
 
-/* An interrupt of the calling fiber that no wait has delivered yet; clear takes it back. */
+/* Report, or clear, an interrupt of the calling fiber that no wait has delivered yet.
+ *
+ * Returns whether there was one; false on a plain thread.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_interrupted(void);
 WEFT_API bool weft_clear_interrupt(void);
 
-/* Between the two, which nest, neither cancel nor interrupt ends a wait of the calling fiber; they
- * take effect in its next wait after the last leave. For cleanups that must wait. WEFT_STOP_ABORT
- * goes through. */
+/* Open and close a shield, which nests. Inside a shield neither cancel nor interrupt ends a wait
+ * of the calling fiber; they take effect in its first wait after the outermost shield is closed.
+ * For cleanup code that must wait. WEFT_STOP_ABORT overrides a shield.
+ *
+ * Context: fiber only; leave without enter is a caller's bug; does not wait. */
 WEFT_API void weft_shield_enter(void);
 WEFT_API void weft_shield_leave(void);
 
-/* What the calling fiber was waiting on when a cancel or an interrupt last ended a wait of it. */
+/* The wait of the calling fiber that a cancel or an interrupt ended last. */
 struct weft_ended_wait {
     const char *what;   /* "sleep", "mutex", "join" */
-    const void *object; /* the address of the object, if it was one; it may be gone by now */
-    weft_fiber fiber;   /* the fiber, if it was one */
-    char name[32];      /* of the object or the fiber, or "fd 7", cut; "": it has none */
-    unsigned others;    /* it waited on so many more, by a select, say; the above is the first */
+    const void *object; /* the object's address, or NULL; the object may be freed by now */
+    weft_fiber fiber;   /* the fiber waited for, if any */
+    char name[32];      /* name of the object or fiber, or "fd 7", truncated; "" if none */
+    unsigned others;    /* number of further objects, for example in a select; the fields above
+                         * describe the first */
 };
-/* -ENOENT: there was none. */
+/* Get the wait that a cancel or an interrupt ended last.
+ *
+ * Returns 0 and a copy in *out; -ENOENT if no wait was ended so.
+ * Context: any thread (a plain thread gets -ENOENT); does not wait. */
 WEFT_API int weft_ended_wait(struct weft_ended_wait *out);
 
-/* The calling fiber, or WEFT_NO_FIBER on a plain thread. */
+/* Get the calling fiber.
+ *
+ * Returns its handle, or WEFT_NO_FIBER on a plain thread.
+ * Context: any thread; does not wait. */
 WEFT_API weft_fiber weft_self(void);
 
-/* The name ("" if none) is copied into `buf`. -ESRCH: it has ended. */
+/* Get a fiber's name (weft_fiber_name: copied into `buf`, truncated, "" if none) or state
+ * (weft_fiber_state), or the text for a state (weft_fiber_state_name: a static string, "unknown"
+ * for an unknown state).
+ *
+ * Returns 0; -ESRCH for a stale handle.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_name(weft_fiber fiber, char *buf, size_t size);
 WEFT_API int weft_fiber_state(weft_fiber fiber, enum weft_fiber_state *out);
 WEFT_API const char *weft_fiber_state_name(enum weft_fiber_state state);
 
-/* A process-wide unique number of the fiber, as dumps print it: "#17.3". */
+/* Format a fiber's handle as dumps print it, such as "#17.3": unique in the process.
+ *
+ * Returns what snprintf returns.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_text(weft_fiber fiber, char *buf, size_t size);
 
-/* The stack of a fiber: its size, and how far it has ever been used (in whole pages, counted over
- * all fibers that had this stack since it was last given back to the kernel; locked memory,
- * mlockall, counts as used). A fiber that has not run yet, or has ended, has no stack: both 0. */
+/* Get the size of a fiber's stack and its high-water mark. The high-water mark is in whole pages
+ * and covers all fibers that used this stack since its memory was last returned to the kernel;
+ * locked memory (mlockall) counts as used. A fiber that has not run yet or has ended has no stack:
+ * both are 0.
+ *
+ * Returns 0; -ESRCH for a stale handle.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_fiber_stack(weft_fiber fiber, size_t *size, size_t *high_water);
 
-/* Renames the calling fiber. -ENXIO outside one. */
+/* Rename the calling fiber. The name is copied and truncated to 15 bytes.
+ *
+ * Returns 0; -ENXIO outside a fiber.
+ * Context: fiber only; does not wait. */
 WEFT_API int weft_set_name(const char *name);
 
-/* Fiber-local storage: 16 slots per process, handed out by key. The destructor runs at the fiber's
- * end for every non-NULL value. -EAGAIN: no key left. get/set outside a fiber: NULL / -ENXIO. */
+/* Fiber-local storage: 16 slots per process, addressed by key. When a fiber ends, the key's
+ * destructor runs for every value that is not NULL.
+ *
+ * weft_fiber_key_create: create a key, for the rest of the process; destructor may be NULL.
+ * Returns 0; -EAGAIN if all 16 keys are in use.
+ * weft_fiber_set_local: set the calling fiber's value. Returns 0; -ENXIO outside a fiber.
+ * weft_fiber_get_local: returns the calling fiber's value; NULL if it was not set, or outside a
+ * fiber.
+ * Context: create from any thread, set and get from a fiber; a bad key is a caller's bug; do not
+ * wait. */
 typedef unsigned weft_key;
 WEFT_API int weft_key_create(weft_key *out, void (*destructor)(void *value));
 WEFT_API int weft_set_local(weft_key key, void *value);
 WEFT_API void *weft_get_local(weft_key key);
 
-/* A cleanup runs when its fiber ends, last pushed first, also when the fiber leaves by weft_exit.
- * The node is the caller's: in the heap, or in a frame that is left by weft_exit or after
- * weft_cleanup_pop. To return from a frame with its node still pushed is a caller's bug. */
+/* Push a cleanup. Cleanups run when the fiber ends, last pushed first, also when the fiber ends by
+ * weft_fiber_exit.
+ *
+ * node: borrowed until it is popped or has run. It may live on the heap, or in a stack frame that
+ * ends with weft_fiber_exit or after weft_fiber_cleanup_pop. To return from a frame whose node is
+ * still pushed is a caller's bug.
+ * Context: fiber only; does not wait. */
 struct weft_cleanup {
     void (*fn)(void *arg);
     void *arg;
     struct weft_cleanup *below; /* private */
 };
 WEFT_API void weft_cleanup_push(struct weft_cleanup *node, void (*fn)(void *arg), void *arg);
-/* Takes the top node off, which must be `node`; runs it if `run`. */
+/* Pop the top cleanup, which must be `node`, and run it if `run` is true.
+ *
+ * Context: fiber only; waits only if the cleanup does. */
 WEFT_API void weft_cleanup_pop(struct weft_cleanup *node, bool run);
 
-/* Ends the calling fiber from anywhere in it with this result. Cleanups run on its stack as it
- * is. Inside a C++ catch block the exceptions that are caught are destroyed first; destructors of
- * the frames that are left do not run. */
+/* End the calling fiber from any call depth with this result. Cleanups run on the fiber's stack
+ * before it is unwound. Inside a C++ catch block the caught exceptions are destroyed first;
+ * destructors of the frames that are left do not run.
+ *
+ * Context: fiber only; does not return. */
 WEFT_API void weft_exit(void *result) __attribute__((noreturn));
 
-/* The clock of all deadlines, in nanoseconds. */
+/* Read the clock that all deadlines use.
+ *
+ * Returns nanoseconds.
+ * Context: any thread; does not wait. */
 WEFT_API int64_t weft_now(void);
-/* The same without a look at the clock: what the calling worker saw when it last looked around,
- * which it does every 61 turns, about every 200 us if turns are longer, and whenever it was idle.
- * So it is at most that old, and never ahead; but within one turn it stands still, however long the
- * turn lasts. Elsewhere as weft_now. */
+/* Read that clock as the calling worker read it last, without a clock read. A worker reads the
+ * clock every 61 turns, about every 200 us if turns are longer, and after each sleep. So the value
+ * is at most that old and never ahead, but it does not advance within one turn, however long the
+ * turn is.
+ *
+ * Returns nanoseconds; on a plain thread the same as weft_now.
+ * Context: any thread; does not wait. */
 WEFT_API int64_t weft_now_cached(void);
-/* The deadline `ns` from now, such as weft_after(WEFT_MS(5)); never wraps. In debug builds a
- * deadline that is negative, or before the start of the program but not 0, ends it: a duration was
- * passed where a deadline is wanted. */
+/* Make a deadline `ns` from now, as in weft_after(WEFT_MS(5)). In debug builds a deadline that is
+ * negative, or before the start of the program but not 0, aborts the program: a duration was
+ * passed where a deadline is expected.
+ *
+ * Returns the deadline, at most WEFT_FOREVER; the present time if ns <= 0.
+ * Context: any thread; does not wait. */
 WEFT_API int64_t weft_after(int64_t ns);
 
 WEFT_END_DECLS

@@ -1,9 +1,12 @@
-/* A pool runs M fibers on N threads, and steals work between them.
+/* Pools: an M:N scheduler. A pool runs M fibers on N worker threads, with work stealing between the
+ * workers. Use one pool for a whole program (weft_run), or several to isolate kinds of work from
+ * one another.
  *
- * Life: create -> start -> (submit, run, poll ...) -> stop -> destroy, or start again after stop.
+ * Life cycle: create -> start -> (submit, run, poll ...) -> stop -> destroy; a stopped pool may be
+ * started again.
  *
- * After fork() the child may exec, _exit, or make pools of its own; to use a pool or a fiber of the
- * parent's there ends the child with a message (docs/fork.md).
+ * After fork() the child may exec, _exit, or create pools of its own. Using a pool or a fiber of
+ * the parent in the child ends the child with a message (docs/fork.md).
  */
 #ifndef WEFT_POOL_H
 #define WEFT_POOL_H
@@ -14,139 +17,212 @@
 
 WEFT_BEGIN_DECLS
 
-#define WEFT_MAX_WORKERS 1024u /* of one pool */
+#define WEFT_MAX_WORKERS 1024u /* per pool */
 
+/* The order in which a worker starts fibers that have not run yet. */
 enum weft_fresh_order {
-    WEFT_FRESH_LIFO, /* a worker starts its newest fiber first: trees run depth first */
-    WEFT_FRESH_FIFO, /* ... its oldest first */
+    WEFT_FRESH_LIFO, /* newest first: a tree of fibers runs depth first */
+    WEFT_FRESH_FIFO, /* oldest first */
 };
 
-/* What does the I/O of a pool. */
-enum weft_driver {
-    WEFT_DRIVER_AUTO,  /* io_uring if it can be had, else epoll; WEFT_DRIVER=epoll|uring|poll in the
-                          environment decides, and any other word there is refused: -EINVAL, and a
-                          line on stderr */
-    WEFT_DRIVER_EPOLL, /* readiness, edge-triggered */
-    /* Completions, by io_uring. A ring is one worker's: a fiber that keeps its worker busy delays
-     * what others have handed over there. With the other drivers, workers serve one another. */
-    WEFT_DRIVER_URING,
-    WEFT_DRIVER_POLL, /* readiness, by poll(2): for a few descriptors, and to test against */
-};
-
-/* Says why a pool or a loop cannot be made with this driver in this process: a static text. NULL:
- * it can. WEFT_DRIVER_AUTO: NULL, unless WEFT_DRIVER in the environment asks for one that cannot.
- * From any thread; does not wait.
+/* The I/O driver of a pool: the kernel interface that its workers use.
  *
- * A driver that stops working for good ends the program with a message: when the program has closed
- * the driver's descriptors (close_range), or a filter that was installed later forbids its system
- * calls. Operations in flight use the memory of those who wait, so no wait could end honestly. */
+ * If a driver stops working for good, the program ends with a message. This happens when the
+ * program closes the driver's descriptors (close_range), or when a seccomp filter that is installed
+ * later forbids the driver's system calls. Operations in flight use the memory of the fibers that
+ * wait for them, so no wait could return safely. */
+enum weft_driver {
+    /* io_uring if it is available, else epoll. The environment variable WEFT_DRIVER=auto, epoll,
+     * uring or poll overrides the choice; any other value is refused with -EINVAL and a line on
+     * stderr. */
+    WEFT_DRIVER_AUTO,
+    WEFT_DRIVER_EPOLL, /* readiness, edge-triggered */
+    /* Completions, with io_uring. A ring belongs to one worker: a fiber that keeps its worker busy
+     * delays the operations that other fibers have submitted there. With the other drivers, workers
+     * serve one another's I/O. */
+    WEFT_DRIVER_URING,
+    WEFT_DRIVER_POLL, /* readiness, with poll(2): for a few descriptors, and for comparison tests */
+};
+
+/* Explain why a pool or a loop cannot use `driver` in this process.
+ *
+ * Returns a static string with the reason; NULL if the driver is available. For WEFT_DRIVER_AUTO:
+ * NULL, unless the environment variable WEFT_DRIVER names a driver that is unavailable.
+ * Context: any thread; does not wait. */
 WEFT_API const char *weft_driver_unavailable(enum weft_driver driver);
 
 struct weft_pool_opts {
-    const char *name; /* threads are "<name>_<i>", cut to 15 bytes; default "weft" */
+    const char *name; /* copied; threads are "<name>_<i>", cut to 15 bytes; default "weft" */
     unsigned workers; /* default: the CPUs this process may use (affinity and cgroup quota) */
     bool caller;      /* the creating thread is worker 0 (weft_pool_run, weft_pool_poll, stop) */
-    bool compute;     /* no I/O driver: I/O calls answer -EOPNOTSUPP (weft/compute.h) */
+    bool compute;     /* no I/O driver: I/O calls return -EOPNOTSUPP (weft/compute.h) */
     enum weft_driver driver; /* default: auto */
     const int *cpus;         /* worker i is pinned to cpus[i % cpu_count]; default: not pinned */
     size_t cpu_count;
-    size_t stack_bytes;   /* of fibers that do not say; default 64 KiB */
-    unsigned ring_slots;  /* of each worker's ring, a power of two, 4 .. 65536; default 4096 */
-    unsigned fresh_slots; /* first size of each worker's fresh queue; power of two; default 4096 */
-    uint64_t max_fibers;  /* live at once; default: as memory allows */
-    /* Longest busy search before a worker parks; default 5000; < 0: none; WEFT_FOREVER: one of
-     * those without work never parks. */
+    size_t stack_bytes; /* default stack size of fibers; default 64 KiB, at most 64 MiB */
+    /* Capacity of each worker's run queue: a power of two, 4 .. 65536; default 4096. */
+    unsigned ring_slots;
+    /* Initial capacity of each worker's queue of not-yet-started fibers: a power of two, 2 ..
+     * 1048576; default 4096. */
+    unsigned fresh_slots;
+    uint64_t max_fibers; /* limit of live fibers; default: limited by memory only */
+    /* Longest time a worker without work searches before it parks; default 5000; < 0: no search;
+     * WEFT_FOREVER: one worker without work keeps searching and never parks. */
     int64_t spin_ns;
     enum weft_fresh_order fresh_order;
-    /* What times are rounded up to, itself rounded up to a power of two: how late a deadline or a
-     * timer may be by design, and how seldom a worker wakes for timers that are close together. Up
-     * to 1 s; default 65536. */
+    /* Timer granularity: deadlines are rounded up to a multiple of this, which is itself rounded up
+     * to a power of two. It bounds how late a timer fires by design; a coarser tick saves wake-ups
+     * for timers that are close together. Up to 1 s; default 65536. */
     int64_t timer_tick_ns;
-    /* A fiber that keeps a worker for longer is reported (weft/report.h). Default 100 ms; < 0:
-     * never. */
+    /* A fiber that runs for longer without returning to its worker is reported (weft/report.h).
+     * Default 100 ms; < 0: never. */
     int64_t hog_ns;
-    /* Its fibers may be woken by what Weft does not see: while it has any, there is no deadlock. */
+    /* The fibers of this pool may be woken by sources that Weft does not know: no deadlock is
+     * reported while the pool has live fibers. */
     bool deadlock_off;
 };
 
-/* -EINVAL: bad options (a CPU outside the allowed set, too many workers, sizes); weft_last_error
- * says which. -EBUSY: with `caller`, this thread is a worker already. -EOPNOTSUPP: the driver asked
- * for cannot be had here; weft_last_error says why. -ENOMEM. */
+/* Create a pool with its workers stopped; weft_pool_start starts them.
+ *
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0 and an owned pool in *out; -EINVAL for a bad option, such as a CPU outside the allowed
+ * set or a size out of range (weft_last_error names it); -EBUSY if opts->caller is set and this
+ * thread is already a worker or the caller of another pool; -EOPNOTSUPP if the driver is not
+ * available (weft_last_error says why); -ENOMEM; -EMFILE or -ENFILE if opts->caller is set and no
+ * descriptor is left.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pool_create(weft_pool **out, const struct weft_pool_opts *opts);
 
-/* Starts the threads. Started already: a no-op. After a stop: starts again. -EAGAIN: no threads. */
+/* Start the worker threads. A pool that is running already is left alone; a stopped pool starts
+ * again.
+ *
+ * Returns 0; -EAGAIN if the threads cannot be created (none runs then; the call may be repeated);
+ * -EBUSY while a stop is under way; -EINVAL for a dispatcher's pool.
+ * Context: any thread; does not wait for fibers. */
 WEFT_API int weft_pool_start(weft_pool *pool);
 
-/* Starts fn(arg) in a new fiber of this pool, from any thread, as weft_spawn. Before start the
- * fiber waits for it. */
+/* Start fn(arg) in a new fiber of `pool`. Before weft_pool_start the fiber waits in a queue.
+ *
+ * out: NULL for a detached fiber, as for weft_spawn.
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0 and, in *out, the handle of a joinable fiber (unless opts->detached); -EINVAL for bad
+ * options, a NULL fn, or a dispatcher's pool; -EAGAIN if max_fibers fibers are live; -ESHUTDOWN if
+ * the pool is stopping and the caller is not one of its fibers; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pool_spawn(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                              const struct weft_fiber_opts *opts);
 
-/* The short form: a detached fiber on any worker. */
+/* Start fn(arg) in a new detached fiber on any worker: weft_pool_spawn(pool, NULL, fn, arg, NULL).
+ *
+ * Returns 0; -EAGAIN, -EINVAL, -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pool_submit(weft_pool *pool, weft_fn fn, void *arg);
 
 struct weft_job {
     weft_fn fn;
     void *arg;
 };
-/* n detached fibers with one wake-up. All or nothing: on an error none of them runs. */
+/* Start n detached fibers with one wake-up.
+ *
+ * jobs: n entries; borrowed for the call.
+ * Returns 0; on an error none of them runs: -EINVAL if a job has no function or for a dispatcher's
+ * pool; -EAGAIN, -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t n);
 
-/* Spawns fn(arg) and lends the calling thread to the pool as worker 0 until that fiber has ended.
- * Only where the pool was created with `caller`, on that thread: else -EINVAL. -EDEADLK: it never
- * will: all fibers of all pools wait, and nothing is left to wake them (weft/report.h has said
- * which). They stay as they are, the first one detached; a stop that cancels ends them. */
+/* Spawn fn(arg) and run the calling thread as worker 0 until that fiber has ended.
+ *
+ * result: NULL, or where the fiber's result is written on success.
+ * Returns 0; -EINVAL if the pool was not created with `caller` by this thread; -EBUSY if the thread
+ * is inside a worker loop already; -EDEADLK if the fiber can never end: every fiber of every pool
+ * waits and no wake source is left (weft/report.h has reported the fibers). The fibers then stay
+ * as they are, the first one detached; stop the pool with WEFT_STOP_CANCEL to end them. -EAGAIN,
+ * -ESHUTDOWN, -ENOMEM as weft_pool_spawn.
+ * Context: the creating thread only, outside of fibers; waits. */
 WEFT_API int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result);
 
-/* Runs what is ready on worker 0 until nothing is, then returns the number of turns it ran; for a
- * thread that has a loop of its own. Between polls worker 0 counts as parked: others steal its
- * work. Wait for the descriptor of weft_pool_fd to become readable, or for weft_pool_next_deadline,
- * then poll again. -EINVAL as weft_pool_run. */
+/* Run the ready fibers of worker 0 until none is ready. For a thread with an event loop of its own:
+ * wait until the descriptor of weft_pool_fd is readable or weft_pool_next_deadline has come, then
+ * poll again. Between polls worker 0 counts as parked, and other workers steal its work.
+ *
+ * Returns the number of turns it ran; -EINVAL, -EBUSY as weft_pool_run.
+ * Context: the creating thread only, outside of fibers; runs fibers, does not wait. */
 WEFT_API int weft_pool_poll(weft_pool *pool);
+
+/* Embed the pool in an event loop: the descriptor to wait for and the time to poll at the latest.
+ *
+ * weft_pool_fd returns a descriptor that is readable when weft_pool_poll has work to do; the pool
+ * keeps owning it. -EINVAL if the pool was not created with `caller`.
+ * weft_pool_next_deadline returns the time of the next timer that worker 0 has to serve, in
+ * nanoseconds of CLOCK_MONOTONIC; WEFT_FOREVER if there is none.
+ * Context: the creating thread, between polls; does not wait. */
 WEFT_API int weft_pool_fd(weft_pool *pool);
 WEFT_API int64_t weft_pool_next_deadline(weft_pool *pool);
 
 enum weft_stop_mode {
-    WEFT_STOP_DRAIN,  /* wait until every fiber has ended; at the deadline cancel them and go on
-                         waiting */
+    WEFT_STOP_DRAIN,  /* wait until every fiber has ended; at the deadline cancel the rest and wait
+                         again */
     WEFT_STOP_CANCEL, /* cancel every fiber now; at the deadline give up */
-    WEFT_STOP_ABORT,  /* the same, and no shield keeps it away */
+    WEFT_STOP_ABORT,  /* as WEFT_STOP_CANCEL, and shields (weft_shield_enter) do not delay it */
 };
 
-/* Ends the pool: nothing of it runs after this returned 0. Submits from outside are refused
- * (-ESHUTDOWN) from the first moment; fibers of the pool may go on spawning until they have ended.
- * A WEFT_STOP_DRAIN with WEFT_FOREVER waits for ever; one with a deadline cancels every fiber then
- * and waits as long again, at least a second. Any thread may call it, twice too: the second waits
- * for the first.
- *  -EINPROGRESS: called by a fiber of this pool; the stop has begun and goes on without it.
- *  -EDEADLK: worker 0 is another thread that is not in run, poll or stop, and work or fibers
- *  remain; or the
- *   caller's thread is worker 0, and all fibers wait for ever (weft/report.h): stop again,
- *   cancelling.
- *  -EBUSY: fibers have not ended in spite of being cancelled; the dump was written to stderr. The
- *   pool still works off what can end; stop again to wait again. */
+/* Stop the pool. When this returns 0, none of its fibers exists and none of its threads runs.
+ *
+ * Spawns from outside the pool are refused with -ESHUTDOWN as soon as the stop begins; fibers of
+ * the pool may spawn until they have ended. WEFT_STOP_DRAIN with WEFT_FOREVER waits without limit;
+ * with a deadline, every fiber is cancelled at the deadline and the call waits as long again, at
+ * least one second. Several threads may stop a pool at once: each waits until it is stopped.
+ *
+ * Returns 0, also if the pool is stopped already;
+ * -EINPROGRESS if called by a fiber of this pool: the stop has begun and continues without the
+ * caller;
+ * -EDEADLK if worker 0 is another thread that is not in run, poll or stop, and work or fibers
+ * remain for it; or if the calling thread is worker 0 and every fiber waits without a wake source
+ * (weft/report.h): stop again with WEFT_STOP_CANCEL;
+ * -EBUSY if cancelled fibers have not ended by the deadline: a dump was written to stderr, the pool
+ * keeps running those that can end; stop again to wait again;
+ * -ECANCELED or -EINTR if the calling fiber was cancelled or interrupted while it waited; the stop
+ * has begun, call again to wait;
+ * -EAGAIN if the pool was never started, has fibers, and the threads to run them cannot be created;
+ * -EINVAL for an unknown mode or a dispatcher's pool.
+ * Context: any thread or fiber; waits; a cancellation point for fibers of other pools. */
 WEFT_API int weft_pool_stop(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline);
 
-/* Frees a pool that is stopped or was never started. Else a caller's bug, as is another thread that
- * is still in a call it was given this pool for (a submit, say). NULL is fine. */
+/* Free a pool that is stopped, or that was never started and has no fibers. NULL is allowed.
+ *
+ * Takes the pool. Destroying a pool in any other state stops the program with a message. No other
+ * thread may still be in a call on this pool (a submit, say).
+ * Context: any thread; waits only for threads that are just waking one of the pool's workers. */
 WEFT_API void weft_pool_destroy(weft_pool *pool);
 
-/* Where am I? NULL, -1 on a plain thread. In a group of a dispatcher (weft/dispatcher.h) it is the
- * pool that the dispatcher has for itself: its name and numbers can be asked for; start, run, poll,
- * stop, and spawns and submits from outside of it answer -EINVAL; weft_switch_to answers -EPERM; to
- * destroy it is a caller's bug. */
+/* Return where the caller runs, and a pool's name and number of workers.
+ *
+ * weft_pool_self returns the calling fiber's pool, borrowed; weft_worker_self returns the index of
+ * its worker. On a plain thread: NULL and -1. In a group of a dispatcher (weft/dispatcher.h),
+ * weft_pool_self returns the dispatcher's internal pool: its name and numbers may be read; start,
+ * run, poll, stop, and spawns from outside return -EINVAL; weft_switch_to returns -EPERM;
+ * destroying it is a caller's bug. weft_pool_name returns a string that lives as long as the pool.
+ * Context: any thread; does not wait. */
 WEFT_API weft_pool *weft_pool_self(void);
 WEFT_API int weft_worker_self(void);
 WEFT_API const char *weft_pool_name(const weft_pool *pool);
 WEFT_API unsigned weft_pool_workers(const weft_pool *pool);
 
-/* One call for a whole program: a pool with the caller as worker 0, fn(arg) as its first fiber, and
- * a draining stop when that has ended. -EDEADLK as weft_pool_run: then the fibers are cancelled,
- * and aborted a second later; if some have not ended another second later they, and the pool, are
- * left as they are. */
+/* Run a whole program: create a pool with the calling thread as worker 0, run fn(arg) as its first
+ * fiber, and when that fiber has ended stop the pool with WEFT_STOP_DRAIN and destroy it.
+ *
+ * result: NULL, or where the result of fn is written.
+ * opts: NULL for defaults; borrowed for the call; `caller` is implied.
+ * Returns 0; -EDEADLK as weft_pool_run: the fibers are then cancelled, and aborted a second later;
+ * if some have not ended after another second, they and the pool are left as they are. Other
+ * errors as weft_pool_create, weft_pool_start and weft_pool_run.
+ * Context: a plain thread; waits. A pthread_cancel of the thread takes effect after the call. */
 WEFT_API int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *opts);
 
-/* The CPUs this process may use: affinity mask, cut by the cgroup's quota, at least 1. */
+/* Return the number of CPUs this process may use: the affinity mask, limited by the cgroup's CPU
+ * quota; at least 1.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API unsigned weft_usable_cpus(void);
 
 WEFT_END_DECLS

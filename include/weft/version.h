@@ -1,4 +1,4 @@
-/* The version of the headers, and of the library that was linked. */
+/* The version of the headers and of the linked library. */
 #ifndef WEFT_VERSION_H
 #define WEFT_VERSION_H
 
@@ -11,7 +11,10 @@
 
 WEFT_BEGIN_DECLS
 
-/* The library's version as text, "0.1.0"; compare with WEFT_VERSION to find a mismatch. */
+/* Return the version of the linked library, such as "0.1.0". Compare it with WEFT_VERSION to detect
+ * a mismatch between headers and library.
+ *
+ * Returns a static string. Context: any thread; does not wait. */
 WEFT_API const char *weft_version(void);
 
 WEFT_END_DECLS

@@ -1,19 +1,19 @@
-/* Weft: fibers over a few threads. The umbrella header.
+/* Weft: fibers, actors and asynchronous I/O on a few threads. The umbrella header.
  *
  * Conventions that hold for every call:
- *  - int results are 0 (or a count) on success and a negative errno on failure, which weft_strerror
- *    describes; weft_last_error says which option a create refused;
- *  - objects come back through a pointer argument that is written only on success;
- *  - option structs: a zero field means the documented default, a NULL struct all defaults;
- *  - a call that can wait takes one absolute deadline in nanoseconds of CLOCK_MONOTONIC as its
- *    last argument, such as weft_after(WEFT_MS(5)). WEFT_FOREVER never ends the wait. 0 only tries:
- *    what cannot be done at once is -ETIMEDOUT; a cancel or an interrupt that came before stays for
- *    the next wait. Any other time that has passed is a wait that ends at once;
- *  - 0 in an option is the documented default, also where the option is a deadline or a time;
- *  - a name may have any length, and is copied unless its contract says "borrowed". Objects keep it
- *    whole; a fiber keeps 15 bytes of it, a thread what the kernel keeps (15), a record of
- *    statistics what it has room for, cut between UTF-8 characters;
- *  - a caller's bug stops the program with a message; bad data from outside is an error.
+ *  - Functions that return int return 0 (or a count) on success and a negative errno on failure.
+ *    weft_strerror describes it; weft_last_error says which option a create call refused.
+ *  - Objects are returned through a pointer argument that is written only on success.
+ *  - In an option struct a zero field means the documented default, also where the field is a
+ *    deadline or a time; a NULL struct means all defaults.
+ *  - A call that can wait takes one absolute deadline in nanoseconds of CLOCK_MONOTONIC as its last
+ *    argument, such as weft_after(WEFT_MS(5)). WEFT_FOREVER never ends the wait. 0 only tries: what
+ *    cannot be done at once returns -ETIMEDOUT, and a cancel or an interrupt that is pending stays
+ *    pending for the next wait. Any other time that has passed is a wait that ends at once.
+ *  - A name may have any length and is copied, unless its contract says "borrowed". Objects keep
+ *    the whole name; a fiber keeps 15 bytes of it, a thread 15 bytes (the kernel's limit), a
+ *    statistics record as much as fits, cut between UTF-8 characters.
+ *  - A caller's bug stops the program with a message; bad data from outside returns an error.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H

@@ -1,11 +1,11 @@
 /* The context switch: three words per suspended context, nothing on its stack.
  *
- * The switch is inline. The compiler is told that every register dies here, so it keeps what it
- * needs in the frame by itself, with unwind tables that stay right; what is left to save is where
- * to go on (pc), the stack (sp) and the frame pointer, which cannot be named as clobbered. A
- * suspended context is therefore unwound from {pc, sp, fp} like any frame.
+ * The switch is inline. The compiler is told that every register is clobbered here, so it keeps
+ * what it needs in the frame by itself, with unwind tables that stay right; only the resume address
+ * (pc), the stack pointer (sp) and the frame pointer, which cannot be named as clobbered, are left
+ * to save. A suspended context is therefore unwound from {pc, sp, fp} like any frame.
  *
- * It leaves by an indirect jump to a label behind the jump of the suspended side. There is no call,
+ * It leaves by an indirect jump to a label after the jump of the suspended side. There is no call,
  * so the return predictor stays in step with the callers; all sides that resume at one switch site
  * share the jump's target.
  *
@@ -13,7 +13,7 @@
  * not switched, and the objects do not claim it.
  *
  * Floating point: the control words (rounding, exception masks) are not switched; a fiber that
- * changes them says so (fp_env), and weft__fp_* keeps them for it.
+ * changes them says so (fp_env), and weft__fp_* saves and restores them for it.
  */
 #ifndef WEFT_FIBER_CONTEXT_H
 #define WEFT_FIBER_CONTEXT_H
@@ -31,18 +31,18 @@ struct weft__context {
  * not return. Unwinders stop here. */
 void weft__context_entry(void);
 
-/* Makes `ctx` start at `entry` (weft__context_entry, or a bare one in benchmarks) on a stack whose
- * highest usable byte is below `top`. */
+/* Prepares `ctx` to start at `entry` (weft__context_entry, or a bare one in benchmarks) on a stack
+ * whose highest usable byte is below `top`. */
 static inline void weft__context_init(struct weft__context *ctx, char *top, void (*entry)(void))
 {
-    /* Atomic for those who prefetch by it. */
+    /* Atomic, because other threads read it for a prefetch. */
     __atomic_store_n(&ctx->sp, (void *)((uintptr_t)top & ~(uintptr_t)15), __ATOMIC_RELAXED);
     ctx->pc = (void *)entry;
     ctx->fp = NULL;
 }
 
-/* Suspends into `from`, resumes `to`. `pass` arrives there as the result of its own switch, or as
- * the argument of its entry. */
+/* Suspends into `from` and resumes `to`. `pass` arrives there as the result of its own switch, or
+ * as the argument of its entry. */
 static inline __attribute__((always_inline)) void *
 weft__context_switch(struct weft__context *from, const struct weft__context *to, void *pass)
 {
@@ -104,22 +104,23 @@ weft__context_switch(struct weft__context *from, const struct weft__context *to,
 #endif
 }
 
-/* Returns its argument, by a jump instead of a return. For the last call of a function: so the jump
- * goes to that function's caller.
+/* Returns its argument, by a jump instead of a return. For the last call of a function, so that the
+ * jump goes to that function's caller.
  *
- * A processor predicts returns by a stack of its own, of the calls it has seen. A fiber that was
- * resumed by another returns to where that other was called from, as far as the processor knows: a
- * misprediction, which costs more than all else of a switch. Jumps it predicts by what was executed
- * before, which tells fibers apart. But a jump takes nothing from that stack, and the next return
- * is then off by one; so jump only if the other had another way back. Fibers that all run the same
- * code return, and that is predicted, with all that follows.
+ * A processor predicts returns with an internal stack of the calls it has seen. A fiber that was
+ * resumed by another fiber returns, as far as the processor knows, to where that other fiber was
+ * called from: a misprediction, which costs more than the rest of a switch. Jumps are predicted by
+ * what was executed before, which distinguishes fibers. But a jump takes nothing from the internal
+ * stack, and the next return is then off by one; so the jump is used only if the other fiber had
+ * another return address. Fibers that all run the same code return normally, and that is predicted,
+ * with all that follows.
  *
- * After a system call there is nothing to be off: the kernel's calls, deeper than that stack, have
- * taken the place of ours. So whoever sends or receives returns by a jump, always.
+ * After a system call nothing can be off: the kernel's calls, deeper than the internal stack, have
+ * replaced ours. So a fiber that sends or receives always returns by a jump.
  *
- * On aarch64 a plain return: with BTI a jump may not go where a return may. So with clang, which
- * makes no jump of the last call of a function whose locals others have seen; gcc does if it is
- * told that the callee looks at none (const). */
+ * On aarch64 this is a plain return: with BTI a jump may not go where a return may. The same holds
+ * for clang, which makes no jump of the last call of a function whose locals' addresses have
+ * escaped; gcc does if it is told that the callee reads no memory (const). */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(WEFT_EXPLORE)
 int weft__context_return(int result) __attribute__((const));
 long weft__context_return_long(long result) __attribute__((const));
@@ -165,8 +166,8 @@ static inline void weft__fp_set(struct weft__fp_env env)
 #endif
 }
 
-/* The pair for a switch: straight to memory and back, on x86 with the sticky exception flags in
- * them. */
+/* The pair for a switch: straight to memory and back, on x86 including the sticky exception
+ * flags. */
 static inline void weft__fp_save(struct weft__fp_env *env)
 {
 #if defined(__x86_64__)

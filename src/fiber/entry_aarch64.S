@@ -1,6 +1,7 @@
-/* The bottom frame of every fiber on aarch64. Entered by `br` with sp 16-byte aligned and the passed
- * pointer in x2. There is no caller: the return address is undefined, which is where unwinders
- * stop, and the frame pointer is zero. */
+/* The bottom frame of every fiber on aarch64. Entered by `br` with sp 16-byte aligned and the
+ * passed pointer in x2. There is no caller: the return address is undefined, so unwinders stop
+ * here, and the frame pointer is zero.
+ */
         .text
         .globl  weft__context_entry
         .hidden weft__context_entry
@@ -20,7 +21,7 @@ weft__context_entry:
 
         .section .note.GNU-stack, "", %progbits
 
-/* BTI yes. */
+/* BTI is supported. */
         .section .note.gnu.property, "a"
         .p2align 3
         .word   4

@@ -1,6 +1,7 @@
 /* The bottom frame of every fiber on x86_64. Entered by a jump with rsp 16-byte aligned and the
- * passed pointer in rdx. There is no caller: the return address is undefined, which is where
- * unwinders stop, and the frame pointer is zero. */
+ * passed pointer in rdx. There is no caller: the return address is undefined, so unwinders stop
+ * here, and the frame pointer is zero.
+ */
         .text
         .globl  weft__context_entry
         .hidden weft__context_entry
@@ -17,7 +18,7 @@ weft__context_entry:
         .cfi_endproc
         .size   weft__context_entry, . - weft__context_entry
 
-/* Returns what it was given; see fiber/context.h. notrack: a return address carries no endbr64. */
+/* Return their argument; see fiber/context.h. notrack: a return address carries no endbr64. */
         .globl  weft__context_return, weft__context_return_long
         .hidden weft__context_return, weft__context_return_long
         .type   weft__context_return, @function
@@ -38,7 +39,7 @@ weft__context_return_long:
 
         .section .note.GNU-stack, "", @progbits
 
-/* IBT yes, SHSTK no: the shadow stack is not switched. */
+/* IBT is supported, SHSTK is not: the shadow stack is not switched. */
         .section .note.gnu.property, "a"
         .p2align 3
         .long   4

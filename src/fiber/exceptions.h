@@ -1,12 +1,13 @@
 /* The C++ exceptions of a fiber.
  *
- * The C++ runtime keeps, for each thread, the exceptions that are caught and not yet let go, and
- * how many are on their way (__cxa_get_globals of the Itanium C++ ABI, which libstdc++ and libc++
- * share). A fiber that switches inside a catch block or in a destructor takes both with it: they
- * are saved in its frame, the thread has none while others run, and they are put back where it goes
- * on. A worker keeps the address of its thread's two words, as it keeps errno's.
+ * The C++ runtime keeps, for each thread, the exceptions that are caught and not yet released, and
+ * the number of those in flight (__cxa_get_globals of the Itanium C++ ABI, which libstdc++ and
+ * libc++ share). A fiber that switches inside a catch block or in a destructor takes both along:
+ * they are saved in its frame, the thread has none while other fibers run, and they are restored
+ * where the fiber resumes. A worker keeps the address of its thread's two words, as it keeps
+ * errno's.
  *
- * The runtime is found by name when the program is started; one that comes later by dlopen is not
+ * The runtime is found by name when the program starts; one that is loaded later by dlopen is not
  * seen. A C program has none, and its switches pay nothing.
  */
 #ifndef WEFT_FIBER_EXCEPTIONS_H
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As the ABI has it. */
+/* Layout of the ABI. */
 struct weft__exceptions {
     void *caught;
     unsigned uncaught;
@@ -25,13 +26,13 @@ struct weft__exceptions *weft__exceptions_of_thread(void) __asm__("__cxa_get_glo
     __attribute__((weak));
 void weft__exceptions_let_go(void) __asm__("__cxa_end_catch") __attribute__((weak));
 
-/* Is there a C++ runtime? The same answer at any time. */
+/* Is there a C++ runtime? The answer never changes. */
 static inline bool weft__exceptions_are_there(void)
 {
     return weft__exceptions_of_thread;
 }
 
-/* The calling thread's; NULL: there is no C++. Not in a function that switches. */
+/* The calling thread's; NULL: no C++ runtime. Not in a function that switches. */
 static inline struct weft__exceptions *weft__exceptions_at(void)
 {
     return weft__exceptions_of_thread ? weft__exceptions_of_thread() : NULL;

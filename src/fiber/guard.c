@@ -56,11 +56,11 @@ enum weft__guard weft__guard_best(void)
 enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bottom)
 {
     size_t bytes = (size_t)(bottom - guard);
-    /* Locked memory refuses guard markers (EINVAL), also when it was locked after the probe. */
+    /* Locked memory refuses guard markers (EINVAL), also if it was locked after the probe. */
     if (way == WEFT__GUARD_INSTALL && madvise(guard, bytes, MADV_GUARD_INSTALL) != 0) {
         way = WEFT__GUARD_MPROTECT;
     }
-    /* Two more mappings for each guard: the kernel's limit comes at about 32,000 of them. */
+    /* Each guard takes two more mappings: the kernel's limit is reached at about 32,000 guards. */
     if (way == WEFT__GUARD_MPROTECT && mprotect(guard, bytes, PROT_NONE) != 0) {
         way = WEFT__GUARD_CANARY;
     }
@@ -70,8 +70,8 @@ enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bott
     return way;
 }
 
-/* The calling process, as a descriptor that needs not be open and that a fork does not make
- * another's. */
+/* The calling process, as a pseudo descriptor that need not be open and that stays right after a
+ * fork. */
 #define PIDFD_OF_SELF (-10000)
 
 bool weft__guard_install_many(const struct iovec *guards, size_t n)

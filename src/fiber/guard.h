@@ -1,4 +1,4 @@
-/* The three ways to guard the memory below a stack; stack.h says when which is used. */
+/* The three kinds of guard below a stack; stack.h says when which is used. */
 #ifndef WEFT_FIBER_GUARD_H
 #define WEFT_FIBER_GUARD_H
 
@@ -6,14 +6,14 @@
 
 #include "fiber/stack.h"
 
-/* The best way this kernel really has; probed once. */
+/* The best kind that this kernel really supports; probed once. */
 enum weft__guard weft__guard_best(void);
 
-/* Guards [guard, bottom) by `way` or the next weaker one that works; returns which. */
+/* Guards [guard, bottom) with `way` or the next weaker kind that works; returns which. */
 enum weft__guard weft__guard_place(enum weft__guard way, char *guard, char *bottom);
 
-/* Markers on n ranges by one system call (a third less than one by one). False: this kernel cannot,
- * or not all of them took; to mark again what is marked does no harm. */
+/* Installs markers on n ranges with one system call (a third less time than one by one). False:
+ * this kernel cannot, or not all of them were installed; installing a marker twice does no harm. */
 bool weft__guard_install_many(const struct iovec *guards, size_t n);
 
 /* True unless the canary at a stack's bottom was overwritten. */

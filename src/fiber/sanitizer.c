@@ -1,6 +1,7 @@
 /* A library that was not compiled for ThreadSanitizer, in a program that was: TSan would see none
- * of what orders the program's accesses, and would report every lock of a fiber as a race. The
- * program is told before it begins. */
+ * of the library's synchronisation, and would report every lock of a fiber as a race. The program
+ * is stopped with a message before it begins.
+ */
 #include "fiber/sanitizer.h"
 
 #if !WEFT__TSAN
@@ -10,7 +11,7 @@
 
 void weft__tsan_init(void) WEFT__OF_PROGRAM("__tsan_init");
 
-/* With the library, whatever of it is used: fiber/stack.c asks for it. */
+/* Linked into every program that uses the library: fiber/stack.c refers to it. */
 bool weft__san_valgrind;
 
 static __attribute__((constructor)) void refuse_tsan(void)

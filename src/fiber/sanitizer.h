@@ -1,17 +1,17 @@
-/* What the checking tools must be told of stacks and switches.
+/* What the checking tools must be told about stacks and switches.
  *
  * AddressSanitizer and LeakSanitizer belong to the program, not to this library: a plain libweft
- * finds their calls by name when the program has them, so what is installed works with them as it
- * is. Fibers are then WATCHED (sched/task.h) and switch out of line (sched/switch.c); without a
- * sanitizer a switch pays nothing.
+ * finds their functions by name if the program has them, so an installed library works with them
+ * unchanged. Fibers are then WATCHED (sched/task.h) and switch out of line (sched/switch.c);
+ * without a sanitizer a switch pays nothing.
  *
- * ThreadSanitizer must see every access, so the library has to be compiled for it (libweft-tsan);
- * a plain one refuses to run under it (fiber/sanitizer.c). Valgrind is asked once per new fiber
- * whether it is there.
+ * ThreadSanitizer must see every access, so the library has to be compiled for it (libweft-tsan); a
+ * plain one refuses to run under it (fiber/sanitizer.c). For Valgrind there is one check per new
+ * fiber.
  *
  * Order around a switch: weft__asan_leave and weft__san_leave on the old stack, the switch,
- * weft__asan_arrive on the new one. Between them no instrumented function may be
- * entered or left, so these are always inlined.
+ * weft__asan_arrive on the new one. Between them no instrumented function may be entered or left,
+ * so these are always inlined.
  */
 #ifndef WEFT_FIBER_SANITIZER_H
 #define WEFT_FIBER_SANITIZER_H
@@ -59,8 +59,8 @@ struct weft__san {
     char unused; /* C has no empty struct */
 };
 
-/* --- AddressSanitizer and LeakSanitizer, if the program has them ---------------------------------
- */
+/* --- AddressSanitizer and LeakSanitizer, if the program has them
+ * -------------------------------- */
 
 #define WEFT__OF_PROGRAM(name) __asm__(name) __attribute__((weak))
 void weft__asan_start_switch(void **fake, const void *bottom, size_t size)
@@ -76,21 +76,21 @@ void weft__lsan_remove_root(const void *bottom, size_t size)
 
 /* One per worker, for its thread. */
 struct weft__asan {
-    const void *bottom; /* the stack of its base context; NULL: not known yet */
+    const void *bottom; /* stack of the base context; NULL: not known yet */
     size_t size;
     const void *left; /* the stack that the last switch left */
     size_t left_size;
     void *fake; /* the fake stack of the context that is being left */
 };
 
-/* Must switches be told to anybody? The same answer at any time. */
+/* Must a sanitizer be notified of switches? The answer never changes. */
 static inline bool weft__asan_is_there(void)
 {
     return weft__asan_start_switch || weft__lsan_add_root;
 }
 
-/* A fiber gets this stack: what the last one left poisoned is not, and what it holds is no leak.
- * Each `attach` has its `detach`, before the fiber ends. */
+/* A fiber gets this stack: unpoisons what its last user left poisoned, and makes its content a root
+ * for leak detection. Each `attach` has its `detach`, before the fiber ends. */
 static inline void weft__asan_attach(const void *bottom, size_t size)
 {
     if (weft__asan_unpoison) {
@@ -108,8 +108,8 @@ static inline void weft__asan_detach(const void *bottom, size_t size)
     }
 }
 
-/* To the stack at `bottom`, or to the base context if that is NULL. `ends`: this context is never
- * resumed. Returns what its `arrive` must be given. */
+/* Before a switch to the stack at `bottom`, or to the base context if that is NULL. `ends`: this
+ * context is never resumed. Returns the value for its `arrive`. */
 static inline __attribute__((always_inline)) void *
 weft__asan_leave(struct weft__asan *here, const void *bottom, size_t size, bool ends)
 {
@@ -122,7 +122,7 @@ weft__asan_leave(struct weft__asan *here, const void *bottom, size_t size, bool 
 }
 
 /* `fake` is NULL in a context that has just begun. The first switch of a thread leaves its base
- * context, and tells where its stack is. */
+ * context, and tells where that stack is. */
 static inline __attribute__((always_inline)) void weft__asan_arrive(struct weft__asan *here,
                                                                     void *fake)
 {
@@ -133,13 +133,13 @@ static inline __attribute__((always_inline)) void weft__asan_arrive(struct weft_
     if (!here->bottom) {
         here->bottom = here->left;
         here->size = here->left_size;
-        if (weft__lsan_add_root) { /* LSan looks at the stack that a thread is on, and no other */
+        if (weft__lsan_add_root) { /* LSan scans the stack that a thread is on, and no other */
             weft__lsan_add_root(here->bottom, here->size);
         }
     }
 }
 
-/* The thread becomes a worker, and ceases to be one. */
+/* The thread becomes a worker, or ceases to be one. */
 static inline void weft__asan_enter_thread(struct weft__asan *here)
 {
     here->bottom = NULL;
@@ -161,14 +161,14 @@ extern bool weft__san_valgrind;
 static inline void weft__san_probe(void)
 {
 #if WEFT__VALGRIND
-    if (RUNNING_ON_VALGRIND) { /* others may read it: elsewhere it is never written */
+    if (RUNNING_ON_VALGRIND) { /* other threads may read it: else never written */
         weft__san_valgrind = true;
     }
 #endif
 }
 
-/* Between the two this thread may name memory to the kernel that is no longer anybody's, and means
- * it. */
+/* Between the two calls this thread may intentionally pass memory to the kernel that has been
+ * freed. */
 static inline void weft__san_hush(void)
 {
 #if WEFT__VALGRIND
@@ -197,8 +197,8 @@ static inline void weft__san_create(struct weft__san *san, const void *bottom, s
 {
 #if WEFT__VALGRIND
     if (__builtin_expect(weft__san_valgrind, 0)) {
-        /* Memcheck follows the stack pointer and has closed what lay below the last fiber's.
-         * Defined, not undefined: the fiber that ends may still be running on it. */
+        /* Memcheck follows the stack pointer and has marked what lay below the last fiber's as
+         * inaccessible. Defined, not undefined: the fiber that ends may still be running on it. */
         (void)VALGRIND_MAKE_MEM_DEFINED(bottom, size);
     }
 #endif
@@ -208,7 +208,7 @@ static inline void weft__san_create(struct weft__san *san, const void *bottom, s
     (void)san, (void)bottom, (void)size;
 }
 
-/* The fiber on this stack ends: its record is taken off, to be buried after the switch. */
+/* The fiber on this stack ends: detaches its record, which is destroyed after the switch. */
 static inline void *weft__san_take(struct weft__san *san)
 {
 #if WEFT__TSAN

@@ -14,17 +14,17 @@
 #define FIRST_CHUNK ((size_t)8 << 20) /* bytes of address space */
 #define LARGEST_CHUNK ((size_t)16 << 30)
 #define CARVE_BATCH 32u
-#define LOCKED_CHUNK ((size_t)2 << 20) /* where mlockall would make all of a chunk resident */
+#define LOCKED_CHUNK ((size_t)2 << 20) /* where mlockall would make a whole chunk resident */
 
-/* Never freed, so that the fault handler walks the list without a lock. */
+/* Never freed, so that the fault handler can walk the list without a lock. */
 struct chunk {
     struct chunk *older;
-    struct chunk *next_open; /* under the class's lock: another chunk with stacks not carved yet */
+    struct chunk *next_open; /* under the class's lock: the next chunk with stacks not carved yet */
     char *base;
     size_t stride, count;
     size_t carved; /* under the class's lock */
     unsigned class;
-    bool *canaries; /* behind the stacks, one each: written by whoever has the stack */
+    bool *canaries; /* after the stacks, one each: written by the user of the stack */
     struct weft__stack stacks[];
 };
 
@@ -33,13 +33,13 @@ struct stack_class {
     /* under lock */
     struct weft__stack *warm, *cold;
     size_t warm_count;
-    size_t low;         /* the fewest that were warm since weft__stack_low_begin */
+    size_t low;         /* fewest warm stacks since weft__stack_low_begin */
     size_t reserved;    /* stacks in all chunks */
-    size_t issued;      /* credits out */
-    size_t hoards;      /* stacks that caches may keep from others */
+    size_t issued;      /* credits in circulation */
+    size_t hoards;      /* stacks that caches may keep or that are in transit */
     struct chunk *open; /* chunks with stacks that were never used */
     size_t next_chunk_bytes;
-    bool refused; /* the last reservation was */
+    bool refused; /* the last reservation failed */
 };
 
 static struct stack_class classes[WEFT__STACK_CLASSES];
@@ -76,7 +76,7 @@ static struct weft__stack *pop(struct weft__stack **list)
 
 /* --- reserving --------------------------------------------------------- */
 
-/* Address space for `count` stacks; NULL if the kernel refuses. */
+/* Reserves address space for `count` stacks; NULL if the kernel refuses. */
 static struct chunk *chunk_create(unsigned class, size_t count)
 {
     size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
@@ -110,9 +110,9 @@ static void chunk_publish(struct chunk *chunk)
     }
 }
 
-/* At least `need` more stacks, more where address space is plentiful. Strict overcommit and
- * RLIMIT_AS refuse what is large, not what is small: then it asks for no more than is needed, and
- * halves that until the kernel agrees. The rest of the program has to live on what is left. */
+/* Reserves at least `need` more stacks, more where address space is plentiful. Strict overcommit
+ * and RLIMIT_AS refuse large reservations, not small ones: it then asks for no more than is needed,
+ * and halves that until the kernel agrees. The rest of the program has to live on what is left. */
 static int reserve_locked(struct stack_class *c, unsigned class, size_t need)
 {
     size_t stride = weft__stack_bytes(class) + WEFT__STACK_GUARD;
@@ -170,7 +170,7 @@ void weft__stack_credit_give(unsigned class, size_t n)
     weft__unlock(&c->lock);
 }
 
-/* --- getting and giving back -------------------------------------------- */
+/* --- get and put ------------------------------------------------------------- */
 
 static void warm_changed_locked(struct stack_class *c, int by)
 {
@@ -179,9 +179,9 @@ static void warm_changed_locked(struct stack_class *c, int by)
     atomic_fetch_add_explicit(&warm_total, (size_t)by, memory_order_relaxed);
 }
 
-/* Stacks of the open chunk that were never used: one, and as many more as are soon to be wanted, so
- * that one system call guards them all. The more are out of everybody's reach until then, and count
- * as hoarded. */
+/* Takes stacks of the open chunk that were never used: one, and as many more as will soon be
+ * needed, so that one system call guards them all. The additional ones are unavailable to every
+ * thread until then, and so count in `hoards`. */
 static size_t carve_locked(struct stack_class *c, struct weft__stack **first)
 {
     struct chunk *chunk = c->open;
@@ -215,8 +215,8 @@ static void note_weakest(enum weft__guard way)
     }
 }
 
-/* Whether this stack has a canary. Not in the stack's own record, which is small; nor is the page
- * that holds it ever touched where no canary was needed. */
+/* Whether this stack has a canary. Not in the stack's own record, which is kept small; and the page
+ * that holds the flags is never touched where no canary was needed. */
 static bool *canary_of(const struct weft__stack *stack)
 {
     struct chunk *chunk = atomic_load_explicit(&chunks, memory_order_acquire); /* pairs: publish */
@@ -226,7 +226,7 @@ static bool *canary_of(const struct weft__stack *stack)
     return &chunk->canaries[stack - chunk->stacks];
 }
 
-/* Once one stack had to do with a canary, every stack that is handed out gets one. */
+/* Once one stack needed a canary, every stack that is handed out gets one. */
 static bool canaries_in_use(void)
 {
     return atomic_load_explicit(&weakest, memory_order_relaxed) == WEFT__GUARD_CANARY;
@@ -249,7 +249,7 @@ static void guard(const struct weft__stack *stack, unsigned class)
     weft__san_register_stack(bottom, stack->top);
 }
 
-/* n neighbours. */
+/* Guards n adjacent stacks. */
 static void guard_all(const struct weft__stack *stacks, size_t n, unsigned class)
 {
     struct iovec guards[CARVE_BATCH];
@@ -272,7 +272,7 @@ static void guard_all(const struct weft__stack *stacks, size_t n, unsigned class
     }
 }
 
-/* A stack that was never used; the others that were carved with it are cold ones from now on. */
+/* Guards stacks that were never used; returns the first and makes the others cold ones. */
 static struct weft__stack *carve(struct weft__stack *stacks, size_t n, unsigned class)
 {
     struct stack_class *c = &classes[class];
@@ -304,7 +304,7 @@ struct weft__stack *weft__stack_get_slow(unsigned class)
     if (carved) {
         stack = carve(stack, carved, class);
     } else if (canaries_in_use()) {
-        char *bottom = weft__stack_bottom(stack, class); /* a trim may have wiped it */
+        char *bottom = weft__stack_bottom(stack, class); /* a trim may have erased it */
         weft__guard_place(WEFT__GUARD_CANARY, bottom, bottom);
         *canary_of(stack) = true;
     }
@@ -331,15 +331,15 @@ void weft__stack_put_slow(struct weft__stack *stack, unsigned class)
     weft__unlock(&c->lock);
 }
 
-/* What one cache may keep of a class. */
+/* How many stacks of a class one cache may keep. */
 static unsigned cache_room(unsigned class)
 {
     return (weft__stack_batch(class) + 1) / 2;
 }
 
-/* The first stack of a class that a cache keeps needs room in the reservation: once kept, it is out
- * of reach for holders of credits. Never more than half of all: where no more can be reserved,
- * fibers come before caches. */
+/* The first stack of a class that a cache keeps needs room in the reservation: once kept, holders
+ * of credits cannot get it. At most half of all stacks: where no more can be reserved, fibers have
+ * priority over caches. */
 static bool may_hoard(struct weft__stack_cache *cache, unsigned class)
 {
     if (cache->may_hoard[class]) {
@@ -422,7 +422,8 @@ size_t weft__stack_warm(void)
     return atomic_load_explicit(&warm_total, memory_order_relaxed);
 }
 
-/* Out of both lists a stack is hoarded: only what no credit may ask for meanwhile. */
+/* A stack that is in neither list counts in `hoards`: only one that no credit may ask for
+ * meanwhile. */
 static struct weft__stack *begin_purge(struct stack_class *c, size_t keep, bool unused)
 {
     weft__lock(&c->lock);
@@ -430,7 +431,7 @@ static struct weft__stack *begin_purge(struct stack_class *c, size_t keep, bool 
     bool more = spare && (unused ? c->low : c->warm_count) > keep;
     struct weft__stack *stack = more ? pop(&c->warm) : NULL;
     if (stack) {
-        c->low -= c->low > 0; /* nobody has used it */
+        c->low -= c->low > 0; /* it was not in use */
         warm_changed_locked(c, -1);
         c->hoards++;
     }
@@ -486,7 +487,7 @@ bool weft__stack_low_passed(void)
     return passed;
 }
 
-/* --- asking -------------------------------------------------------------- */
+/* --- queries ----------------------------------------------------------------- */
 
 size_t weft__stack_high_water(const struct weft__stack *stack, unsigned class)
 {
@@ -555,8 +556,8 @@ void weft__stack_fork_prepare(void)
     }
 }
 
-/* In the child too: the depots are as whole as they were; the stacks of the parent's fibers stay
- * with nobody. */
+/* In the child too: the common lists are as consistent as before; the stacks of the parent's fibers
+ * stay unused. */
 void weft__stack_fork_done(void)
 {
     for (unsigned class = 0; class < WEFT__STACK_CLASSES; class ++) {

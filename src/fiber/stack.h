@@ -1,19 +1,19 @@
-/* Stacks: reserved in chunks, guarded one by one, recycled for ever.
+/* Stacks: reserved in chunks, guarded one by one, never unmapped but recycled.
  *
  *   chunk   | guard | stack 0        | guard | stack 1        | guard | ...
  *                   ^ bottom     top ^
  *
- * A stack is a size class (16 KiB << class) below which lie 64 KiB that fault. Guards are markers
- * in the page table where the kernel has them (MADV_GUARD_INSTALL, Linux 6.13): no mapping is
- * split, so a million guarded stacks are a handful of mappings. Whether the kernel means it is
- * proved once by a system call that must fail on a guarded page. Else mprotect; where the kernel
- * refuses that too (its limit of mappings), a canary, checked when the stack is given back. Each
- * step down is for the one stack that needs it.
+ * A stack has a size class (16 KiB << class); the 68 KiB below it fault. Guards are markers in the
+ * page table where the kernel supports them (MADV_GUARD_INSTALL, Linux 6.13): no mapping is split,
+ * so a million guarded stacks need only a handful of mappings. A system call that must fail on a
+ * guarded page proves once that the kernel really implements them. Otherwise mprotect is used;
+ * where the kernel refuses that too (its limit of mappings), a canary that is checked when the
+ * stack is given back. Each fallback applies only to the one stack that needs it.
  *
  * Credits: a spawn takes a credit, attaching takes a stack. Credits are issued only up to the
- * number of stacks reserved, less what caches may hoard, so whoever holds a credit finds a stack:
- * no memory is an error of spawn, never of a running program. Reserving is only address space;
- * guards are installed and pages touched when a stack is first used.
+ * number of reserved stacks, less those that caches may keep, so a holder of a credit always finds
+ * a stack: lack of memory is an error of spawn, never of a running program. Reserving takes only
+ * address space; guards are installed and pages touched when a stack is first used.
  *
  * Lists: warm (pages present, last used first), cold (pages given back). Nothing is ever unmapped.
  */
@@ -31,11 +31,11 @@
 #define WEFT__STACK_MIN ((size_t)16 * 1024)
 #define WEFT__STACK_DEFAULT ((size_t)64 * 1024)
 #define WEFT__STACK_GUARD ((size_t)68 * 1024)
-#define WEFT__STACK_CACHE 32u /* stacks of one class that one cache may hoard, at most */
+#define WEFT__STACK_CACHE 32u /* stacks of one class that one cache may keep, at most */
 
 /* 16 bytes in a plain build: they count in the memory of every parked fiber. */
 struct weft__stack {
-    _Atomic(void *) user; /* in use: whose it is (for the fault report); free: the next free one */
+    _Atomic(void *) user; /* in use: its task (for the fault report); free: the next free stack */
     char *top;
 #if WEFT__TSAN
     struct weft__san san;
@@ -52,7 +52,7 @@ enum weft__guard {
 struct weft__stack_cache {
     struct weft__stack *free[WEFT__STACK_CLASSES];
     uint8_t count[WEFT__STACK_CLASSES];
-    bool may_hoard[WEFT__STACK_CLASSES]; /* its room was added to the reservation */
+    bool may_hoard[WEFT__STACK_CLASSES]; /* its capacity has been added to the reservation */
 };
 
 static inline size_t weft__stack_bytes(unsigned class)
@@ -63,23 +63,24 @@ static inline size_t weft__stack_bytes(unsigned class)
 /* The class for at least this many bytes; -EINVAL: too large. */
 int weft__stack_class(size_t bytes);
 
-/* How many credits of a class to keep at hand: 64 of the small ones, fewer of those whose address
- * space others would miss. */
+/* How many credits of a class to keep in reserve: 64 of the small ones, fewer of the large ones,
+ * whose address space other threads would miss. */
 static inline unsigned weft__stack_batch(unsigned class)
 {
     unsigned batch = 2 * WEFT__STACK_CACHE >> (class > 2 ? class - 2 : 0);
     return batch ? batch : 1;
 }
 
-/* The right to n stacks. -ENOMEM. */
+/* Takes the right to n stacks, or gives it back. -ENOMEM. */
 int weft__stack_credit_take(unsigned class, size_t n);
 void weft__stack_credit_give(unsigned class, size_t n);
 
-/* A free stack for the holder of a credit; never fails. `slow` may make system calls. */
+/* Gets a free stack for the holder of a credit, which never fails, or gives it back. `slow`: may
+ * make system calls. */
 struct weft__stack *weft__stack_get_slow(unsigned class);
 void weft__stack_put_slow(struct weft__stack *stack, unsigned class);
 
-/* From the cache alone: NULL if it has none. */
+/* From the cache only: NULL if it has none. */
 static inline struct weft__stack *weft__stack_cache_get(struct weft__stack_cache *cache,
                                                         unsigned class)
 {
@@ -91,29 +92,30 @@ static inline struct weft__stack *weft__stack_cache_get(struct weft__stack_cache
     return stack;
 }
 
-/* Takes some warm stacks of the common list into an empty cache, if there are any and it may keep
- * them: where many fibers begin one after the other that is one lock for all, and their first pages
- * are on their way. */
+/* Moves some warm stacks of the common list into an empty cache, if there are any and the cache may
+ * keep them: when many fibers start one after the other this takes one lock for all, and their
+ * first pages are prefetched. */
 void weft__stack_cache_fill(struct weft__stack_cache *cache, unsigned class);
 
 /* Gives a stack back, to the cache if it has room. */
 void weft__stack_cache_put(struct weft__stack_cache *cache, struct weft__stack *stack,
                            unsigned class);
-/* Everything back to the common lists. */
+/* Moves all stacks back to the common lists. */
 void weft__stack_cache_flush(struct weft__stack_cache *cache);
-/* Before the owner ceases to exist: flush, and take its room off the reservation. */
+/* Before the owner is freed: flushes, and removes the cache's capacity from the reservation. */
 void weft__stack_cache_deinit(struct weft__stack_cache *cache);
 
-/* Warm free stacks in the common lists, about. */
+/* Approximate number of warm free stacks in the common lists. */
 size_t weft__stack_warm(void);
-/* Warm free stacks beyond `keep` per class give their pages back, at most `most` of them. Returns
- * how many. */
+/* Gives the pages of warm free stacks beyond `keep` per class back, for at most `most` stacks.
+ * Returns how many. */
 size_t weft__stack_trim(size_t keep, size_t most);
-/* From here on the fewest warm stacks of each class are noted: so many were not used since. */
+/* Starts measuring the low-water mark of warm stacks per class: so many were not used since. */
 void weft__stack_low_begin(void);
-/* As weft__stack_trim, but only of those. */
+/* Like weft__stack_trim, but only stacks below the low-water mark. */
 size_t weft__stack_trim_unused(size_t keep, size_t most);
-/* Has any come or gone since the lowest mark? */
+/* Does any class now have more warm stacks than its low-water mark, that is, was a stack used and
+ * given back since? */
 bool weft__stack_low_passed(void);
 
 static inline char *weft__stack_bottom(const struct weft__stack *stack, unsigned class)
@@ -130,11 +132,11 @@ const struct weft__stack *weft__stack_of_guard(const void *address, unsigned *cl
 
 struct weft__stack_totals {
     size_t carved, reserved_bytes, chunks;
-    enum weft__guard guard; /* the weakest in use */
+    enum weft__guard guard; /* the weakest kind in use */
 };
 void weft__stack_totals(struct weft__stack_totals *out);
 
-/* Tests: stacks carved from now on get no better guard than this. */
+/* For tests: stacks carved from now on get no better guard than this. */
 void weft__stack_limit_guard(enum weft__guard best);
 
 /* Around a fork, in the parent and in the child. For sched/fork.c. */

@@ -42,7 +42,7 @@ void weft__fresh_deinit(struct weft__fresh *fresh)
 int weft__fresh_make_room_local(struct weft__fresh *fresh)
 {
     uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_relaxed);
-    /* Acquire: what thieves read from the slots they freed comes before our reuse of them. */
+    /* Acquire: the thieves' reads of the slots they freed come before our reuse of these slots. */
     uint64_t top = atomic_load_explicit(&fresh->top, memory_order_acquire);
     struct weft__fresh_buffer *old = atomic_load_explicit(&fresh->buffer, memory_order_relaxed);
     fresh->top_seen = top;

@@ -1,24 +1,24 @@
-/* The fresh queue: a worker's tasks that never ran. Chase and Lev's deque, growable.
+/* The fresh queue: a worker's not-yet-started tasks. A Chase-Lev deque that grows.
  *
  *    top (thieves, CAS, one item each)                    bottom (owner)
  *     v                                                      v
  *   | oldest | ...                                | newest | free |
  *
  * The owner pushes and takes at the bottom, so trees of fibers run depth first; thieves, and the
- * owner in its fairness turns, take the oldest at the top, which is the largest subtree.
+ * owner in its fairness turns, take the oldest task at the top, which is the largest subtree.
  *
  * Why it is correct (Chase and Lev 2005; the orderings without fences, which TSan cannot see):
- *  - take_newest stores bottom, then loads top; take_oldest loads top, then bottom, then CASes top.
- *    All four are seq_cst, so they have one total order S. If the owner's load of top missed a
- *    thief's CAS of index t, then the CAS, and so the thief's validation of top, is after the
- *    owner's store of bottom in S or the owner saw t already: for the last item both sides go
- *    through the CAS on top, and only one wins. With two or more items the owner leaves the last
- *    contended one alone.
- *  - A thief reads the item before its CAS, which succeeds only if top did not move; the owner
- *    reuses a slot only after top has passed it.
- *  - Growing copies to a new buffer and keeps the old ones until deinit, so that a slow thief reads
- *    from the old one the very item it read from, which the owner no longer writes.
- *  - Indices are 64 bits and never come back to the same value within a thief's stall.
+ * - take_newest stores bottom, then loads top; take_oldest loads top, then bottom, then CASes top.
+ *   All four are seq_cst, so they have one total order S. If the owner's load of top missed a
+ *   thief's CAS of index t, then the CAS, and so the thief's validation of top, is after the
+ *   owner's store of bottom in S or the owner saw t already: for the last item both sides go
+ *   through the CAS on top, and only one wins. With two or more items the owner does not touch
+ *   the last contended one.
+ * - A thief reads the item before its CAS, which succeeds only if top did not move; the owner
+ *   reuses a slot only after top has passed it.
+ * - Growing copies to a new buffer and keeps the old ones until deinit, so that a slow thief reads
+ *   from the old buffer exactly the item it expects, which the owner no longer writes.
+ * - Indices are 64 bits and never return to the same value within a thief's stall.
  *
  * A one-CAS batch steal is unsound here: the owner pops without CAS inside the thief's range.
  */
@@ -44,15 +44,15 @@ struct weft__fresh {
     /* written by the owner, read by any thread */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) bottom;
     _Atomic(struct weft__fresh_buffer *) buffer;
-    uint64_t top_seen; /* owner only: a top that was true once; saves reading the shared line */
-    bool alone; /* there are no thieves, and nobody to wake: no order but the program's is needed */
+    uint64_t top_seen; /* owner only: an earlier value of top; avoids reading the shared line */
+    bool alone;        /* no thieves, and no worker to wake: program order is enough */
 };
 
-/* slots: a power of two >= 2, the first size. first: where indices start. -ENOMEM. */
+/* slots: the initial capacity, a power of two >= 2. first: where indices start. -ENOMEM. */
 int weft__fresh_init(struct weft__fresh *fresh, uint64_t slots, uint64_t first);
 void weft__fresh_deinit(struct weft__fresh *fresh);
 
-/* Any thread; exact only for the owner when no thief is near. */
+/* Any thread; exact only for the owner when no thief is active. */
 static inline uint64_t weft__fresh_length(const struct weft__fresh *fresh)
 {
     uint64_t top = atomic_load_explicit(&fresh->top, memory_order_seq_cst);
@@ -60,11 +60,11 @@ static inline uint64_t weft__fresh_length(const struct weft__fresh *fresh)
     return (int64_t)(bottom - top) > 0 ? bottom - top : 0;
 }
 
-/* Owner only, slow path of push: room for one more. -ENOMEM. */
+/* Owner only, slow path of push: makes room for one more item. -ENOMEM. */
 int weft__fresh_make_room_local(struct weft__fresh *fresh);
 
-/* Owner only. -ENOMEM: full and cannot grow; the caller uses the global queue then. The store of
- * bottom is seq_cst because a spawner goes on to look for a parked worker (sched/idle.h). */
+/* Owner only. -ENOMEM: full and cannot grow; the caller then uses the global queue. The store of
+ * bottom is seq_cst because a spawner next checks for a parked worker (sched/idle.h). */
 static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft__link *item)
 {
     uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_relaxed);
@@ -87,12 +87,12 @@ static inline int weft__fresh_push_local(struct weft__fresh *fresh, struct weft_
     return 0;
 }
 
-/* Owner only: the newest item, or NULL. */
+/* Owner only: takes the newest item; NULL: empty. */
 static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fresh *fresh)
 {
     uint64_t bottom = atomic_load_explicit(&fresh->bottom, memory_order_relaxed);
     if (bottom == fresh->top_seen) {
-        return NULL; /* top_seen <= top <= bottom: empty, without a look at the thieves' line */
+        return NULL; /* top_seen <= top <= bottom: empty, without reading the thieves' line */
     }
     bottom--;
     struct weft__fresh_buffer *buffer = atomic_load_explicit(&fresh->buffer, memory_order_relaxed);
@@ -113,7 +113,7 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
         if (bottom != top) {
             return item;
         }
-        /* The last one: race the thieves for it. Acquire where it is lost: the slot will be reused,
+        /* The last item: race the thieves for it. Acquire if it is lost: the slot will be reused,
          * after the thief's read of it. */
         if (!atomic_compare_exchange_strong_explicit(&fresh->top, &top, top + 1,
                                                      memory_order_seq_cst, memory_order_acquire)) {
@@ -126,7 +126,7 @@ static inline struct weft__link *weft__fresh_take_newest_local(struct weft__fres
     return item;
 }
 
-/* Any thread: the oldest item, or NULL if there is none or another was faster (*lost says so). */
+/* Any thread: takes the oldest item; NULL: empty, or another thread was faster (*lost says so). */
 struct weft__link *weft__fresh_take_oldest(struct weft__fresh *fresh, bool *lost);
 
 #endif

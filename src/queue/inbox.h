@@ -1,8 +1,9 @@
-/* The inbox: what other threads send to one worker. Many producers, one consumer that takes all.
+/* The inbox: tasks that other threads send to one worker. Multi-producer, single-consumer (MPSC);
+ * the consumer takes everything at once.
  *
- * A stack of links: producers push by CAS, the consumer takes the whole stack by one exchange and
- * turns it round, so what comes out is FIFO per producer. There is no moment, as in a queue with a
- * swap and a later link, when an item is pushed but cannot be seen; and no ABA, because nobody pops
+ * A stack of links: producers push by CAS, the consumer takes the whole stack with one exchange and
+ * reverses it, so the result is FIFO per producer. There is no moment, as in a queue with a swap
+ * and a later link, when an item is pushed but cannot be seen; and no ABA, because no thread pops
  * single items.
  */
 #ifndef WEFT_QUEUE_INBOX_H
@@ -22,8 +23,9 @@ static inline void weft__inbox_init(struct weft__inbox *inbox)
     atomic_init(&inbox->newest, NULL);
 }
 
-/* Any thread. True: it was empty, so the caller wakes the consumer; later producers of the same
- * drain need not. The seq_cst CAS is the "publish, then look" of that wake: sched/parker.h. */
+/* Any thread. True: the inbox was empty, so the caller wakes the consumer; later producers before
+ * the same drain need not. The seq_cst CAS is the "publish, then check" of that wake:
+ * sched/parker.h. */
 static inline bool weft__inbox_push_remote(struct weft__inbox *inbox, struct weft__link *item)
 {
     struct weft__link *newest = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
@@ -41,13 +43,13 @@ static inline bool weft__inbox_empty(const struct weft__inbox *inbox)
     return atomic_load_explicit(&inbox->newest, memory_order_seq_cst) == NULL;
 }
 
-/* Consumer only: nothing was there a moment ago. */
+/* Consumer only, relaxed: was it empty a moment ago? */
 static inline bool weft__inbox_is_still(const struct weft__inbox *inbox)
 {
     return atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL;
 }
 
-/* Consumer only: everything there is, oldest first, as a NULL-ended list. */
+/* Consumer only: takes all items, oldest first, as a NULL-terminated list. */
 static inline struct weft__link *weft__inbox_drain_local(struct weft__inbox *inbox)
 {
     if (weft__inbox_is_still(inbox)) {

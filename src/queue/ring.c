@@ -50,13 +50,13 @@ struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *
             return NULL;
         }
         if (n > from->mask + 1) {
-            continue; /* head moved on before tail was read: the two are of different moments */
+            continue; /* head advanced before tail was read: the two are from different moments */
         }
         n -= n / 2;
         if (n > room + 1) {
             n = room + 1; /* one of them is run and needs no room */
         }
-        /* The copies lie above to_tail, where nobody looks until it is moved. */
+        /* The copies lie above to_tail, which no thread reads before tail is advanced. */
         struct weft__link *first = slot_read(from, head);
         for (uint64_t i = 1; i < n; i++) {
             atomic_store_explicit(&to->slots[(to_tail + i - 1) & to->mask],
@@ -80,7 +80,7 @@ void weft__ring_spill_local(struct weft__ring *ring, struct weft__chain *chain)
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     uint64_t n = (tail - head) / 2;
-    /* Claim first, then read: the owner alone writes slots, so what it claimed stays. */
+    /* Claim first, then read: only the owner writes slots, so the claimed ones do not change. */
     WEFT__STEP();
     if (n == 0 || !atomic_compare_exchange_strong_explicit(
                       &ring->head, &head, head + n, memory_order_relaxed, memory_order_relaxed)) {

@@ -4,19 +4,19 @@
  *          v                                                   v
  *   ... | taken | item | item | item | item | item | item | free | ...     slots[i & mask]
  *
- * Roles: one owner pushes at the tail and pops at the head; any number of thieves take half of what
- * is there from the head in one CAS. Because *everybody* claims by CAS on head, no item inside a
- * thief's range can be taken by another way; that is what makes the one-CAS batch sound here, and
- * unsound on a Chase-Lev deque whose owner pops without a CAS.
+ * Roles: one owner pushes at the tail and pops at the head; any number of thieves take half of the
+ * items from the head in one CAS. Because every taker claims by CAS on head, no item inside a
+ * thief's range can be taken in another way; that makes the one-CAS batch sound here, and unsound
+ * on a Chase-Lev deque whose owner pops without a CAS.
  *
  * Why it is correct:
- *  - A slot is written only by the owner, only when tail - head < capacity, where head was read
- *    with acquire. A consumer reads its slots before its CAS, which releases; so the owner that
- *    sees the new head overwrites slots only after their readers were done. A consumer whose CAS
- *    fails read values that may be torn from another lap, and drops them.
- *  - Indices are 64 bits and only grow: a CAS that succeeds saw the same lap (no ABA). They may
- *    start anywhere and wrap; only differences are used.
- *  - A consumer reads tail with acquire after head, so the slots below tail are filled for it.
+ * - A slot is written only by the owner, only when tail - head < capacity, where head was read with
+ *   acquire. A consumer reads its slots before its CAS, which releases; so an owner that sees the
+ *   new head overwrites slots only after their readers are done. A consumer whose CAS fails has
+ *   read values that may be from another lap, and drops them.
+ * - Indices are 64 bits and only grow: a CAS that succeeds saw the same lap (no ABA). They may
+ *   start anywhere and wrap; only differences are used.
+ * - A consumer reads tail with acquire after head, so the slots below tail are filled for it.
  */
 #ifndef WEFT_QUEUE_RING_H
 #define WEFT_QUEUE_RING_H
@@ -32,7 +32,7 @@ struct weft__ring {
     /* immutable after init */
     alignas(WEFT__CACHE_LINE) uint64_t mask;
     _Atomic(struct weft__link *) *slots;
-    bool alone; /* there are no thieves: the owner need not claim what it pops */
+    bool alone; /* no thieves: the owner pops without a CAS */
     /* any thread, atomic */
     alignas(WEFT__CACHE_LINE) _Atomic(uint64_t) head;
     /* written by the owner, read by any thread */
@@ -53,8 +53,8 @@ static inline uint64_t weft__ring_length(const struct weft__ring *ring)
     return (int64_t)(tail - head) > 0 ? tail - head : 0;
 }
 
-/* Owner only. False: full. `order` is release, or seq_cst where the caller goes on to look for a
- * parked worker to wake (the other half of that argument is in sched/idle.h). */
+/* Owner only. False: full. `order` is release, or seq_cst if the caller next checks for a parked
+ * worker to wake (the other half of that argument is in sched/idle.h). */
 static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__link *item,
                                          memory_order order)
 {
@@ -70,8 +70,8 @@ static inline bool weft__ring_push_local(struct weft__ring *ring, struct weft__l
     return true;
 }
 
-/* Owner only: many at once. So many fit for certain; each is set in its place behind the tail; all
- * are published in one step. */
+/* Owner only: pushes many items at once. weft__ring_room_local returns how many fit for certain;
+ * each item is set at its place after the tail; all are published in one step. */
 static inline uint64_t weft__ring_room_local(const struct weft__ring *ring)
 {
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
@@ -95,7 +95,7 @@ static inline void weft__ring_publish_local(struct weft__ring *ring, uint64_t co
     atomic_store_explicit(&ring->tail, tail + count, order); /* pairs: readers of tail */
 }
 
-/* Owner only: the oldest item, or NULL. */
+/* Owner only: takes the oldest item; NULL: empty. */
 static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
@@ -117,22 +117,22 @@ static inline struct weft__link *weft__ring_pop_local(struct weft__ring *ring)
     return NULL;
 }
 
-/* Owner only: what the next pop may give, or the n-th after it, for a prefetch. It may have been
- * stolen, or be of an earlier lap: it is something that was pushed once, or NULL. */
+/* Owner only: the item that the next pop may return, or the n-th after it, for a prefetch. It may
+ * have been stolen, or be from an earlier lap: it is some item that was once pushed, or NULL. */
 static inline struct weft__link *weft__ring_peek_local(const struct weft__ring *ring, uint64_t n)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     return atomic_load_explicit(&ring->slots[(head + n) & ring->mask], memory_order_relaxed);
 }
 
-/* A thief that owns `to` takes half of `from` (rounded up, and no more than fits): returns one of
- * them to run and puts the rest into `to`. *taken says how many. NULL: nothing there, or the race
+/* For a thief that owns `to`: takes half of `from` (rounded up, and no more than fits), returns one
+ * of the items to run and puts the rest into `to`. *taken says how many. NULL: empty, or the race
  * was lost too often. */
 struct weft__link *weft__ring_steal(struct weft__ring *from, struct weft__ring *to,
                                     uint64_t *taken);
 
-/* Owner only: when push found the ring full, takes the older half out into `chain`, to be given to
- * the global queue. May take nothing if thieves were faster; then push succeeds. */
+/* Owner only: when push found the ring full, moves the older half to `chain`, for the global queue.
+ * May move nothing if thieves were faster; then push succeeds. */
 void weft__ring_spill_local(struct weft__ring *ring, struct weft__chain *chain);
 
 #endif

@@ -1,4 +1,4 @@
-/* Who a fiber is and how it is. */
+/* Information about a fiber: its handle, name, state and stack. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -27,7 +27,7 @@ void weft__body_run(struct weft__worker *w, struct weft__task *task)
 
 /* --- deadlines --------------------------------------------------------------------------- */
 
-/* A node; there is always one, or no memory. */
+/* Returns a deadline node; NULL only without memory. */
 static struct weft__deadline *take_node(struct weft__worker *w)
 {
     if (!w->deadlines.free) {
@@ -36,8 +36,8 @@ static struct weft__deadline *take_node(struct weft__worker *w)
     return weft__deadline_take(&w->deadlines);
 }
 
-/* Of a dispatcher's body: for this wait, by the timer that is there, if it is not too late. False:
- * no memory. */
+/* For a dispatcher's stackless task: sets the deadline of this wait, reusing the pending timer if
+ * that is not too late. Returns false without memory. */
 static bool keep_deadline(struct weft__worker *w, struct weft__task *task, int64_t deadline)
 {
     struct weft__deadline *node = task->deadline;
@@ -79,7 +79,7 @@ void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task)
     weft__deadline_give(&w->deadlines, node);
 }
 
-/* --- a wait -------------------------------------------------------------------------------- */
+/* --- waiting ------------------------------------------------------------------------------- */
 
 bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline)
 {
@@ -95,7 +95,7 @@ bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_
     }
     if (deadline <= w->now) { /* else the wheel will find out */
         enum weft__fire fire = weft__task_fire(task, task->claim.ticket, WEFT__REASON_TIMEOUT);
-        WEFT__DEBUG_ASSERT(fire != WEFT__FIRE_ENQUEUE); /* it is armed: its own to look */
+        WEFT__DEBUG_ASSERT(fire != WEFT__FIRE_ENQUEUE); /* it is armed: the task itself checks */
         (void)fire;
         return false;
     }

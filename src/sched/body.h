@@ -1,12 +1,12 @@
-/* A body: a task without a stack. A frame fiber is one, and so is an actor.
+/* Stackless tasks: tasks without a stack of their own. Frame fibers and actors are stackless
+ * tasks.
  *
- * It runs by being called, on its worker's base context, and goes on by returning. While a step
- * runs the worker has a body and no current fiber: calls that wait cannot be made there, which they
- * say themselves. It waits as a fiber does, by arm, settle and fire of the state word; the step
- * arms, links its nodes, and returns WAIT. What a fiber has on its stack a body has in memory of
- * its own; the control block has room for one pointer to it, and for the claim that its nodes point
- * to.
- */
+ * A stackless task runs as a function call (a step) on its worker's base context, and suspends by
+ * returning. During a step the worker has a stackless task and no current fiber, so calls that
+ * wait are not allowed and check for that themselves. A stackless task waits as a fiber does, by
+ * arm, settle and fire of the state word: the step arms the wait, links its nodes, and returns
+ * WAIT. What a fiber keeps on its stack, a stackless task keeps in memory of its own; the control
+ * block holds one pointer to that memory, and the claim that the task's nodes point to. */
 #ifndef WEFT_SCHED_BODY_H
 #define WEFT_SCHED_BODY_H
 
@@ -16,48 +16,49 @@
 
 /* How a step ended. */
 enum weft__body_step {
-    WEFT__BODY_GONE,  /* it has settled a wait itself: it may run elsewhere by now */
-    WEFT__BODY_END,   /* it has given itself up: weft__body_end */
+    WEFT__BODY_GONE,  /* it has settled a wait itself and may run elsewhere by now */
+    WEFT__BODY_END,   /* it has ended: weft__body_end */
     WEFT__BODY_WAIT,  /* it has armed a wait */
-    WEFT__BODY_YIELD, /* it goes on behind the others */
+    WEFT__BODY_YIELD, /* it goes to the back of the queue */
 };
 
-/* What a body waits for, for those who look from outside. */
+/* What a stackless task waits for, for inspection. */
 struct weft__body_wait {
-    const struct weft__wait_kind *kind; /* NULL: it does not say */
+    const struct weft__wait_kind *kind; /* NULL: unknown */
     uint64_t on;
-    int64_t since;   /* 0: nobody knows */
-    unsigned others; /* it waits on so many more */
+    int64_t since;   /* 0: unknown */
+    unsigned others; /* number of further objects it waits on */
 };
 
-/* One of its frames, for those who look from outside; texts that are never freed. */
+/* One of its frames, for inspection; the strings are never freed. */
 struct weft__body_frame {
     const char *frame, *step, *file; /* step and file may be NULL */
     unsigned line;
 };
 
-/* One static record for all bodies of a kind. */
+/* One static record for all tasks of a kind. */
 struct weft__body_kind {
     const char *what; /* "frame fiber" */
     enum weft__body_step (*step)(struct weft__worker *w, struct weft__task *task);
-    /* These are called while the body is held where it waits; must not block. `trace`: its frames
-     * as pairs of pointers to static records, innermost first; how many pointers there are, at most
-     * `max`. `describe` says what such a pair is, at any time later. */
+    /* Called while the task is held in a wait; must not block. `trace`: stores its frames as pairs
+     * of pointers to static records, innermost first, at most `max` pointers, and returns their
+     * number. `describe` decodes such a pair, at any later time. */
     const char *(*name)(const struct weft__task *task);
     struct weft__body_wait (*waits)(const struct weft__task *task);
     int (*trace)(const struct weft__task *task, void **out, int max);
     struct weft__body_frame (*describe)(void *const *pair);
-    /* By its own step. What a cancel or an interrupt has ended, without a kind if nothing; the
-     * scope whose child it is, NULL: of none; it is about to end, with this status. */
+    /* Called by its own step. `ended`: the wait that a cancel or an interrupt ended, with kind
+     * NULL if none. `scope`: the scope whose child the task is, or NULL. `leaves`: the task is
+     * about to end with this status. */
     struct weft__ended (*ended)(const struct weft__task *task);
     struct weft__scope *(*scope)(const struct weft__task *task);
     void (*leaves)(struct weft__task *task, int status);
-    /* Who it is, for the report of a fault in its own step: up to `size` bytes, how many;
-     * async-signal-safe. NULL: its name and handle. */
+    /* Identifies the task in the report of a fault in its own step: writes up to `size` bytes and
+     * returns their number; async-signal-safe. NULL: its name and handle are used. */
     size_t (*blame)(const struct weft__task *task, char *buf, size_t size);
-    /* It holds locks from one step to the next, as a fiber does: the task's `held` lists them, and
-     * whoever ends it calls weft__held_forsake. False: a lock that a step takes is the worker
-     * thread's, and the same step gives it back. */
+    /* The task holds locks from one step to the next, as a fiber does: the task's `held` lists
+     * them, and the code that ends the task calls weft__held_forsake. False: the worker thread
+     * owns a lock that a step takes, and the same step releases it. */
     bool holds;
 };
 
@@ -65,24 +66,24 @@ struct weft__body_opts {
     const char *name;
     bool detached;
     struct weft__member member; /* in a dispatcher's pool */
-    bool like_maker;            /* or that of the fiber that makes it */
-    struct weft__node *joiner;  /* told when it has ended; with it nobody else may join */
+    bool like_maker;            /* or inherit the creating fiber's membership */
+    struct weft__node *joiner;  /* notified at its end; excludes any other joiner */
 };
 
-/* Spawns a body in the pool; `own` is its own. *out may be NULL: then nobody can join it. 0, or
- * what weft_pool_spawn answers. */
+/* Spawns a stackless task in the pool; `own` is its data. *out may be NULL: then the task is not
+ * joinable. Returns 0, or an error of weft_pool_spawn. */
 int weft__body_spawn(weft_pool *pool, weft_fiber *out, const struct weft__body_kind *kind,
                      void *own, const struct weft__body_opts *opts);
 
-/* The same in two steps, on one thread and without a wait in between: until start nobody sees it,
- * and it can be taken back. NULL: *err says why. */
+/* Spawn in two steps, on one thread and without a wait in between: until start the task is
+ * invisible and can be taken back. make returns NULL on error; *err says why. */
 struct weft__task *weft__body_make(weft_pool *pool, const struct weft__body_kind *kind, void *own,
                                    const struct weft__body_opts *opts, int *err);
 void weft__body_start(struct weft__task *task, weft_fiber *out, bool joinable);
 void weft__body_unmake(struct weft__task *task);
 
-/* By its maker, or by its step. Not a plain store: a worker that thinks it is about to run the
- * task, or the fiber that was there before, prefetches what is in this place (sched/switch.h). */
+/* By its creator, or by its step. Not a plain store: a worker that expects to run the task, or the
+ * fiber that used the slot before, prefetches from this field (sched/switch.h). */
 static inline void weft__body_set_own(struct weft__task *task, void *own)
 {
 #ifdef WEFT_EXPLORE /* which has no prefetches, and no atomics but its own */
@@ -92,33 +93,34 @@ static inline void weft__body_set_own(struct weft__task *task, void *own)
 #endif
 }
 
-/* By anybody who compares it with what is his. */
+/* By any thread that compares the pointer with its own object. */
 static inline void *weft__body_own(const struct weft__task *task)
 {
     return __atomic_load_n(&task->own, __ATOMIC_RELAXED);
 }
 
-/* Asks for what its step looks at first; of a fiber with a stack, for the end of that, which is in
- * the same place. */
+/* Prefetches what the step reads first; for a fiber with a stack, the top of its stack, which is
+ * in the same field. */
 static inline void weft__body_prefetch(const struct weft__task *task)
 {
     __builtin_prefetch(task->own);
-    __builtin_prefetch((const char *)task->own + 48); /* frames are no whole lines */
+    __builtin_prefetch((const char *)task->own + 48); /* frames are not whole lines */
 }
 
-/* From its step, which then returns END: joiners get the value, or the status if it is not 0. */
+/* From its step, which then returns END: joiners get the value, or the status if that is not 0. */
 void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value, int status);
 
 /* Runs one step. On the base context. */
 void weft__body_run(struct weft__worker *w, struct weft__task *task);
 
-/* Its step runs here. */
+/* Marks the task as the one whose step runs on this worker. */
 static inline void weft__body_steps_on(struct weft__worker *w, struct weft__task *task)
 {
     atomic_store_explicit(&w->body, task, memory_order_relaxed);
 }
 
-/* The same in parts, for whoever runs many: one step after another, and that the last is over. */
+/* weft__body_run in parts, for callers that run many tasks: one step; and, after the last step,
+ * clear the mark. */
 static inline enum weft__body_step weft__body_step(struct weft__worker *w, struct weft__task *task)
 {
     weft__task_run(task);
@@ -132,7 +134,7 @@ static inline void weft__body_steps_over(struct weft__worker *w)
     atomic_store_explicit(&w->body, NULL, memory_order_relaxed);
 }
 
-/* What a task waits for, body or not; while it is held. */
+/* What a task waits for, stackless or not. The task must be held. */
 static inline struct weft__body_wait weft__task_waits(const struct weft__task *task)
 {
     if (weft__task_is_body(task)) {
@@ -146,8 +148,7 @@ static inline struct weft__body_wait weft__task_waits(const struct weft__task *t
     return wait;
 }
 
-/* A word for those who look at it from outside, from before its start to its end: a literal, or
- * NULL. */
+/* A note for inspection, from before its start to its end: a string literal, or NULL. */
 static inline void weft__body_note(struct weft__task *task, const char *note)
 {
     __atomic_store_n(&task->value, (void *)(uintptr_t)note, __ATOMIC_RELAXED);
@@ -157,9 +158,9 @@ static inline const char *weft__body_noted(const struct weft__task *task)
     return __atomic_load_n(&task->value, __ATOMIC_RELAXED);
 }
 
-/* --- a body's wait -------------------------------------------------------------------- */
+/* --- waits of a stackless task --------------------------------------------------------- */
 
-/* The waiter for its nodes. Only what a task's waiter needs is there: the claim. */
+/* The waiter for its nodes. Only the part that a task's waiter needs exists: the claim. */
 static inline struct weft__waiter *weft__body_waiter(struct weft__task *task)
 {
     return (struct weft__waiter *)(void *)&task->claim;
@@ -173,19 +174,19 @@ static inline void weft__body_arm(struct weft__task *task, unsigned kind)
                              : weft__task_arm(task, kind);
 }
 
-/* Without a deadline, also of the last wait, and, as far as is known, without a cancel or an
- * interrupt. */
+/* No deadline, neither for this wait nor left from the last one, and no cancel or interrupt known
+ * so far. */
 static inline bool weft__body_is_plain(const struct weft__task *task, int64_t deadline)
 {
     return deadline == WEFT_FOREVER && !task->deadline &&
            __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
 }
 
-/* When it is not. */
+/* The general case. */
 bool weft__body_park_any(struct weft__worker *w, struct weft__task *task, int64_t deadline);
-/* After its nodes are linked: the deadline, and a cancel or an interrupt that is there already.
- * False: the wait is over, and weft__body_waited says why. -ENOMEM is a wait that is over by
- * WEFT__REASON_NONE. */
+/* After the nodes are linked: sets the deadline and checks for a cancel or an interrupt that is
+ * already there. False: the wait is over, and weft__body_waited returns why. Without memory the
+ * wait is over by WEFT__REASON_NONE (-ENOMEM). */
 static inline bool weft__body_park(struct weft__worker *w, struct weft__task *task,
                                    int64_t deadline)
 {
@@ -193,13 +194,13 @@ static inline bool weft__body_park(struct weft__worker *w, struct weft__task *ta
                                                : weft__body_park_any(w, task, deadline);
 }
 
-/* Of one that was not parked, or has a deadline. */
+/* For a wait that was not parked or has a deadline. */
 enum weft__reason weft__body_waited_any(struct weft__worker *w, struct weft__task *task);
-/* Of one that ends. */
+/* For a task that ends. */
 void weft__body_drop_deadline(struct weft__worker *w, struct weft__task *task);
 
-/* When the step is called again, or park was refused: why the wait has ended. The nodes are still
- * to be unlinked. */
+/* When the step is called again, or park returned false: why the wait ended. The nodes must still
+ * be unlinked. */
 static inline enum weft__reason weft__body_waited(struct weft__worker *w, struct weft__task *task)
 {
     if (task->deadline || weft__task_state(task) != WEFT__TASK_RUNNING) {

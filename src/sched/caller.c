@@ -1,5 +1,6 @@
-/* The thread that has made a pool as its worker 0: for the time of a run, or poll by poll inside a
- * host's loop. */
+/* The thread that created a pool as its worker 0: for the duration of a run, or poll by poll inside
+ * a host's event loop.
+ */
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -17,12 +18,12 @@ static int check_caller(const weft_pool *pool)
     if (!pool->caller || !pthread_equal(pool->caller_thread, pthread_self())) {
         return -EINVAL;
     }
-    /* Inside a fiber, or inside another pool's loop, this thread is taken. */
+    /* Inside a fiber or another pool's loop this thread is in use. */
     return weft__worker_self() ? -EBUSY : 0;
 }
 
-/* seq_cst: a stop looks at it after it has begun, a caller that leaves looks for a stop afterwards.
- */
+/* seq_cst: a stop reads the state after the stop has begun; a caller that leaves checks for a stop
+ * afterwards. */
 static void set_present(weft_pool *pool, enum weft_worker_state state)
 {
     atomic_store_explicit(&pool->workers[0].state, state, memory_order_seq_cst);
@@ -51,10 +52,10 @@ static void set_runner(weft_pool *pool, struct weft__waiter *waiter)
     weft__unlock(&pool->lock);
 }
 
-/* What worker 0 does on the caller's thread. */
+/* The work of worker 0 on the caller's thread. */
 struct lent {
     struct weft__worker *w;
-    const _Atomic(uint32_t) *until; /* NULL: until there is nothing left to do */
+    const _Atomic(uint32_t) *until; /* NULL: until no work is left */
     uint64_t turns;
 };
 
@@ -103,7 +104,7 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
         return err;
     }
     weft_fiber main_fiber;
-    /* Before the spawn, or a stop would take the main fiber for one that nobody runs. */
+    /* Before the spawn: otherwise a stop would conclude that no thread runs the main fiber. */
     weft__pool_caller_enters(pool);
     err = weft_pool_spawn(pool, &main_fiber, fn, arg, &(struct weft_fiber_opts){.name = "main"});
     if (err) {
@@ -129,7 +130,7 @@ int weft_pool_run(weft_pool *pool, weft_fn fn, void *arg, void **result)
     return 0;
 }
 
-/* --- inside a host's loop ------------------------------------------------------------------ */
+/* --- inside a host's event loop ------------------------------------------------------------- */
 
 static int host_add(const weft_pool *pool, int fd)
 {
@@ -175,7 +176,7 @@ void weft__pool_leave_host(weft_pool *pool)
     weft__idle_leave(&pool->idle, &w->sleeper);
     w->sleeper.host = false;
     if (read(pool->host_fd, &count, sizeof count) < 0) {
-        /* It had not been written to. */
+        /* Nothing had been written to it. */
     }
 }
 
@@ -200,7 +201,7 @@ int weft__pool_poll(weft_pool *pool)
         weft__thread_guard(serve, &lent, lost);
         turns += lent.turns;
         weft__worker_offer_timers(w);
-        /* As any worker that goes to sleep: enter, look again. */
+        /* Like any worker that goes to sleep: enter, then check once more. */
         w->sleeper.host = true;
         weft__idle_enter(&pool->idle, &w->sleeper, false);
         weft__worker_look_cancelling(w);
@@ -210,7 +211,7 @@ int weft__pool_poll(weft_pool *pool)
         bool left = weft__worker_anything_left(w);
         if ((!left || w->rounds) && weft__parker_enter_host(&w->sleeper.parker, pool->host_fd)) {
             if (left) {
-                weft__parker_wake(&w->sleeper.parker); /* the host comes back at once */
+                weft__parker_wake(&w->sleeper.parker); /* the host polls again at once */
             }
             break;
         }
@@ -236,10 +237,9 @@ int64_t weft_pool_next_deadline(weft_pool *pool)
     return again < timer ? again : timer;
 }
 
-/* --- all in one ------------------------------------------------------------------------------- */
+/* --- weft_run --------------------------------------------------------------------------------- */
 
-/* After a deadlock the fibers are ended as far as they let themselves be. What is left of them
- * keeps the pool. */
+/* After a deadlock: cancels the fibers, then aborts them. The pool is kept if some still remain. */
 static int end_deadlocked(weft_pool *pool)
 {
     int err = weft_pool_stop(pool, WEFT_STOP_CANCEL, weft_after(PATIENCE_NS));
@@ -272,7 +272,7 @@ static int run_all(weft_fn fn, void *arg, void **result, const struct weft_pool_
     return err;
 }
 
-/* A cancel of the calling thread waits: half a pool would be left. */
+/* A cancellation of the calling thread is deferred: it would leave half a pool behind. */
 int weft_run(weft_fn fn, void *arg, void **result, const struct weft_pool_opts *options)
 {
     int before;

@@ -1,5 +1,5 @@
-/* Ending somebody else's wait: cancel is a state until the fiber ends, interrupt is one event. A
- * shield keeps both away while it is up. */
+/* Ending another fiber's wait: a cancel is a state until the fiber ends, an interrupt is one
+ * event. A shield defers both while it is open. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,9 +17,9 @@ static bool may_end(unsigned kind, uint64_t flags)
     return !(kind & (flags & WEFT__IDENT_ABORT ? WEFT__WAIT_FIRM : WEFT__WAIT_SHIELDED));
 }
 
-/* Sets the flags and ends the wait the fiber is in, if it may be ended. If it arms later it sees
- * the flags. A fiber that must be queued goes to `ready` or, if that is NULL, is queued here.
- * pairs: weft__waiter_park */
+/* Sets the flags and ends the fiber's current wait, if that may be ended. A fiber that arms a wait
+ * later sees the flags. A fiber that must be queued is added to `ready` or, if that is NULL,
+ * queued here. pairs: weft__waiter_park */
 static int end_wait(weft_fiber fiber, uint64_t flags, enum weft__reason reason,
                     struct weft__chain *ready)
 {
@@ -74,8 +74,8 @@ bool weft_cancelled(void)
     return task && (weft__ident_flags(task) & WEFT__IDENT_CANCEL);
 }
 
-/* While somebody holds the lock the flag says nothing: its wait may have been ended, and the flag
- * not yet taken back. */
+/* While the lock is held the flag means nothing: the wait may have been ended, and the flag not
+ * taken back yet. */
 bool weft_interrupted(void)
 {
     struct weft__task *task = self();

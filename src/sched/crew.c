@@ -1,4 +1,4 @@
-/* A crew: pools of one thread each, and a rule that places work on them. */
+/* A set of isolated pools: pools of one thread each, and a placement rule over them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ int weft_crew_create(weft_crew **out, const struct weft_crew_opts *options)
         return weft__refuse(-EINVAL, "cpus: must be given with cpu_count");
     }
     weft_crew *crew = weft__alloc(sizeof *crew + size * sizeof crew->members[0]);
-    size_t room = strlen(name) + 5; /* and up to 999 */
+    size_t room = strlen(name) + 5; /* for a number up to 999 */
     char *member = weft__alloc(room);
     int err = crew && member ? 0 : -ENOMEM;
     if (err) {

@@ -18,9 +18,11 @@ static struct weft__deadlines common;
 static void make_array(void)
 {
     struct slot *slots =
-        weft__map(ARRAY * sizeof *slots); /* no arena of the allocator for each worker */
+        weft__map(ARRAY * sizeof *slots); /* mapped: not from the allocator, which would keep an
+                                           * arena per worker */
     for (unsigned i = ARRAY; slots && i > 0; i--) {
-        weft__deadline_give(&common, &slots[i - 1].deadline); /* the first is taken first */
+        weft__deadline_give(&common, &slots[i - 1].deadline); /* so that the first node is taken
+                                                               * first */
     }
 }
 

@@ -1,20 +1,20 @@
-/* Nodes for the deadlines of waits.
+/* Timer nodes for the deadlines of waits.
  *
- * A wheel walks its nodes when they cascade and when they expire. On the stacks of those who wait
- * every node would be a page of its own, and each look a walk through cold page tables. So they
- * come from arrays: each worker keeps a list of free ones, takes from it when a wait begins and
- * gives to it when it ends, whoever's they were. The list is filled on the base context. A wait
- * that finds it empty has a node on its stack instead: nothing here can fail.
+ * A wheel visits its nodes when they cascade and when they expire. On the waiters' stacks every
+ * node would be on a page of its own, and each visit a walk through cold page tables. So nodes
+ * come from arrays: each worker keeps a free list, takes a node when a wait begins and returns one
+ * when a wait ends, whichever worker it came from. The free list is filled on the base context. A
+ * wait that finds the list empty uses a node on its stack instead, so this cannot fail.
  *
- * A body of a dispatcher keeps its node, and its timer in the wheel, from one wait with a deadline
- * to the next: mostly a wait ends before its deadline, and the next has a later one, so that
- * nothing is to be done in the wheel. The timer then comes too early, and is put off to what the
- * wait has (sched/due.c). It is taken back by the first wait without a deadline and by the body's
- * end: one that waits for ever has no timer, and a wheel with a timer has somebody who waits for it
- * or runs.
+ * A dispatcher's stackless task keeps its node, and its timer in the wheel, from one wait with a
+ * deadline to the next: usually a wait ends before its deadline and the next deadline is later, so
+ * that the wheel need not change. The timer then expires too early and is postponed to the
+ * deadline of the current wait (sched/group_deadline.c). The first wait without a deadline, or the
+ * task's end, cancels the timer: a task that waits without a deadline has no timer, and every
+ * timer in a wheel has a task that waits for it or runs.
  *
- * The arrays are never freed; what a worker leaves behind goes to a common list for the next ones.
- */
+ * The arrays are never freed; a worker that leaves gives its nodes to a shared list for later
+ * workers. */
 #ifndef WEFT_SCHED_DEADLINE_H
 #define WEFT_SCHED_DEADLINE_H
 
@@ -30,11 +30,12 @@ struct weft__deadline {
     uint64_t ticket;
     union {
         struct weft__wheel *wheel;
-        int64_t until; /* of one that is kept: not earlier than the timer's, if that is pending */
+        int64_t until; /* of a kept node: not earlier than the timer's deadline, if the timer is
+                        * pending */
     };
 };
 
-/* Of one worker. */
+/* One worker's free list. */
 struct weft__deadlines {
     struct weft__deadline *free;
     uint32_t count;
@@ -42,14 +43,14 @@ struct weft__deadlines {
 
 #define WEFT__DEADLINES_LOW 128u /* enough for the waits between two ticks */
 #define WEFT__DEADLINES_HIGH                                                                       \
-    (256u * 1024) /* others may need them: fibers that wait here may end there */
+    (256u * 1024) /* other workers may need them: waits may end on another worker */
 
 static inline struct weft__deadline *weft__deadline_take(struct weft__deadlines *list)
 {
     struct weft__deadline *deadline = list->free;
     if (deadline) {
         list->free = (struct weft__deadline *)(void *)deadline->timer.next;
-        __builtin_prefetch(list->free, 1); /* for the next, who would wait for its line */
+        __builtin_prefetch(list->free, 1); /* for the next caller, which would wait for its line */
         list->count--;
     }
     return deadline;
@@ -63,21 +64,21 @@ static inline void weft__deadline_give(struct weft__deadlines *list,
     list->count++;
 }
 
-/* Does its node outlive a wait? */
+/* Does the task's node outlive a wait? */
 static inline bool weft__deadline_is_kept(const struct weft__task *task)
 {
     return (task->flags & WEFT__TASK_GROUPED) && weft__task_is_body(task);
 }
 
-/* Ends the wait with this ticket at the deadline, unless the wheel cancels the node's timer. */
+/* Ends the wait with this ticket at the deadline, unless the node's timer is cancelled. */
 void weft__deadline_begin(struct weft__deadline *node, struct weft__wheel *wheel,
                           struct weft__task *task, uint64_t ticket, int64_t deadline);
 
 void weft__deadlines_fill(struct weft__deadlines *list);
-/* Gives up to n of them away. */
+/* Returns up to n nodes to the shared list. */
 void weft__deadlines_leave(struct weft__deadlines *list, unsigned n);
 
-/* Around a fork: the common list is whole in the child. */
+/* Around a fork: the shared list is consistent in the child. */
 void weft__deadlines_fork_prepare(void);
 void weft__deadlines_fork_done(void);
 

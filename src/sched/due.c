@@ -15,8 +15,8 @@ void weft__due_expire(struct weft__timer *timer, void *arg)
     firing->due_last = timer;
 }
 
-/* A body keeps its timer from an earlier wait (sched/deadline.h): it may be too early for this one,
- * and then it is put off, if there is still this one. */
+/* A stackless task keeps its timer from an earlier wait (sched/deadline.h). The timer may be too
+ * early for the current wait, and is then postponed, if the task is still in that wait. */
 static bool is_early(const struct weft__deadline *node, int64_t now)
 {
     return weft__deadline_is_kept(node->task) && node->until > now;
@@ -46,7 +46,7 @@ void weft__due_fire(struct weft__wheel *wheel, struct weft__firing *firing)
     firing->due = NULL;
     while (timer) {
         struct weft__deadline *node = (struct weft__deadline *)(void *)timer;
-        timer = timer->next; /* fired, the node may be another's */
+        timer = timer->next; /* once fired, the node may belong to another task */
         if (!is_early(node, w->now)) {
             fire(w, node);
         } else if (is_awaited(node)) {

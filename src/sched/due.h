@@ -1,20 +1,20 @@
-/* Deadlines of a dispatcher's fibers that have come.
+/* Expired deadlines of a dispatcher's tasks.
  *
- * A pool's worker fires a wait under the lock of the wheel, because elsewhere the wait may end
- * meanwhile and its node go. A dispatcher's fibers run on the thread that advances the wheel, so
- * nothing changes until it is done with it: what is due is only listed, while the control blocks
- * are asked for, and fired after that, without the lock and into the queues at once. That is for
- * the many: of a hundred sleepers that wake together each would else be a wait for memory.
- */
+ * A pool's worker fires a wait under the wheel's lock, because the wait may end on another worker
+ * meanwhile and free its node. A dispatcher's tasks run on the thread that advances the wheel, so
+ * nothing changes until the advance is done: expired deadlines are only listed while their control
+ * blocks are prefetched, and are fired afterwards, without the lock and directly into the run
+ * queues. This is for many at once: without it, each of a hundred sleepers that wake together
+ * would cost a cache miss. */
 #ifndef WEFT_SCHED_DUE_H
 #define WEFT_SCHED_DUE_H
 
 #include "sched/timer.h"
 
-/* For weft__timer_init: lists the deadline, whose task is a dispatcher's. `arg` is what fires. */
+/* A callback for weft__timer_init: lists the deadline of a dispatcher's task. `arg` is the struct
+ * weft__firing. */
 void weft__due_expire(struct weft__timer *timer, void *arg);
-/* After an advance of this wheel: ends the waits that were listed, in the order of their
- * deadlines. */
+/* After an advance of this wheel: ends the listed waits, in the order of their deadlines. */
 void weft__due_fire(struct weft__wheel *wheel, struct weft__firing *firing);
 
 #endif

@@ -17,7 +17,7 @@
 
 static struct sigaction before[3]; /* SIGSEGV, SIGBUS, SIGABRT */
 
-/* --- the report: async-signal-safe ----------------------------------------- */
+/* --- messages: async-signal-safe ----------------------------------------- */
 
 struct text {
     char bytes[400];
@@ -57,11 +57,11 @@ static void add_handle(struct text *text, const struct weft__task *task)
 static void tell(const struct text *text)
 {
     if (write(STDERR_FILENO, text->bytes, text->used) < 0) {
-        /* Nowhere to tell it. */
+        /* There is nowhere to write it. */
     }
 }
 
-/* NULL: nobody's; the word is then a link of a list. */
+/* NULL: the stack is not in use; the word is then a list link. */
 static const struct weft__task *user_of(const struct weft__stack *stack)
 {
     const struct weft__task *task = atomic_load_explicit(&stack->user, memory_order_relaxed);
@@ -160,7 +160,7 @@ static void report_fiber(const struct weft__task *task, int signal, const void *
     tell(&text);
 }
 
-/* The body whose step runs on this thread, or the fiber, if there is one. */
+/* Reports the stackless task whose step runs on this thread, or the fiber, if there is one. */
 static void name_culprit(int signal, const void *address)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -173,7 +173,7 @@ static void name_culprit(int signal, const void *address)
     }
 }
 
-/* A program with a handler of its own may live by faults, as a garbage collector does. */
+/* A program with a handler of its own may rely on faults, as a garbage collector does. */
 static bool is_worth_a_word(const struct sigaction *old)
 {
     static _Atomic(bool) said;
@@ -185,7 +185,7 @@ static bool is_worth_a_word(const struct sigaction *old)
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     unsigned class;
-    bool sent = info->si_code <= 0; /* by kill or raise: there is no access, and no address */
+    bool sent = info->si_code <= 0; /* by kill or raise: there is no access and no address */
     const struct weft__stack *stack = sent ? NULL : weft__stack_of_guard(info->si_addr, &class);
     struct sigaction *old = &before[signal == SIGABRT ? 2 : signal == SIGBUS];
     if (!stack && (!sent || signal == SIGABRT) && is_worth_a_word(old)) {
@@ -202,11 +202,12 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     } else if (sent && old->sa_handler == SIG_IGN) {
         return;
     }
-    /* The same access again, without us: the process ends as it would have, core file and all. */
+    /* The same access is repeated without our handler: the process ends as usual, with a core
+     * file. */
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(signal, &standard, NULL);
     if (sent) {
-        raise(signal); /* comes when this handler has returned */
+        raise(signal); /* delivered when this handler has returned */
     }
 }
 
@@ -250,7 +251,7 @@ void weft__fault_enter_thread(void)
     void *memory =
         mmap(NULL, ALT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        return; /* an overflow then ends the process without a report */
+        return; /* without it an overflow ends the process without a message */
     }
     stack_t ours = {.ss_sp = memory, .ss_size = ALT_BYTES};
     if (sigaltstack(&ours, NULL) != 0) {

@@ -1,21 +1,22 @@
-/* Faults: who was running is said before the process ends.
+/* Fault reports: names the task that was running before the process ends.
  *
- * A stack overflow is recognised by the fault's address and reported by the fiber's name. Of any
- * other fault the fiber is named that runs on the thread, or the body whose step does, with what it
- * says it is at (an actor: the last message). Where the program has a handler of its own that is
- * said once: it may live by faults.
+ * A stack overflow is recognised by the fault's address and reported with the fiber's name. For any
+ * other fault the report names the fiber that runs on the thread, or the stackless task whose step
+ * runs, with its own description of what it is doing (an actor: the last message). If the program
+ * has a handler of its own, the report is written only once: such a program may rely on faults.
  *
  * Worker threads have an alternate signal stack, because the fiber's own is full. The handler is
- * installed once for the process; a fault that is not in one of our guards goes on to the handler
- * that was there before, or to the default. */
+ * installed once for the process; a fault that is not in one of our guards is passed on to the
+ * handler that was installed before, or to the default.
+ */
 #ifndef WEFT_SCHED_FAULT_H
 #define WEFT_SCHED_FAULT_H
 
 void weft__fault_install(void);
-/* The same for abort, and with it assert: only programs with actors have a handler for it. */
+/* Installs the handler for abort too, and so for assert: only programs with actors need it. */
 void weft__fault_install_abort(void);
 
-/* Gives the thread an alternate stack, unless it has one already. */
+/* Gives the thread an alternate signal stack, unless it has one already. */
 void weft__fault_enter_thread(void);
 void weft__fault_leave_thread(void);
 

@@ -15,24 +15,24 @@
 #include "sched/fork.h"
 #include "sched/outside.h"
 
-#define LINGER_MS 10 /* a thread costs more than to wait a moment for the next watch */
+#define LINGER_MS 10 /* creating a thread costs more than a short wait for the next watch */
 #define EVENTS 16
 #define FIRST_SLOTS 16u
 
-/* An event of epoll names a slot and its generation, so that one for a watch that is gone is found
- * out. */
+/* An epoll event carries a slot's index and generation, so that an event for a removed watch is
+ * recognised. */
 struct slot {
     struct weft__fdwatch *watch; /* NULL: free */
     uint32_t generation;
-    uint32_t next_free; /* index + 1, of a free slot */
+    uint32_t next_free; /* index + 1, for a free slot */
 };
 
 /* All under the lock. */
 static struct {
     struct weft__lock lock;
-    bool running; /* there is a thread, and the two descriptors are its */
+    bool running; /* the thread exists and uses the two descriptors */
     int epoll;
-    int told; /* eventfd: something has changed that it would not notice */
+    int told; /* eventfd: a change that the thread would not notice */
     struct slot *slots;
     uint32_t slot_count, first_free, used;
 } watcher;
@@ -106,7 +106,7 @@ static void tell_locked(void)
 {
     uint64_t one = 1;
     if (write(watcher.told, &one, sizeof one) < 0) {
-        /* It is told already. */
+        /* It is notified already. */
     }
 }
 
@@ -116,13 +116,14 @@ static void serve_locked(uint64_t id)
     struct slot *slot;
     if (id == TOLD_ID) {
         if (read(watcher.told, &count, sizeof count) < 0) {
-            /* Somebody else's byte. */
+            /* Another notification's byte. */
         }
     } else if ((slot = slot_of_locked(id))) {
         struct weft__fdwatch *watch = slot->watch;
         int fd = watch->fd;
-        if (!watch->ready(watch)) { /* the watch may be gone */
-            /* Closing alone is not enough: a copy in a forked child would keep it in the epoll. */
+        if (!watch->ready(watch)) { /* the watch's memory may be gone */
+            /* Closing alone is not enough: a copy in a forked child would keep it in the epoll
+             * set. */
             epoll_ctl(watcher.epoll, EPOLL_CTL_DEL, fd, NULL);
             close(fd);
             slot_free_locked(slot);
@@ -130,7 +131,7 @@ static void serve_locked(uint64_t id)
     }
 }
 
-/* True: nobody wants it any more. */
+/* True: no watch is left, and the thread ends. */
 static bool end_locked(void)
 {
     if (watcher.used) {
@@ -209,7 +210,7 @@ close_epoll:
     return err;
 }
 
-/* --- the seam --------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 int weft__fdwatch_add(struct weft__fdwatch *watch, int fd, bool (*ready)(struct weft__fdwatch *))
 {
@@ -228,7 +229,7 @@ int weft__fdwatch_add(struct weft__fdwatch *watch, int fd, bool (*ready)(struct 
             }
         }
         if (watcher.used == 0) {
-            tell_locked(); /* it started for nothing */
+            tell_locked(); /* the thread was started for nothing */
         }
     }
     weft__unlock(&watcher.lock);
@@ -242,7 +243,7 @@ void weft__fdwatch_remove(struct weft__fdwatch *watch)
     WEFT__REQUIRE(slot && slot->watch == watch, "a descriptor that is not watched is removed");
     forget_locked(slot);
     if (watcher.used == 0) {
-        tell_locked(); /* so that it ends after a moment */
+        tell_locked(); /* so that the thread ends soon */
     }
     weft__unlock(&watcher.lock);
 }
@@ -259,8 +260,8 @@ void weft__fdwatch_fork_parent(void)
     weft__unlock(&watcher.lock);
 }
 
-/* The thread is not here. The memory of the slots is left alone: no allocator between fork and
- * exec. */
+/* The child does not have the thread. The memory of the slots is left alone: no allocator calls
+ * between fork and exec. */
 void weft__fdwatch_fork_child(void)
 {
     if (watcher.running) {

@@ -1,4 +1,4 @@
-/* Making and ending fibers, with a stack and without. */
+/* Creating and ending fibers, with a stack and without. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +22,11 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-/* --- making -------------------------------------------------------------------- */
+/* --- creating ------------------------------------------------------------------ */
 
 static const struct weft_fiber_opts no_opts;
 
-/* -EINVAL, or the stack class. */
+/* Returns the stack class, or -EINVAL. */
 static int check_opts(const struct weft_fiber_opts *opts, const weft_pool *pool)
 {
     if (opts->bound && pool && (opts->worker < 0 || (unsigned)opts->worker >= pool->worker_count)) {
@@ -57,17 +57,18 @@ static inline void settle_in(struct weft__task *task, weft_pool *pool, int pin)
     }
 }
 
-/* The block, with all that is said of it, becomes a fiber. */
+/* Turns the initialised block into a live fiber. */
 static inline void make_live(struct weft__task *task, uint64_t flags)
 {
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
     ident |= WEFT__IDENT_LIVE | flags;
-    /* Release: whoever reaches the fiber, by its handle or walking all slots, finds it made; the
-     * fields are not written after this but under the lock. pairs: weft__ident_lock */
+    /* Release: a thread that reaches the fiber, by its handle or by walking all slots, finds it
+     * initialised. After this the fields are written only under the lock. pairs:
+     * weft__ident_lock */
     atomic_store_explicit(&task->ident, ident, memory_order_release);
 }
 
-/* A copy of a grouped fiber's name. NULL: no memory. */
+/* Copies a grouped fiber's name. Returns NULL without memory. */
 static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
 {
     size_t size = weft__text_fit(name, most) + 1;
@@ -79,7 +80,8 @@ static __attribute__((noinline)) char *copy_label(const char *name, size_t most)
     return label;
 }
 
-/* Into a dispatcher's group. -ENOMEM, or -ESHUTDOWN; after it nothing may fail: sched/gate.h. */
+/* Adds the task to a dispatcher's group. Returns 0, -ENOMEM or -ESHUTDOWN; after success nothing
+ * may fail: sched/intake.h. */
 static inline int join_group(struct weft__task *task, weft_pool *pool,
                              const struct weft__member *member, const char *name)
 {
@@ -97,18 +99,18 @@ static inline int join_group(struct weft__task *task, weft_pool *pool,
     task->group = member->group;
     task->signals = member->signals ? member->signals : 1;
     task->home = pool;
-    task->pin = 0; /* and nobody counts how many: there is no other worker to compare with */
+    task->pin = 0; /* not counted as bound: there is no other worker to compare with */
     return 0;
 }
 
-/* Must somebody be told of the switches? Of all fibers or of none. */
+/* Must a sanitizer or the C++ runtime learn of switches? Either for all fibers or for none. */
 static inline uint8_t watched_here(void)
 {
     return weft__asan_is_there() || weft__exceptions_are_there() ? WEFT__TASK_WATCHED : 0;
 }
 
-/* A control block with a stack credit, FRESH in its pool or, if that is NULL, CREATED for none yet.
- * NULL: no memory, or *err says what else. */
+/* Creates a control block with a stack credit: FRESH in `pool`, or CREATED if `pool` is NULL.
+ * Returns NULL on error; *err is -ENOMEM unless set otherwise. */
 static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn, void *arg,
                                       const struct weft_fiber_opts *opts, unsigned class,
                                       weft_pool *pool, struct weft__parent *parent, uint64_t flags,
@@ -156,7 +158,7 @@ static inline struct weft__task *make(struct weft__spawner *spawner, weft_fn fn,
     return task;
 }
 
-/* Undoes make for a fiber that nobody can have seen run. */
+/* Undoes make for a fiber that no thread can have seen running. */
 static void unmake(struct weft__spawner *spawner, struct weft__task *task)
 {
     unsigned class = task->stack_class;
@@ -167,14 +169,15 @@ static void unmake(struct weft__spawner *spawner, struct weft__task *task)
     }
 }
 
-/* The worker on which a fiber of this very pool is running now, or NULL. */
+/* Returns the calling worker if it runs a task of this pool now, else NULL. */
 static inline struct weft__worker *inside_of(const weft_pool *pool, struct weft__worker *w)
 {
     return w && w->pool == pool && (weft__running(w) || (w->rounds && w->rounds->running)) ? w
                                                                                            : NULL;
 }
 
-/* Places for n more fibers; a stop refuses only those that come from outside. */
+/* Reserves capacity for n more fibers. A stop refuses only fibers that come from outside the
+ * pool. */
 static inline int admit(weft_pool *pool, const struct weft__worker *inside, uint64_t n)
 {
     return inside ? weft__pool_admit(pool, n) : weft__pool_admit_outside(pool, n);
@@ -189,11 +192,11 @@ static void unadmit(weft_pool *pool, const struct weft__worker *inside, uint64_t
     }
 }
 
-/* Asked after a fiber was made and placed: is it born into a stop that has lost its patience, maybe
- * too late for the walk over all fibers? A spawner on a worker may still read the flag as it was,
- * with its fiber not yet visible to the walk: so every worker walks once more itself at the first
- * tick at which it sees the flag, after all it has made. Outside, the push has a full barrier.
- * pairs: weft__pool_cancel_all */
+/* Checked after a fiber was made and placed: does the pool already cancel its fibers, and may the
+ * walk over all fibers have missed this one? A spawner on a worker may still read the old flag
+ * while its fiber is not yet visible to the walk. So every worker repeats the walk at the first
+ * tick at which it sees the flag, after everything it has made. A push from outside is a full
+ * barrier. pairs: weft__pool_cancel_all */
 static inline uint32_t born_cancelled(const weft_pool *pool)
 {
     return atomic_load_explicit(&pool->cancelling, memory_order_seq_cst);
@@ -204,8 +207,8 @@ static __attribute__((noinline, cold)) void cancel_newborn(weft_fiber fiber, con
     weft__cancel(fiber, born_cancelled(pool), NULL);
 }
 
-/* What a fiber of a dispatcher makes is of its own group, and as much a daemon. From outside a
- * group must be named. */
+/* A fiber spawned by a dispatcher's fiber joins the same group and inherits the daemon flag. From
+ * outside, the group must be named. */
 static const struct weft__member *member_here(const struct weft__worker *inside,
                                               struct weft__member *here)
 {
@@ -220,7 +223,7 @@ static const struct weft__member *member_here(const struct weft__worker *inside,
     return here;
 }
 
-/* Whole, and admitted: it may run. */
+/* Starts a task that is complete and admitted. */
 static inline void launch(weft_pool *pool, struct weft__worker *inside, struct weft__task *task,
                           weft_fiber fiber)
 {
@@ -322,7 +325,7 @@ int weft_pool_submit_batch(weft_pool *pool, const struct weft_job *jobs, size_t 
         return -ENOMEM;
     }
     if (pool->rounds) {
-        return -EINVAL; /* a group has to be named */
+        return -EINVAL; /* a group must be named */
     }
     int err = admit(pool, inside, n);
     if (err) {
@@ -396,7 +399,7 @@ void weft__fiber_unmake(struct weft__task *task)
     struct weft__worker *w = weft__worker_self();
     uint64_t ident = atomic_load_explicit(&task->ident, memory_order_relaxed);
     bool live =
-        weft__ident_lock(task, weft__ident_generation(ident), 0, &ident); /* a walk's turn */
+        weft__ident_lock(task, weft__ident_generation(ident), 0, &ident); /* a walk may hold it */
     WEFT__ASSERT(live);
     unmake(weft__spawner_of(w), task);
     unadmit(pool, inside_of(pool, w), 1);
@@ -456,20 +459,21 @@ int weft_fiber_submit(weft_fiber fiber, weft_pool *pool, int worker)
     return 0;
 }
 
-/* Under the ident lock: the wait of every joiner ends. Returns how many were still there. */
+/* Under the ident lock: ends the wait of every joiner. Returns the number of joiners that were
+ * still waiting. */
 static unsigned fire_joiners_locked(struct weft__task *task, int status, struct weft__chain *ready)
 {
     unsigned fired = 0;
     struct weft__node *node = NULL, *latest = task->joiners;
     task->joiners = NULL;
-    while (latest) { /* the first who came goes on first */
+    while (latest) { /* joiners resume in the order in which they came */
         struct weft__node *earlier = latest->next;
         latest->next = node;
         node = latest;
         latest = earlier;
     }
     while (node) {
-        struct weft__node *next = node->next; /* fired, it may be gone */
+        struct weft__node *next = node->next; /* once fired, the node may be gone */
         fired += weft__node_fire(node, task->value, status, ready);
         node = next;
     }
@@ -498,7 +502,7 @@ int weft_fiber_discard(weft_fiber fiber)
 
 /* --- ending --------------------------------------------------------------------- */
 
-/* The fiber's result is out and its control block given up, or left to its joiners. */
+/* Publishes the fiber's result and frees its control block, or leaves the block to its joiners. */
 static inline __attribute__((always_inline)) void give_up(struct weft__worker *w,
                                                           struct weft__task *self, int status)
 {
@@ -524,12 +528,12 @@ static inline __attribute__((always_inline)) void give_up(struct weft__worker *w
         weft__ident_unlock(self, ident | WEFT__IDENT_DONE);
     }
     if (ready.head) {
-        weft__place_many(&ready); /* in a dispatcher, behind what is ready */
+        weft__place_many(&ready); /* in a dispatcher, after the ready fibers */
     }
 }
 
-/* Nobody is told of the last one here: its worker looks when it runs out of work. Release: a stop
- * that counts this fiber as ended has what it wrote. pairs: weft__pool_live */
+/* Does not notify a stop of the last fiber: its worker checks when it runs out of work. Release: a
+ * stop that counts this fiber as ended sees what the fiber wrote. pairs: weft__pool_live */
 static inline void count_finished(struct weft__worker *w)
 {
     atomic_store_explicit(&w->counters.finished,
@@ -537,7 +541,7 @@ static inline void count_finished(struct weft__worker *w)
                           memory_order_release);
 }
 
-/* One that was bound to it, or of its groups, is so no longer. */
+/* Removes the task from its worker's count of bound tasks, or from its group. */
 static inline void leave_worker(struct weft__worker *w, const struct weft__task *task)
 {
     if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0)) {
@@ -547,8 +551,8 @@ static inline void leave_worker(struct weft__worker *w, const struct weft__task 
     }
 }
 
-/* In a catch block: what was caught is let go as at the end of that block. Destructors may wait,
- * and move to another worker. */
+/* In a catch block: releases the caught exceptions, as the end of that block would. Their
+ * destructors may wait and migrate to another worker. */
 static __attribute__((noinline, cold)) void end_catches(void)
 {
     if (!weft__exceptions_are_there()) {
@@ -575,11 +579,11 @@ void weft_exit(void *result)
     }
     if (rare->cleanups || rare->locals_used) {
         rare->result = result;
-        weft__local_run_cleanups(rare); /* may wait and move to another worker */
+        weft__local_run_cleanups(rare); /* may wait and migrate to another worker */
         w = weft__worker_self();
     }
     if (__builtin_expect(rare->hops != NULL, 0)) {
-        weft__hop_leave_all(rare); /* where it came from waits for it */
+        weft__hop_leave_all(rare); /* the pool it came from waits for it */
         w = weft__worker_self();
     }
     weft__held_forsake(self);
@@ -595,7 +599,8 @@ void weft_exit(void *result)
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(self));
     leave_worker(w, self);
     if (__builtin_expect(self->flags & WEFT__TASK_WATCHED, 0)) {
-        /* Before the joiners too: the program may end, and what lies about here is no root then. */
+        /* Also before the joiners: the program may end, and the stale contents of this stack are
+         * no leak roots then. */
         weft__asan_detach(weft__stack_bottom(stack, class), weft__stack_bytes(class));
     }
     weft__pool_release(pool, 1); /* before the joiners: they may spawn in its place */
@@ -605,9 +610,9 @@ void weft_exit(void *result)
     weft__worker_end_fiber(w, stack, class);
 }
 
-/* --- bodies ----------------------------------------------------------------------- */
+/* --- stackless tasks -------------------------------------------------------------- */
 
-/* By hand: these are made by the million. */
+/* Open-coded because these are created by the million. */
 static void name_body(struct weft__task *task, const char *name)
 {
     size_t len = name ? weft__text_fit(name, sizeof task->name) : 0;
@@ -626,7 +631,7 @@ make_body(struct weft__worker *w, struct weft__worker *inside, weft_pool *pool,
     struct weft__member here;
     const struct weft__member *member = &opts->member;
     if (pool->rounds && opts->like_maker && !(member = member_here(inside, &here))) {
-        *err = -EINVAL; /* a group has to be named */
+        *err = -EINVAL; /* a group must be named */
         return NULL;
     }
     *err = spawner ? admit(pool, inside, 1) : -ENOMEM;
@@ -726,7 +731,7 @@ void weft__body_end(struct weft__worker *w, struct weft__task *task, void *value
         weft__body_drop_deadline(w, task);
     }
     task->value = value;
-    task->claim.ticket = (uint64_t)(int64_t)status; /* for those who join later */
+    task->claim.ticket = (uint64_t)(int64_t)status; /* for later joiners */
     WEFT__TRACE(w, WEFT__TRACE_END, weft__task_handle(task));
     leave_worker(w, task);
     weft__pool_release(w->pool, 1);

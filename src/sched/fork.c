@@ -17,19 +17,18 @@
 
 _Atomic(uint32_t) weft__fork_count;
 
-/* The thread of a child that was a fiber when it forked; 0: there is none. Written while there is
+/* In a child: the thread that was a fiber when it forked; 0: none. Written while the process has
  * one thread. */
 static pid_t orphan;
 
-static struct weft__lock held;        /* by a fork, or by one who keeps it away */
-static struct weft__fork_hook *hooks; /* the last first; under the lock */
+static struct weft__lock held;        /* by a fork, or by code that delays one */
+static struct weft__fork_hook *hooks; /* newest first; under the lock */
 
-/* Locks that nest are taken in the order in which they do: the watcher's is held while others are
- * taken. */
+/* Locks are taken in their nesting order: the fdwatch lock is held while others are taken. */
 static void prepare(void)
 {
-    /* What is done once per process is not left half done: the C library does it again in the
-     * child, at best. */
+    /* One-time initialisation must not be interrupted half-way: at best the C library would run it
+     * again in the child. */
     weft__fork_watch();
     weft__guard_best();
     weft__lock(&held);
@@ -66,7 +65,7 @@ static void child(void)
 {
     struct weft__worker *w = weft__worker_self();
     orphan = w && weft__current(w) ? gettid() : 0;
-    weft__worker_set_self(NULL); /* what goes on here is a plain thread, be it on a fiber's stack */
+    weft__worker_set_self(NULL); /* from here on a plain thread, even on a fiber's stack */
     weft__spawner_fork_child();
     weft__watchdog_fork_child();
     weft__deadlines_fork_done();

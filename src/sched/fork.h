@@ -1,9 +1,10 @@
 /* What a fork() does to the runtime: docs/fork.md.
  *
- * The child has one thread and a copy of all memory. Before the fork every lock is taken that
- * guards something the child may need, so that the copy is whole; in the child they are given back,
- * what belonged to the threads that are not there any more is marked as lost, and the generation
- * goes up. An object that needs such threads remembers the generation it was made in.
+ * The child has one thread and a copy of all memory. Before the fork, every lock is taken that
+ * guards data the child may need, so that the copy is consistent. In the child the locks are
+ * released, the objects of the threads that no longer exist are marked as lost, and the fork
+ * generation is incremented. An object that needs such threads remembers the generation in which it
+ * was created.
  */
 #ifndef WEFT_SCHED_FORK_H
 #define WEFT_SCHED_FORK_H
@@ -16,17 +17,17 @@
 
 extern _Atomic(uint32_t) weft__fork_count; /* forks between the first process and this one */
 
-/* Whatever makes threads or shared state calls this first; once per process is enough, more does no
- * harm. */
+/* Code that creates threads or shared state calls this first. Once per process is enough; repeated
+ * calls do no harm. */
 void weft__fork_watch(void);
 
-/* Between the two a fork waits. For what is short and takes no lock that the fork takes as well;
- * nor does the caller hold one. */
+/* Between the two calls a fork waits. For short sections that take none of the locks that a fork
+ * takes; nor may the caller hold one of these. */
 void weft__fork_hold(void);
 void weft__fork_let_go(void);
 
-/* What is done once per process, and is done wholly or not at all in a child: a fork is held while
- * the function runs. (After pthread_once the C library of the child would call it again.) */
+/* One-time initialisation that a child sees either complete or not begun: a fork waits while the
+ * function runs. (With pthread_once, the C library would call the function again in the child.) */
 struct weft__fork_once {
     _Atomic(bool) done;
 };
@@ -40,9 +41,9 @@ static inline void weft__fork_once(struct weft__fork_once *once, void (*fn)(void
     }
 }
 
-/* For layers above: what they do before a fork comes before what the layers below do, so that locks
- * nest as they do elsewhere; afterwards theirs comes first. The hook stays for ever. Only from a
- * function of weft__fork_once. */
+/* Fork hooks of higher layers. Before a fork they run before those of the lower layers, so that
+ * locks nest in the usual order; in the child and the parent they run after them. A hook is never
+ * removed. To be added only from a function of weft__fork_once. */
 struct weft__fork_hook {
     void (*before)(void), (*in_parent)(void), (*in_child)(void);
     struct weft__fork_hook *next;
@@ -50,7 +51,8 @@ struct weft__fork_hook {
 
 void weft__fork_hook(struct weft__fork_hook *hook);
 
-/* `call` is for fibers and found that its caller is none: maybe because it was, before a fork. */
+/* For a call that requires a fiber and found none: reports if the caller was a fiber before a
+ * fork. */
 void weft__fork_check_fiber(const char *call) __attribute__((cold));
 
 static inline uint32_t weft__fork_generation(void)
@@ -58,7 +60,7 @@ static inline uint32_t weft__fork_generation(void)
     return atomic_load_explicit(&weft__fork_count, memory_order_relaxed);
 }
 
-/* An object that was made in generation `born` is used. */
+/* Checks that an object created in generation `born` is not used after a fork. */
 static inline void weft__fork_check(uint32_t born, const char *what, const char *name)
 {
     WEFT__REQUIRE(born == weft__fork_generation(),

@@ -1,29 +1,29 @@
-/* The gate of a group: what other threads send to it is either served or refused, never accepted
- * and forgotten.
+/* The intake of a group: counts the items (fibers, commands) that other threads hand to the group,
+ * so that each item is either served or refused, never accepted and lost.
  *
- * One word: twice the number of things that are on their way, and in its lowest bit whether the
- * group has finished.
+ * One word: twice the number of items on their way, plus a lowest bit that says whether the group
+ * has finished.
  *
  *   a sender, any thread                        the group's thread
- *   1. enter: + 2, unless it has finished       1. takes a thing out of an inbox and serves it
- *   2. push the thing into an inbox             2. lists the group, to be settled after its turn
+ *   1. enter: + 2, unless it has finished       1. takes an item out of an inbox and serves it
+ *   2. push the item into an inbox              2. lists the group, to be settled after its turn
  *   3. wake the thread, if it was the first     3. arrive: - 2
  *                                               settle, after a turn: if the group has nothing
  *                                               left, shut: 0 -> 1
  *
- * Served or refused: all three change the same word, so they have one order. A thing whose enter
- * comes before the shut in it has arrived before the shut as well, or the word would not have been
- * 0; it was served. One whose enter comes after the shut finds the bit.
+ * Served or refused: enter, arrive and shut change the same word, so they have one total order. An
+ * item whose enter is before the shut in that order has also arrived before the shut, because
+ * otherwise the word would not have been 0; so it was served. An item whose enter is after the
+ * shut finds the bit.
  *
- * It finishes: when shut, or the look before it, finds something on its way, its sender has
- * entered. Nothing between enter and push can fail (what can, memory above all, is had before), so
- * it will be in the inbox; the round that takes it out lists the group, and after that turn it is
- * settled again. So a group is settled after the last thing that came.
+ * Progress: if shut, or the check before it, finds an item on its way, its sender has entered.
+ * Nothing between enter and push can fail (everything that can, above all memory, is allocated
+ * before), so the item will be in the inbox; the round that takes it out lists the group, and
+ * after that turn the group is settled again. So a group is settled after the last item that came.
  *
- * Orders: relaxed. What a sender wrote goes with the thing, through the inbox; and so does the
- * sender's last use of the group, which is before its push: whoever learns that the group has
- * finished may free it. Arrive and shut are one thread's.
- */
+ * Memory order: relaxed. The inbox publishes what a sender wrote, and also the sender's last use
+ * of the group, which is before its push: a thread that learns that the group has finished may
+ * free it. Arrive and shut are called by one thread. */
 #ifndef WEFT_SCHED_GATE_H
 #define WEFT_SCHED_GATE_H
 
@@ -44,7 +44,8 @@ static inline void weft__gate_init(struct weft__gate *gate)
     atomic_init(&gate->word, 0);
 }
 
-/* Any thread; then it pushes. False: nothing is taken any more. */
+/* Any thread; the caller then pushes the item. False: the group has finished and accepts
+ * nothing. */
 static inline bool weft__gate_enter(struct weft__gate *gate)
 {
     uint64_t word = atomic_load_explicit(&gate->word, memory_order_relaxed);
@@ -58,13 +59,13 @@ static inline bool weft__gate_enter(struct weft__gate *gate)
     return true;
 }
 
-/* The group's thread, when the thing was served. */
+/* The group's thread, when the item was served. */
 static inline void weft__gate_arrive(struct weft__gate *gate)
 {
     atomic_fetch_sub_explicit(&gate->word, WEFT__GATE_ONE, memory_order_relaxed);
 }
 
-/* The group's thread. False: something is on its way. */
+/* The group's thread. False: an item is on its way. */
 static inline bool weft__gate_shut(struct weft__gate *gate)
 {
     uint64_t nothing = 0;
@@ -73,7 +74,7 @@ static inline bool weft__gate_shut(struct weft__gate *gate)
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Is nothing on its way just now? */
+/* True if no item is on its way at this moment. */
 static inline bool weft__gate_is_still(const struct weft__gate *gate)
 {
     return atomic_load_explicit(&gate->word, memory_order_relaxed) < WEFT__GATE_ONE;

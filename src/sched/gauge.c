@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "sched/worker.h"
 
-#define STRETCH_NS INT64_C(10000000) /* of work that goes on */
-#define STALE_NS INT64_C(1000000000) /* a stamp whose fiber was not seen to run */
+#define STRETCH_NS INT64_C(10000000) /* length of a piece in which long work is reported */
+#define STALE_NS INT64_C(1000000000) /* age of a stamp whose fiber was not seen to run */
 #define PLACES 64u
-#define BUSY 1u /* no fiber's handle */
+#define BUSY 1u /* not a fiber's handle */
 
 static struct {
     _Atomic(uint64_t) who; /* 0: free */
@@ -48,13 +48,13 @@ void weft__gauge_follow(struct weft__worker *w, uint64_t mask)
     hear(w, WEFT__TRACING_WAITS, accepted(gauge, WEFT_PERF_ACQUIRE));
     hear(w, WEFT__TRACING_DELAYS, accepted(gauge, WEFT_PERF_QUEUE));
     if (accepted(gauge, WEFT_PERF_QUEUE)) {
-        weft__worker_look_up(w); /* picks that look at the ring alone do not tell */
+        weft__worker_look_up(w); /* picks that check only the ring do not record events */
     } else {
         gauge->delays = 0;
     }
 }
 
-/* --- telling ------------------------------------------------------------------------- */
+/* --- reporting ----------------------------------------------------------------------- */
 
 static void tell_work(struct weft__worker *w, int64_t now)
 {
@@ -112,7 +112,7 @@ void weft__gauge_wake(struct weft__worker *w, bool slept)
     }
 }
 
-/* --- delays ------------------------------------------------------------------------------ */
+/* --- queueing delays --------------------------------------------------------------------- */
 
 void weft__gauge_stamp(uint64_t fiber)
 {

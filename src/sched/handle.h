@@ -1,4 +1,4 @@
-/* Following a handle to its task. */
+/* Looking up the task of a handle. */
 #ifndef WEFT_SCHED_HANDLE_H
 #define WEFT_SCHED_HANDLE_H
 
@@ -7,7 +7,7 @@
 #include "sched/ident.h"
 #include "sched/slab.h"
 
-/* Locks the ident of the handle's fiber, setting flags. NULL: there is no such fiber any more. */
+/* Locks the ident of the handle's fiber and sets flags. Returns NULL if the fiber is gone. */
 static inline struct weft__task *weft__handle_lock(weft_fiber fiber, uint64_t flags,
                                                    uint64_t *ident)
 {
@@ -15,7 +15,7 @@ static inline struct weft__task *weft__handle_lock(weft_fiber fiber, uint64_t fl
     return task && weft__ident_lock(task, fiber >> 32, flags, ident) ? task : NULL;
 }
 
-/* The same, and the fiber has not ended. */
+/* Same, but also returns NULL if the fiber has ended. */
 static inline struct weft__task *weft__handle_lock_running(weft_fiber fiber, uint64_t flags,
                                                            uint64_t *ident)
 {
@@ -27,7 +27,8 @@ static inline struct weft__task *weft__handle_lock_running(weft_fiber fiber, uin
     return task;
 }
 
-/* There is no such fiber: -ESRCH; or, in a forked child, there was, which is a caller's bug. */
+/* For a handle without a fiber: returns -ESRCH. In a forked child, a handle from before the fork
+ * is a caller's bug and panics. */
 int weft__handle_missing(weft_fiber fiber) __attribute__((noinline, cold));
 
 #endif

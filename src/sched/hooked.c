@@ -13,7 +13,7 @@ static _Atomic(bool) loaded;
 static _Atomic(int64_t) connect_ns;
 static _Thread_local bool off_here __attribute__((tls_model("initial-exec")));
 
-/* As weft__worker_self: never kept across a switch. */
+/* Like weft__worker_self: never kept across a switch. */
 static __attribute__((noinline)) bool *off_at(void)
 {
     bool *at = &off_here;
@@ -21,7 +21,8 @@ static __attribute__((noinline)) bool *off_at(void)
     return at;
 }
 
-/* --- the library --------------------------------------------------------------------------- */
+/* --- the hook library
+ * -------------------------------------------------------------------------- */
 
 void weft_hook_attach(void)
 {
@@ -39,7 +40,7 @@ int64_t weft_hook_connect_timeout(int64_t ns)
                   : atomic_exchange_explicit(&connect_ns, ns, memory_order_relaxed);
 }
 
-/* A program that is wholly static has no dlsym. */
+/* A statically linked program has no dlsym. */
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 
 void weft__hooked_look(void)
@@ -60,9 +61,10 @@ void weft__hooked_look(void)
     }
 }
 
-/* --- where a call is made -------------------------------------------------------------------- */
+/* --- does a call apply?
+ * --------------------------------------------------------------------------- */
 
-/* A handler of a signal that has a stack of its own, or that has come in the middle of a switch, is
+/* A signal handler that runs on a stack of its own, or that arrived in the middle of a switch, is
  * not the fiber. */
 static bool is_itself(const struct weft__task *task)
 {
@@ -78,8 +80,8 @@ static struct weft__task *hooked_task(const struct weft__worker *w)
                                                                                           : NULL;
 }
 
-/* Not if the lock cannot be had soon: a handler may have interrupted who holds it, on this very
- * thread. */
+/* Gives up if the lock is not available soon: a signal handler may have interrupted the lock's
+ * holder on this very thread. */
 static __attribute__((noinline)) void bind_here(struct weft__worker *w, struct weft__task *task)
 {
     uint64_t ident;
@@ -132,9 +134,10 @@ bool weft_hook_enable_thread(bool on)
     return before;
 }
 
-/* --- where a fiber is put --------------------------------------------------------------------- */
+/* --- where a fiber is bound
+ * ------------------------------------------------------------------------ */
 
-/* A caller that is not there may never come back. */
+/* An absent caller may never come back. */
 static bool is_there(const weft_pool *pool, unsigned worker)
 {
     return worker > 0 || !pool->caller || pool->worker_count == 1 ||

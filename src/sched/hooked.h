@@ -1,4 +1,6 @@
-/* Fibers that make hooked calls: whether they do now, and where they are bound. */
+/* Fibers that make hooked calls: whether hooks apply at the moment, and to which worker the fiber
+ * is bound.
+ */
 #ifndef WEFT_SCHED_HOOKED_H
 #define WEFT_SCHED_HOOKED_H
 
@@ -7,14 +9,14 @@
 #include <weft/pool.h>
 
 #define WEFT__HOOKED_STACK                                                                         \
-    ((size_t)256 * 1024) /* at least, for code that knows nothing of small stacks */
+    ((size_t)256 * 1024) /* at least, for code that does not expect small stacks */
 
-/* The worker for a fiber that is spawned as hooked: one of those with the fewest bound fibers, in
- * turn. */
+/* Chooses the worker for a fiber that is spawned as hooked: one of those with the fewest bound
+ * fibers, in turn. */
 int weft__hooked_place(weft_pool *pool);
 
-/* Whenever a pool is made: says so, once, if libweft-hook.so is there and works for another
- * libweft. */
+/* Called whenever a pool is created: warns, once, if libweft-hook.so is loaded but works for
+ * another libweft. */
 void weft__hooked_look(void);
 
 #endif

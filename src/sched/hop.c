@@ -1,11 +1,11 @@
-/* Hopping: the running fiber changes its home, leaves its worker, and is queued at the new one.
+/* Migration: the running fiber changes its home pool, leaves its worker, and is queued at the new
+ * pool or worker.
  *
- * Who counts the fiber: the pool it is in, once; and for every scoped hop that is away from the
- * pool it began in (`held`), that pool too, so that its stop waits. A scope that began with a move
- * inside one pool is not held; if the fiber then leaves that pool for good, the pool's count
- * becomes the scope's. In the same way the worker a fiber was bound to goes on counting it as
- * bound.
- */
+ * Accounting: the pool that the fiber is in counts it once. In addition, for every scoped
+ * migration away from its pool (`held`), that pool counts the fiber too, so that its stop waits. A
+ * scope that began with a move inside one pool is not held; if the fiber then leaves that pool for
+ * good, the pool's count becomes the scope's. In the same way the worker to which the fiber was
+ * bound keeps counting it as bound. */
 #include <errno.h>
 
 #include <weft/hop.h>
@@ -26,7 +26,7 @@ static void count_bound(weft_pool *pool, int worker, int n)
     }
 }
 
-/* The new home, and the scopes that are open from now on. Dumps and cancels read them. */
+/* Sets the new home and the list of open scopes. Dumps and cancels read both. */
 static void set_home(struct weft__task *self, weft_pool *pool, int pin, struct weft_hop *hops)
 {
     uint64_t ident;
@@ -38,7 +38,7 @@ static void set_home(struct weft__task *self, weft_pool *pool, int pin, struct w
     weft__ident_unlock(self, ident);
 }
 
-/* The old pool no longer counts the fiber, after it has been counted at the new one. */
+/* Stops counting the fiber in the old pool, after the new pool has counted it. */
 static void count_departure(struct weft__worker *w)
 {
     atomic_store_explicit(&w->counters.departed,
@@ -47,8 +47,8 @@ static void count_departure(struct weft__worker *w)
     weft__pool_release(w->pool, 1);
 }
 
-/* The innermost scope that will end in the pool the fiber is about to leave, and that this pool
- * does not count yet. */
+/* The innermost scope that will end in the pool that the fiber is about to leave, and that this
+ * pool does not count yet. */
 static struct weft_hop *scope_to_hold(struct weft_hop *hop, const weft_pool *pool)
 {
     while (hop && (hop->from != pool || hop->held)) {
@@ -62,7 +62,7 @@ static bool is_there(const struct weft__worker *w, const weft_pool *pool, int wo
     return w->pool == pool && (worker == WEFT_ANY_WORKER || worker == w->index);
 }
 
-/* The calling fiber, if there is such a worker to go to. */
+/* Checks that the caller is a fiber and that the target worker exists. */
 static int check_target(struct weft__worker *w, const weft_pool *pool, int worker, const char *call)
 {
     if (!w || !weft__current(w)) {
@@ -70,15 +70,16 @@ static int check_target(struct weft__worker *w, const weft_pool *pool, int worke
         return -ENXIO;
     }
     if (w->pool != pool && (w->rounds || pool->rounds)) {
-        return -EPERM; /* a group's fiber stays on its thread, and nobody comes by himself */
+        return -EPERM; /* a group's fiber stays on its thread, and no other fiber may enter a
+                        * dispatcher's pool */
     }
     if (w->rounds && worker == WEFT_ANY_WORKER) {
-        return -EALREADY; /* there is no other */
+        return -EALREADY; /* the only worker: nothing to do */
     }
     return worker < WEFT_ANY_WORKER || worker >= (int)pool->worker_count ? -EINVAL : 0;
 }
 
-/* The calling fiber, which the pool counts already if it is another one. */
+/* Moves the calling fiber. If `pool` is another pool, it has counted the fiber already. */
 static void move(struct weft__worker *w, weft_pool *pool, int worker)
 {
     struct weft__task *self = weft__current(w);
@@ -116,13 +117,14 @@ int weft_switch_to(weft_pool *pool, int worker)
     return err == -EALREADY ? 0 : err;
 }
 
-/* --- one that is parked -------------------------------------------------------------------------
+/* --- migrating a parked fiber
+ * --------------------------------------------------------------------
  *
- * Another thread cannot take a parked fiber out of its pool: its deadline may lie in a wheel there,
- * and its departure is counted by a worker. So the fiber is told where to go, counted there, and
- * woken where it is; the end of its park moves it before weft_park returns. Who tells holds the
- * ident lock: one tells at a time, and the fiber reads what it was told before it can park again.
- */
+ * Another thread cannot take a parked fiber out of its pool: its deadline may be in a wheel there,
+ * and a worker there counts its departure. So the other thread records the destination, counts the
+ * fiber there, and wakes the fiber where it is; the end of its park moves it before
+ * weft_fiber_park returns. The other thread holds the ident lock: only one thread records at a
+ * time, and the fiber reads the destination before it can park again. */
 
 void weft__hop_as_told(void)
 {
@@ -131,7 +133,8 @@ void weft__hop_as_told(void)
     move(w, rare->told_pool, rare->told_worker);
 }
 
-/* Under the ident lock: may this fiber be sent there? 0, -EPERM, -EBUSY: it is not parked. */
+/* Under the ident lock: may this fiber be sent there? Returns 0; -EPERM; -EBUSY if it is not
+ * parked. */
 static int check_parked_locked(const struct weft__task *task, const weft_pool *pool,
                                uint64_t *ticket)
 {
@@ -145,7 +148,7 @@ static int check_parked_locked(const struct weft__task *task, const weft_pool *p
                : -EBUSY;
 }
 
-/* Where it is, if it is parked there. */
+/* Finds the pool of a fiber that is parked. */
 static int find_parked(weft_fiber fiber, const weft_pool *pool, weft_pool **home)
 {
     uint64_t ident, ticket;
@@ -159,7 +162,7 @@ static int find_parked(weft_fiber fiber, const weft_pool *pool, weft_pool **home
     return err;
 }
 
-/* -EAGAIN: it has gone elsewhere, to park there. */
+/* Returns -EAGAIN if the fiber has moved to another pool and parked there. */
 static int send_parked(weft_fiber fiber, const weft_pool *home, weft_pool *pool, int worker)
 {
     uint64_t ident, ticket;
@@ -257,7 +260,7 @@ void weft_hop_leave(struct weft_hop *hop)
     WEFT__REQUIRE(weft__task_rare(self)->hops == hop,
                   "weft_hop_leave: not the innermost hop of this fiber");
     if (hop->held) {
-        count_departure(w); /* where it goes has counted it all the time */
+        count_departure(w); /* the destination has counted the fiber all the time */
     }
     bool moves = !is_there(w, hop->from, hop->from_worker);
     count_bound(self->home, self->pin, -1);
@@ -283,13 +286,13 @@ bool weft__hop_returns_to(const struct weft__rare *rare, const weft_pool *pool)
     return hop != NULL;
 }
 
-/* What a fiber does for another one, which waits for its end. */
+/* A call that a new fiber makes for a fiber that waits for its end. */
 struct errand {
     weft_fn fn;
     void *arg;
     struct weft__lock lock;
-    bool over;        /* under the lock: interrupts are the caller's again, */
-    bool interrupted; /* and so is one that no wait of the function has delivered */
+    bool over;        /* under the lock: interrupts go to the caller again, */
+    bool interrupted; /* and so does one that no wait of the function delivered */
 };
 
 static void end_errand(void *arg)
@@ -322,8 +325,8 @@ static void interrupt_errand(struct errand *errand, weft_fiber fiber)
     weft__unlock(&errand->lock);
 }
 
-/* A fiber's. A cancel or an interrupt of the one who waits is the function's, as if that ran here;
- * then there is nothing left but its end. */
+/* Called by a fiber. A cancel or an interrupt of the waiting fiber is forwarded to the function,
+ * as if the function ran here; after a cancel the fiber only waits for the end. */
 static int join_errand(struct errand *errand, weft_fiber fiber, void **result)
 {
     int err = weft_join(fiber, result, WEFT_FOREVER);
@@ -335,7 +338,7 @@ static int join_errand(struct errand *errand, weft_fiber fiber, void **result)
         weft_cancel(fiber);
         weft_shield_enter();
         while ((err = weft_join(fiber, result, WEFT_FOREVER)) == -ECANCELED) {
-            weft_yield(); /* an abort, which no shield keeps away */
+            weft_yield(); /* an abort, which a shield does not defer */
         }
         weft_shield_leave();
     }
@@ -345,8 +348,8 @@ static int join_errand(struct errand *errand, weft_fiber fiber, void **result)
     return err;
 }
 
-/* For one who cannot go there itself: a fiber does. Whatever comes, its end is waited for: it may
- * use the caller's stack. */
+/* For a caller that cannot migrate itself: a new fiber makes the call. Its end is awaited in every
+ * case, because the function may use the caller's stack. */
 static int call_by_fiber(weft_pool *pool, int worker, weft_fn fn, void *arg, void **result,
                          bool in_fiber)
 {

@@ -65,7 +65,7 @@ bool weft__idle_leave(struct weft__idle *idle, struct weft__sleeper *sleeper)
     return searching;
 }
 
-/* The last to sleep; a host's thread only if there is no other, because it comes when it likes. */
+/* The last to sleep; a host's thread only if there is no other, because it polls when it likes. */
 static struct weft__sleeper *choose(const struct weft__idle *idle)
 {
     struct weft__sleeper *sleeper = idle->top;
@@ -79,7 +79,7 @@ void weft__idle_wake_one(struct weft__idle *idle)
 {
     weft__lock(&idle->lock);
     struct weft__sleeper *sleeper = choose(idle);
-    /* Again under the lock: a searcher may have come up meanwhile, and it is enough. */
+    /* Again under the lock: a searcher may have appeared meanwhile, and one is enough. */
     uint32_t word = atomic_load_explicit(&idle->word, memory_order_seq_cst);
     if (!sleeper || word >= SEARCHING) {
         weft__unlock(&idle->lock);

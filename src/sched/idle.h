@@ -1,28 +1,28 @@
-/* Who searches and who sleeps: the idle protocol of a pool.
+/* Which workers search and which sleep: the idle protocol of a pool.
  *
- * Word: number of searching workers (one, for a moment two) in the high half, of sleeping ones in
- * the low half. The sleepers are a stack under a lock, so that the one that slept last, whose cache
- * is warmest, is woken first.
+ * Word: number of searching workers (one, for a moment two) in the high half, number of sleeping
+ * ones in the low half. The sleepers are a stack under a lock, so that the worker that slept last,
+ * whose cache is warmest, is woken first.
  *
  * Submit and sleep are each three steps:
  *
  *   submit                                        sleep
  *   1. publish the task (seq_cst store)           1. enter the word as sleeping (seq_cst RMW)
- *   2. read the word (seq_cst)                    2. look at every queue once more (seq_cst loads)
- *   3. nobody searches, somebody sleeps:          3. found something: leave the word, search again;
+ *   2. read the word (seq_cst)                    2. check every queue once more (seq_cst loads)
+ *   3. no worker searches, one sleeps:            3. found something: leave the word, search again;
  *      wake one, counted as searching                else park
  *
  * Both sides write before they read, all seq_cst: in their one total order either submit's store
- * comes before the sleeper's look, which finds the task, or the sleeper's RMW comes before submit's
- * read, which sees it. A submit that saw a searcher relies on this: a searcher gives up by entering
- * the word as sleeping, so its look (2) follows.
+ * comes before the sleeper's check, which finds the task, or the sleeper's RMW comes before
+ * submit's read, which sees it. A submit that saw a searcher relies on this: a searcher gives up by
+ * entering the word as sleeping, so its check (2) follows.
  *
- * A searcher that finds work ends its search and, as the last searcher, wakes the next: so one wake
- * fans out as long as there is work, and stops by itself.
+ * A searcher that finds work ends its search and, as the last searcher, wakes the next: so one
+ * wake-up fans out as long as there is work, and stops by itself.
  *
- * Rejected: waking a worker for every submit (a wake costs 4 to 24 us, and most find nothing);
- * handing the task to the sleeper (it may wake late, the task then waits although others are free);
- * a periodic look (hides lost wake-ups and burns power).
+ * Rejected: waking a worker for every submit (a wake-up costs 4 to 24 us, and most find nothing);
+ * handing the task to the sleeper (it may wake up late, and the task waits although other workers
+ * are free); a periodic check (hides lost wake-ups and burns power).
  */
 #ifndef WEFT_SCHED_IDLE_H
 #define WEFT_SCHED_IDLE_H
@@ -36,11 +36,11 @@
 
 struct weft__sleeper {
     struct weft__parker parker;
-    bool host; /* written by the owner while it is not listed: it waits in a host's loop */
+    bool host; /* written by the owner while not listed: it waits in a host's loop */
     /* under the idle lock */
     struct weft__sleeper *below;
     bool listed;
-    bool searching; /* how it was taken off the list: by notify, as the searcher */
+    bool searching; /* taken off the list by notify, as the searcher */
 };
 
 struct weft__idle {
@@ -51,22 +51,22 @@ struct weft__idle {
 
 void weft__idle_init(struct weft__idle *idle);
 
-/* May this worker search? Not while another does. */
+/* Tries to become the pool's searcher. False: another worker searches. */
 bool weft__idle_search(struct weft__idle *idle);
-/* The search found something: ends it, and wakes the next searcher for what else there may be. */
+/* The search found work: ends it, and wakes the next searcher for further work. */
 void weft__idle_found(struct weft__idle *idle);
 
-/* Step 1 of sleep; gives up the search if `searching`. The caller looks once more, then parks in
+/* Step 1 of sleep; gives up the search if `searching`. The caller checks once more, then parks in
  * the sleeper's parker, then calls leave. */
 void weft__idle_enter(struct weft__idle *idle, struct weft__sleeper *sleeper, bool searching);
-/* Ends sleep for whatever reason. True: notify had picked this worker, which now counts as
+/* Ends the sleep for whatever reason. True: notify has picked this worker, which now counts as
  * searching. */
 bool weft__idle_leave(struct weft__idle *idle, struct weft__sleeper *sleeper);
 
-/* Step 3 of submit, when step 2 said so. */
+/* Step 3 of submit, if step 2 requires it. */
 void weft__idle_wake_one(struct weft__idle *idle);
 
-/* Somebody sleeps, nobody searches. */
+/* A worker sleeps and none searches. */
 static inline bool weft__idle_wants_work(uint32_t word)
 {
     return word != 0 && word < 0x10000;

@@ -1,4 +1,6 @@
-/* A worker's I/O driver: its life, and where the fibers go whose operations have ended. */
+/* A worker's I/O driver: its life cycle, and where the fibers are queued whose operations have
+ * completed.
+ */
 #include <errno.h>
 #include <sys/eventfd.h>
 
@@ -15,7 +17,7 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     if (!*err && wake_fd < 0) {
         wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         *err = wake_fd < 0 ? -errno : 0;
-        /* Release: for a waker that is late, and finds it without the word. pairs:
+        /* Release: for a late waker that finds the descriptor without the word. pairs:
          * weft__parker_wake */
         atomic_store_explicit(&w->sleeper.parker.wake_fd, wake_fd, memory_order_release);
     }
@@ -34,7 +36,7 @@ struct weft__driver *weft__worker_open_driver(struct weft__worker *w, int *err)
     }
     atomic_store_explicit(&w->pool->driver_why, why, memory_order_relaxed);
     atomic_store_explicit(&w->pool->driver, kind, memory_order_release); /* pairs: stats */
-    /* Release: for those who look at it from outside. */
+    /* Release: for threads that read it from outside. */
     atomic_store_explicit(&w->driver, driver, memory_order_release);
     w->drives = kind->completes ? WEFT__DRIVES_OPERATIONS : WEFT__DRIVES_READINESS;
     return driver;
@@ -59,10 +61,11 @@ void weft__worker_leave_count(struct weft__worker *w)
     }
 }
 
-/* Whom a driver has told of events, in their order. What they look at first is noted for the slots
- * of the ring that they will have if all of them go there; else it is a hint for another. */
+/* The tasks that a driver's events have woken, in order. Their prefetch hints are stored for the
+ * ring slots that they get if all of them go to the ring; otherwise a slot's hint belongs to
+ * another task, which does no harm. */
 struct ready {
-    struct weft__chain chain; /* first: who has nothing near takes this for a chain */
+    struct weft__chain chain; /* first: code without hints uses this as a plain chain */
     uint64_t tail, mask;
     const void **near;
 };
@@ -80,7 +83,7 @@ static inline void note_near(const struct ready *ready, const void *near)
     ready->near[(ready->tail + ready->chain.count) & ready->mask] = near;
 }
 
-/* The seam of io/fd.h: `who` is a task. */
+/* The functions that io/fd.h requires: `who` is a task. */
 static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t ticket,
                                                struct weft__chain *ready)
 {
@@ -91,7 +94,7 @@ static __attribute__((noinline)) bool fire_any(struct weft__task *task, uint64_t
     return fire != WEFT__FIRE_LOST;
 }
 
-/* Mostly it has settled, and nobody looks at it. */
+/* The usual case: the task has finished suspending, and nothing traces it. */
 bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
 {
     struct weft__task *task = who;
@@ -105,12 +108,12 @@ bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready)
     return true;
 }
 
-/* In the order of the events, behind what is ready already; published at once, and one wake for
- * all. */
+/* Queues the tasks in the order of the events, after those that are ready already; published at
+ * once, with one wake-up for all. */
 static void place_events(struct weft__worker *w, const struct ready *ready)
 {
     struct weft__link *link = ready->chain.head, *next;
-    /* seq_cst: submit step 1 of sched/idle.h; alone there is nobody to tell. */
+    /* seq_cst: submit step 1 of sched/idle.h; a single worker has nobody to notify. */
     memory_order order = w->ring.alone ? memory_order_relaxed : memory_order_seq_cst;
     uint64_t room = weft__ring_room_local(&w->ring), set = 0;
     for (; link; link = next) {
@@ -129,7 +132,7 @@ static void place_events(struct weft__worker *w, const struct ready *ready)
     }
     weft__ring_publish_local(&w->ring, set, order);
     if (ready->chain.count > 1 && !w->ring.alone) {
-        weft__idle_notify(&w->pool->idle); /* the first is for this worker */
+        weft__idle_notify(&w->pool->idle); /* the first task is for this worker */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Waiting for the end of a fiber, and the rights to. */
+/* Joining fibers, and join rights. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -17,7 +17,8 @@ int weft__handle_missing(weft_fiber fiber)
     return -ESRCH;
 }
 
-/* Under the lock, of a fiber that has ended: uses a right, and gives the block up with the last. */
+/* Under the lock, for a fiber that has ended: uses a right, and frees the block with the last
+ * one. */
 static void use_right_locked(struct weft__task *task, uint64_t ident, struct weft__spawner *spawner)
 {
     if (weft__ident_rights(ident) > 1) {
@@ -27,19 +28,19 @@ static void use_right_locked(struct weft__task *task, uint64_t ident, struct wef
     weft__spawner_retire(spawner, task);
 }
 
-/* Of one that has ended: 0, or what a body has ended with. */
+/* For a fiber that has ended: 0, or the status of a stackless task. */
 static int status_of(const struct weft__task *task)
 {
     return weft__task_is_body(task) ? (int)(int64_t)task->claim.ticket : 0;
 }
 
-/* A joiner that gives up takes its node out, unless the fiber has ended or even gone meanwhile. */
+/* Unlinks the node of a joiner that gives up, unless the fiber has ended or is gone. */
 void weft__join_leave(weft_fiber fiber, struct weft__node *node)
 {
     uint64_t ident;
     struct weft__task *task = weft__handle_lock(fiber, 0, &ident);
     if (!task) {
-        /* Its end has looked at the node, which is ours again: acquire. pairs:
+        /* The fiber's end has used the node, which is ours again: acquire. pairs:
          * weft__ident_retire */
         (void)weft__ident_flags(weft__slab_find((uint32_t)fiber));
         return;
@@ -61,7 +62,7 @@ static uint64_t joined_fiber(uint64_t on)
 static const struct weft__wait_kind join_kind = {
     .name = "join", .fiber = true, .holder = joined_fiber};
 
-/* The thread that would have to run the fiber is this one, and it is about to block. */
+/* The calling thread is the only one that could run the fiber, and it is about to block. */
 static bool only_we_could_run(const struct weft__task *task)
 {
     const weft_pool *home = task->home;

@@ -10,9 +10,9 @@
 #define KEYS 16u
 
 static _Atomic(unsigned) keys;
-static void (*destructors[KEYS])(void *); /* written before its key is given out */
+static void (*destructors[KEYS])(void *); /* written before its key is returned */
 
-/* NULL: not in a fiber. */
+/* Returns NULL outside a fiber. */
 static struct weft__rare *rare_self(const char *call)
 {
     struct weft__worker *w = weft__worker_self();
@@ -77,8 +77,8 @@ void weft_cleanup_pop(struct weft_cleanup *node, bool run)
     }
 }
 
-/* The node is in a frame that has returned: what it says may have been written over by now, so that
- * its address alone is looked at. */
+/* The node is in a frame that has returned: its contents may be overwritten by now, so only its
+ * address is used. */
 static void __attribute__((cold, noreturn))
 blame(const struct weft__task *task, const struct weft_cleanup *node)
 {

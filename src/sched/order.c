@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-#define BASIS 14695981039346656037u /* FNV-1a, of 32-bit words */
+#define BASIS 14695981039346656037u /* FNV-1a over 32-bit words */
 #define PRIME 1099511628211u
 #define FIRST_ROOM 1024u
 

@@ -15,7 +15,7 @@
 #define OWN_HANDLERS 4
 
 static _Atomic(uint64_t) refs;
-static _Atomic(uintptr_t) own_handlers[OWN_HANDLERS]; /* from the first; 0: free */
+static _Atomic(uintptr_t) own_handlers[OWN_HANDLERS]; /* used from index 0 on; 0: free */
 
 static struct weft__lock known_lock;
 static struct {
@@ -23,8 +23,8 @@ static struct {
     size_t count, room;
 } known; /* under the lock */
 
-static struct weft__lock waits_lock;     /* before known_lock */
-static struct weft__outside_wait *waits; /* under it */
+static struct weft__lock waits_lock;     /* taken before known_lock */
+static struct weft__outside_wait *waits; /* under waits_lock */
 
 void weft__outside_ref(void)
 {
@@ -33,7 +33,7 @@ void weft__outside_ref(void)
 
 void weft__outside_unref(void)
 {
-    /* Release: what it woke was woken before. pairs: weft__outside_has_refs */
+    /* Release: the fibers that it woke were woken before. pairs: weft__outside_has_refs */
     if (atomic_fetch_sub_explicit(&refs, 1, memory_order_release) == 1) {
         weft__watchdog_look_again();
     }
@@ -106,7 +106,7 @@ static bool is_known(int tid)
     return found;
 }
 
-/* --- plain threads that wait ----------------------------------------------------- */
+/* --- waiting plain threads ---------------------------------------------------------- */
 
 void weft__outside_wait_begin(struct weft__outside_wait *wait)
 {
@@ -119,7 +119,7 @@ void weft__outside_wait_begin(struct weft__outside_wait *wait)
     }
     waits = wait;
     weft__unlock(&waits_lock);
-    weft__watchdog_look_again(); /* it may have been the last that could wake somebody */
+    weft__watchdog_look_again(); /* this may have been the last thread that could wake a fiber */
 }
 
 void weft__outside_wait_end(struct weft__outside_wait *wait)
@@ -224,7 +224,7 @@ static uintptr_t handler_of(const struct sigaction *action)
                                          : (uintptr_t)action->sa_handler;
 }
 
-/* Raised by the thread's own doing: they wake nobody. */
+/* Raised by the thread's own actions: they wake nothing. */
 static bool is_own_fault(int signo)
 {
     return signo == SIGSEGV || signo == SIGBUS || signo == SIGFPE || signo == SIGILL ||
@@ -264,7 +264,7 @@ void weft__outside_fork_parent(void)
 
 void weft__outside_fork_child(void)
 {
-    known.count = 0; /* none of them is here */
+    known.count = 0; /* none of these threads exists here */
     waits = NULL;
     atomic_store_explicit(&refs, 0, memory_order_relaxed);
     weft__unlock(&known_lock);

@@ -1,16 +1,16 @@
-/* What could still wake a fiber when every worker is asleep and no timer is pending.
+/* Wake sources: what could still wake a fiber when every worker is asleep and no timer is pending.
  *
- *  - Sources that Weft serves but that are no timers: a reference for as long as there is one that
- *    somebody may wait on (an open set of signals, a child process that is watched, a job until it
- *    has run).
- *  - Threads of the process that are not Weft's: whoever is listed in /proc/self/task and is
- *    neither a worker in its loop nor known here. A plain thread that waits inside Weft without a
- *    deadline is known for as long as nobody has fired it: until then it wakes nobody. With a
- *    deadline it goes on by itself, and counts.
- *  - Handlers of signals that come from elsewhere: they may end the program, or set what a thread
- *    looks at.
- * When in doubt there is something outside: a deadlock that is not reported hangs as it did before,
- * one that is reported wrongly ends a program that works.
+ * - Sources that Weft serves but that are not timers: each holds a reference while a fiber may wait
+ *   for it (an open signal set, a watched child process, a job until it has run).
+ * - Threads of the process that do not belong to Weft: every thread in /proc/self/task that is
+ *   neither a worker in its loop nor known here. A plain thread that waits inside Weft without a
+ *   deadline is known until it is fired: until then it cannot wake a fiber. With a deadline it
+ *   continues by itself, and counts as a wake source.
+ * - Handlers for signals from other processes: they may end the program, or set a variable that a
+ *   thread checks.
+ *
+ * When in doubt there is a wake source: a deadlock that is not reported hangs as it would without
+ * the watchdog; one that is reported wrongly ends a program that works.
  */
 #ifndef WEFT_SCHED_OUTSIDE_H
 #define WEFT_SCHED_OUTSIDE_H
@@ -25,17 +25,17 @@
 
 struct weft__wait_kind;
 
-/* Taken before the fiber waits, given back after it was fired. Any thread. */
+/* Taken before the fiber waits, released after it was fired. Any thread. */
 void weft__outside_ref(void);
 void weft__outside_unref(void);
 bool weft__outside_has_refs(void);
 
-/* The calling thread is Weft's and wakes nobody unless a reference says so. -ENOMEM: it counts as
- * outside. */
+/* The calling thread belongs to Weft and wakes no fiber unless a reference says so. -ENOMEM: it
+ * counts as a wake source. */
 int weft__outside_thread_enter(void);
 void weft__outside_thread_leave(void);
 
-/* This function (its address) is Weft's and wakes nobody, whichever signal it is the handler of. */
+/* The function at this address belongs to Weft and wakes no fiber, whichever signal it handles. */
 void weft__outside_own_handler(uintptr_t handler);
 
 /* A wait of a plain thread without a deadline; on its stack, linked from begin to end. */
@@ -48,28 +48,29 @@ struct weft__outside_wait {
     uint64_t on;
 };
 
-/* The calling thread, which is no worker, does nothing from begin on until it is fired, and nothing
- * after that before end. `word`, `asleep`, `kind` and `on` are set. */
+/* The calling thread, which is not a worker, does nothing between begin and being fired, and
+ * nothing after that before end. `word`, `asleep`, `kind` and `on` are set. */
 void weft__outside_wait_begin(struct weft__outside_wait *wait);
 void weft__outside_wait_end(struct weft__outside_wait *wait);
 
-/* Between the two no thread begins or ends such a wait: those that are in one do nothing at all. */
+/* Between the two calls no thread begins or ends such a wait: the threads that are in one do
+ * nothing at all. */
 void weft__outside_freeze(void);
 void weft__outside_thaw(void);
-/* While frozen: the first, then the next of those that wait, whether fired or not; NULL: no more.
- */
+/* While frozen: the first, then the next of the waits, whether fired or not; NULL: no more. */
 const struct weft__outside_wait *weft__outside_next_wait(const struct weft__outside_wait *last);
-/* Nobody has fired it yet. */
+/* Has the wait not been fired yet? */
 bool weft__outside_waits(const struct weft__outside_wait *wait);
 
-/* While frozen: a thread that is neither in `own` nor known nor in a wait; `who` says which. */
+/* While frozen: is there a thread that is neither in `own` nor known nor in a wait? `who` names
+ * it. */
 bool weft__outside_has_thread(const int *own, size_t count, char *who, size_t size);
-/* While frozen: a thread whose wait was ended, and that has not gone on yet. */
+/* While frozen: is there a thread whose wait was ended and that has not continued yet? */
 bool weft__outside_has_fired(char *who, size_t size);
-/* A handler for a signal from elsewhere. */
+/* Is there a handler for a signal from other processes? */
 bool weft__outside_has_handler(char *who, size_t size);
 
-/* Around a fork; in the child one thread is left. */
+/* Around a fork; the child has one thread. */
 void weft__outside_fork_prepare(void);
 void weft__outside_fork_parent(void);
 void weft__outside_fork_child(void);

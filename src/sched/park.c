@@ -1,4 +1,4 @@
-/* park and unpark: waits that are ended by naming the fiber. */
+/* park and unpark: waits that another thread ends by naming the fiber. */
 #include <errno.h>
 
 #include "sched/fork.h"
@@ -9,7 +9,7 @@
 
 static const struct weft__wait_kind park_kind = {.name = "park"};
 
-/* A park that was not ended by a plain unpark. */
+/* The park did not end by a plain unpark. */
 static __attribute__((noinline)) int ended_otherwise(enum weft__reason reason)
 {
     if (reason == WEFT__REASON_MOVED) {
@@ -38,8 +38,8 @@ int weft_park(int64_t deadline)
         }
         struct weft__waiter waiter;
         weft__waiter_arm(&waiter, WEFT__WAIT_PARK);
-        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then
-         * looks */
+        /* A permit that was set before the ticket was visible. pairs: weft_fiber_unpark sets the
+         * permit, then reads the ticket */
         if (!(weft__ident_flags(self) & WEFT__IDENT_PERMIT)) {
             bool known;
             enum weft__reason reason =
@@ -52,7 +52,8 @@ int weft_park(int64_t deadline)
             return reason == WEFT__REASON_MOVED ? status_of(reason)
                                                 : weft__waiter_end_by(reason, &park_kind, 0);
         }
-        /* Look again: it may be what an unpark that ended the last wait has not taken back yet. */
+        /* Check again: the permit may belong to the unpark that ended the last wait and has not
+         * taken it back yet. */
     }
 }
 

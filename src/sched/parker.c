@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 
-/* EMPTY -> PARKED. False: there was a wake, which is used up. */
+/* EMPTY -> PARKED. Returns false if there was a wake-up, which is consumed. */
 static bool prepare(struct weft__parker *parker)
 {
     uint32_t empty = WEFT__PARKER_EMPTY;
@@ -36,7 +36,7 @@ bool weft__parker_park(struct weft__parker *parker, int64_t deadline)
 
 bool weft__parker_begin(struct weft__parker *parker)
 {
-    /* As in enter_host. */
+    /* Before PARKED, as in enter_host. */
     atomic_store_explicit(&parker->in_driver, true, memory_order_relaxed);
     return prepare(parker);
 }
@@ -48,12 +48,12 @@ bool weft__parker_end(struct weft__parker *parker)
            WEFT__PARKER_NOTIFIED;
 }
 
-/* Keeps errno, and is never inlined, for the reasons given in base/futex.c. */
+/* Preserves errno, and is never inlined, for the reasons given in base/futex.c. */
 static __attribute__((noinline)) void write_wake(int fd)
 {
     int before = errno;
     uint64_t one = 1;
-    /* EAGAIN: the counter is full, so it is woken anyway. */
+    /* EAGAIN: the counter is full, so the reader is woken anyway. */
     while (write(fd, &one, sizeof one) < 0 && errno != EAGAIN) {
         WEFT__REQUIRE(errno == EINTR,
                       "a worker cannot be woken, by a write to descriptor %d: %s: the program has "
@@ -66,7 +66,7 @@ static __attribute__((noinline)) void write_wake(int fd)
 
 bool weft__parker_wake(struct weft__parker *parker)
 {
-    /* Release: what was published before is seen by the owner. pairs: prepare, park */
+    /* Release: the owner sees what was published before. pairs: prepare, park */
     if (atomic_exchange_explicit(&parker->word, WEFT__PARKER_NOTIFIED, memory_order_seq_cst) !=
         WEFT__PARKER_PARKED) {
         return false;

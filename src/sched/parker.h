@@ -1,21 +1,20 @@
-/* The parker: how one worker sleeps, and how any thread wakes it.
+/* The parker: puts one worker to sleep, and lets any thread wake it.
  *
- * Word: EMPTY, PARKED (the owner sleeps or is about to), NOTIFIED (a wake that was not used yet).
+ * Word: EMPTY, PARKED (the owner sleeps or is about to), NOTIFIED (a wake-up not consumed yet).
  *
  *   owner                                     waker
  *   1. look for work, find none               1. publish work
  *   2. EMPTY -> PARKED (NOTIFIED: return)     2. exchange NOTIFIED
  *   3. sleep while PARKED                     3. was PARKED: wake the sleeper
  *
- * A wake before the park is kept (NOTIFIED), two count once, none is lost: the exchange and the
- * owner's step 2 hit the same word, so one of them sees the other. What the waker published before
- * its exchange (release) is seen by the owner after park returned (acquire).
+ * A wake-up before the park is kept (NOTIFIED), two count as one, none is lost: the exchange and
+ * the owner's step 2 act on the same word, so one of them sees the other. The owner sees, after
+ * park returns (acquire), what the waker published before its exchange (release).
  *
- * A worker that has an I/O driver sleeps in that, between begin and end; wakers then write to the
- * driver's eventfd. A worker that lives in a host's loop does not sleep here:
- * weft__parker_enter_host leaves PARKED standing and the waker writes to the eventfd that the host
- * waits for.
- */
+ * A worker with an I/O driver sleeps in the driver, between begin and end; wakers then write to
+ * the driver's eventfd. A worker embedded in a host's event loop does not sleep here:
+ * weft__parker_enter_host leaves the word PARKED, and the waker writes to the eventfd that the
+ * host polls. */
 #ifndef WEFT_SCHED_PARKER_H
 #define WEFT_SCHED_PARKER_H
 
@@ -33,9 +32,10 @@ enum {
 
 struct weft__parker {
     _Atomic(uint32_t) word;
-    _Atomic(int) host_fd;    /* >= 0: the owner is in a host's loop; wakers write here */
-    _Atomic(bool) in_driver; /* the owner sleeps in its driver; wakers write to the next */
-    _Atomic(int) wake_fd;    /* -1: it never had one; kept to the end */
+    _Atomic(int) host_fd;    /* >= 0: the owner is in a host's loop; wakers write to this
+                              * descriptor */
+    _Atomic(bool) in_driver; /* the owner sleeps in its driver; wakers write to wake_fd */
+    _Atomic(int) wake_fd;    /* -1: there never was one; otherwise kept to the end */
 };
 
 static inline void weft__parker_init(struct weft__parker *parker)
@@ -46,19 +46,20 @@ static inline void weft__parker_init(struct weft__parker *parker)
     atomic_init(&parker->wake_fd, -1);
 }
 
-/* Owner only. Sleeps until a wake or the deadline; true: a wake. */
+/* Owner only. Sleeps until a wake-up or the deadline; true: a wake-up. */
 bool weft__parker_park(struct weft__parker *parker, int64_t deadline);
 
-/* Owner only, with a wake_fd: what it does between is ended by a write to that. False: a wake came
- * already. End says whether one came. */
+/* Owner only, with a wake_fd: what the owner does between begin and end is interrupted by a write
+ * to wake_fd. begin returns false if there was a wake-up already. end returns whether there was
+ * one. */
 bool weft__parker_begin(struct weft__parker *parker);
 bool weft__parker_end(struct weft__parker *parker);
 
-/* Any thread. True if the owner was asleep, or about to be. */
+/* Any thread. Returns true if the owner was asleep or about to sleep. */
 bool weft__parker_wake(struct weft__parker *parker);
 
-/* Owner only: from now until leave_host, wakes go to `fd`. False: a wake came already; look
- * again. */
+/* Owner only: from now until leave_host, wake-ups are written to `fd`. False: there was a wake-up
+ * already; look for work again. */
 bool weft__parker_enter_host(struct weft__parker *parker, int fd);
 void weft__parker_leave_host(struct weft__parker *parker);
 

@@ -13,7 +13,7 @@ struct weft__perf weft__perf;
 
 /* Written under the lock, before the count; never changed. */
 static const char *names[WEFT_PERF_TYPES] = {"poll", "work", "queue", "acquire"};
-static _Atomic(unsigned) types = WEFT_PERF_USER; /* registered */
+static _Atomic(unsigned) types = WEFT_PERF_USER; /* number registered */
 
 /* --- types ------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static void accept_locked(unsigned place, uint64_t mask)
     atomic_fetch_or_explicit(&weft__perf.mask, mask, memory_order_relaxed);
 }
 
-/* The lock keeps the callbacks where they are, also while they are asked. */
+/* The lock keeps the callbacks installed, also while their accept functions run. */
 static int register_locked(const char *name)
 {
     unsigned n = atomic_load_explicit(&types, memory_order_relaxed);
@@ -56,7 +56,7 @@ static int register_locked(const char *name)
     if (n == WEFT_PERF_TYPES) {
         return -ENOSPC;
     }
-    names[n] = weft__text_copy(name); /* for good */
+    names[n] = weft__text_copy(name); /* never freed */
     if (!names[n]) {
         return -ENOMEM;
     }
@@ -135,8 +135,8 @@ int weft_perf_install(const struct weft_perf *perf)
     return err;
 }
 
-/* seq_cst: see the banner of sched/perf.h. The load that reads zero also acquires what was done in
- * the callback. pairs: weft__perf_tell */
+/* seq_cst: see the banner of sched/perf.h. The load that reads zero also acquires what the
+ * callback did. pairs: weft__perf_tell */
 static void await_users(void)
 {
     for (unsigned i = 0; i < WEFT__PERF_SHARDS; i++) {
@@ -146,7 +146,7 @@ static void await_users(void)
     }
 }
 
-/* What the others accept. */
+/* Clears the slot's mask and recomputes the common mask from the others. */
 static void leave_mask_locked(unsigned place)
 {
     uint64_t mask = 0;

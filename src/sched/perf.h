@@ -1,16 +1,15 @@
-/* Perf events inside: which types are accepted, and the way to whoever accepted them. The contract
- * is <weft/perf.h>.
+/* Perf events, internals: which types are accepted, and delivery to the callbacks. The contract is
+ * in <weft/perf.h>.
  *
- * Callbacks have places. An event: enter (count a user), look for the callback in each place, call
- * it, leave. A removal: take the callback away, then wait until each count of users has been seen
- * at zero. Both do their store before their load and all four are seq_cst, so an event that still
- * found the callback was counted before the removal looked. The counts are spread over some cache
- * lines, by worker; they are the same for all places.
+ * Callbacks are in slots. An event: enter (count a user), read the callback of each slot, call it,
+ * leave. A removal: clear the callback, then wait until each user count has been seen at zero.
+ * Both do their store before their load and all four are seq_cst, so an event that still found the
+ * callback was counted before the removal read the counts. The counts are spread over several
+ * cache lines, by worker; all slots share them.
  *
- * A place's mask is written before its callback when one is installed, and looked at again after it
- * was found: nobody gets events of a type that only the one before has accepted. The common mask
- * is what any of them accepts.
- */
+ * On install, a slot's mask is written before its callback, and an event reads it after the
+ * callback: no callback gets events of a type that only the slot's previous callback accepted. The
+ * common mask is the union of what all callbacks accept. */
 #ifndef WEFT_SCHED_PERF_H
 #define WEFT_SCHED_PERF_H
 
@@ -32,11 +31,11 @@
 
 struct weft__perf_place {
     _Atomic(const struct weft_perf *) callback; /* NULL: free */
-    _Atomic(uint64_t) mask;                     /* what it accepts; 0 while it is free */
+    _Atomic(uint64_t) mask;                     /* the types it accepts; 0 while the slot is free */
 };
 
 struct weft__perf {
-    _Atomic(uint64_t) mask; /* bit per type that anybody accepts */
+    _Atomic(uint64_t) mask; /* bit per type that any callback accepts */
     struct weft__perf_place places[WEFT__PERF_PLACES];
     struct weft__lock lock; /* one install, remove or register at a time */
     struct {
@@ -46,7 +45,7 @@ struct weft__perf {
 extern struct weft__perf weft__perf;
 
 #ifdef WEFT_EXPLORE
-/* Nobody listens where waits are explored; client_perf.c is about the rest. */
+/* No callbacks where waits are explored; client_perf.c tests the rest. */
 static inline uint64_t weft__perf_mask(void)
 {
     return 0;
@@ -63,10 +62,10 @@ static inline bool weft__perf_on(unsigned type)
     return __builtin_expect((weft__perf_mask() >> type & 1) != 0, 0);
 }
 
-/* Tells whoever is installed, if it accepts the type. */
+/* Calls every installed callback that accepts the type. */
 void weft__perf_tell(unsigned type, int64_t cost_ns, uint64_t count, uint64_t sum);
 
-/* For counts that are spread: the calling worker's share, or that of plain threads. */
+/* For counts that are spread over shards: the calling worker's shard, or that of plain threads. */
 unsigned weft__perf_shard(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* Where a ready task goes:
- *   bound                          to its worker: its own FIFO, or through the inbox
- *   woken inside its pool          the waker's next slot; what was there moves to the ring
- *   woken or made outside it       the pool's global queue
- *   made inside its pool           the maker's fresh queue
- *   a dispatcher's                 its group's queues, or through the inbox: sched/rounds.h
- * Nothing that may run anywhere sits where only one worker can reach it.
+/* Where a ready task is queued:
+ *   bound to a worker              that worker's own list, or its inbox
+ *   woken inside its pool          the waker's next slot; the task there moves to the ring
+ *   woken or spawned outside       the pool's global queue
+ *   spawned inside its pool        the spawner's fresh queue
+ *   a dispatcher's                 its group's queues, or the inbox: sched/rounds.h
+ * A task that may run anywhere is never where only one worker can reach it.
  */
 #include "sched/ident.h"
 #include "sched/pool.h"
@@ -38,7 +38,7 @@ static void place_bound(struct weft__worker *w, struct weft__task *task)
     }
 }
 
-/* By a thread that is no worker of its home. */
+/* By a thread that is not a worker of the task's home pool. */
 static void place_from_outside(struct weft__task *task)
 {
     weft_pool *home = task->home;
@@ -55,7 +55,7 @@ static void place_from_outside(struct weft__task *task)
     weft__pool_visit_end(home);
 }
 
-/* Not the plain case: outside its pool, bound, or something was in the next slot. */
+/* The less common cases: outside its pool, bound, or the next slot was occupied. */
 static __attribute__((noinline)) int place_elsewhere(struct weft__worker *w,
                                                      struct weft__task *task)
 {

@@ -1,5 +1,6 @@
-/* The life of a pool: create, start, admit, destroy. Stopping has its own file, and so has a caller
- * that is worker 0. */
+/* The life cycle of a pool: create, start, admit, destroy. Stopping is in stop.c, the caller as
+ * worker 0 in caller.c.
+ */
 #include "sched/pool.h"
 
 #include <sched.h>
@@ -24,8 +25,8 @@
 
 struct weft__pools weft__pools;
 
-/* The last step of create. False: this thread, which shall be worker 0, is that of another pool
- * already, whether it is in its loop or not. */
+/* The last step of create. False: this thread, which is to be worker 0, is the caller of another
+ * pool already, inside its loop or not. */
 static bool pools_add(weft_pool *pool)
 {
     weft__lock(&weft__pools.lock);
@@ -76,12 +77,14 @@ void weft__pool_fork_child(void)
             if (driver) {
                 weft__driver_fork_child(driver);
                 atomic_store_explicit(&pool->workers[i].sleeper.parker.wake_fd, -1,
-                                      memory_order_relaxed); /* the number is another's from now */
+                                      memory_order_relaxed); /* the number belongs to another file
+                                                                from now on */
             }
         }
     }
     weft__fd_fork_child();
-    atomic_store_explicit(&weft__driver_foreign, 0, memory_order_relaxed); /* nobody waits here */
+    atomic_store_explicit(&weft__driver_foreign, 0, memory_order_relaxed); /* no thread waits
+                                                                              here */
     weft__pools.first = NULL;
     weft__unlock(&weft__pools.lock);
 }
@@ -111,7 +114,7 @@ static int check_cpus(const struct weft_pool_opts *opts)
     return 0;
 }
 
-/* What is wrong, or NULL. */
+/* The reason why an option is invalid, or NULL. */
 static const char *wrong_in(const struct weft_pool_opts *opts)
 {
     if (opts->timer_tick_ns < 0 || opts->timer_tick_ns > MAX_TICK_NS) {
@@ -132,7 +135,7 @@ static const char *wrong_in(const struct weft_pool_opts *opts)
     return NULL;
 }
 
-/* Fills in what was left 0 and checks the rest; *stack_class is the class of stack_bytes. */
+/* Fills in the defaults and checks the rest; *stack_class is the class of stack_bytes. */
 static int check_opts(struct weft_pool_opts *opts, int *stack_class)
 {
     opts->name = opts->name ? opts->name : "weft";
@@ -143,7 +146,7 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
     opts->spin_ns = opts->spin_ns ? opts->spin_ns : DEFAULT_SPIN_NS;
     opts->hog_ns = opts->hog_ns ? opts->hog_ns : WEFT__HOG_NS;
     if (opts->spin_ns < 0 || weft__cpu_usable() == 1) {
-        opts->spin_ns = 0; /* on one CPU, spinning keeps the one we wait for from running */
+        opts->spin_ns = 0; /* on one CPU, spinning keeps the thread we wait for from running */
     }
     *stack_class = weft__stack_class(opts->stack_bytes);
     opts->timer_tick_ns = opts->timer_tick_ns ? opts->timer_tick_ns : 1 << WEFT__WHEEL_TICK_SHIFT;
@@ -154,7 +157,7 @@ static int check_opts(struct weft_pool_opts *opts, int *stack_class)
     return check_cpus(opts);
 }
 
-/* The power of two that is not smaller. */
+/* The exponent of the next power of two. */
 static unsigned tick_shift(int64_t tick_ns)
 {
     return tick_ns > 1 ? 64 - (unsigned)__builtin_clzll((uint64_t)tick_ns - 1) : 0;
@@ -184,7 +187,7 @@ static void workers_deinit(weft_pool *pool)
     }
 }
 
-/* Zeroed, but for the slots of the wheels: time/wheel.h */
+/* Zeroed, except for the slots of the wheels (time/wheel.h). */
 static weft_pool *pool_alloc(unsigned workers)
 {
     weft_pool *pool = weft__alloc_dirty(sizeof *pool + workers * sizeof pool->workers[0]);
@@ -276,7 +279,7 @@ free_pool:
     return err;
 }
 
-/* Has it ended in this pool, and somebody has still the right to join it? */
+/* Has the fiber ended in this pool with unused join rights? */
 static bool is_unjoined(struct weft__task *task, const weft_pool *pool)
 {
     uint64_t ident = task ? atomic_load_explicit(&task->ident, memory_order_relaxed) : 0;
@@ -290,7 +293,7 @@ static bool is_unjoined(struct weft__task *task, const weft_pool *pool)
     return found;
 }
 
-/* Their control blocks stay for as long as nobody joins them. */
+/* Their control blocks are kept until they are joined. */
 static void report_unjoined(const weft_pool *pool)
 {
     uint64_t most = 0, count = 0;
@@ -328,7 +331,8 @@ void weft_pool_destroy(weft_pool *pool)
     }
     while (atomic_load_explicit(&pool->visitors,
                                 memory_order_acquire)) { /* pairs: weft__pool_visit_end */
-        sched_yield(); /* a few instructions of another thread, which may be preempted there */
+        sched_yield(); /* another thread needs a few more instructions there, but may be
+                          preempted */
     }
     report_unjoined(pool);
     pools_remove(pool);
@@ -368,8 +372,8 @@ static void loop(void *arg)
 static void *thread_main(void *arg)
 {
     struct weft__worker *w = arg;
-    /* The kernel would add 50 us to every sleep, to join wake-ups; the wheel's tick has done that
-     * already. */
+    /* The kernel would add 50 us to every sleep in order to merge wake-ups; the wheel's tick has
+     * merged them already. */
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     weft__worker_enter_thread(w);
     weft__thread_guard(loop, w, weft__worker_lost);
@@ -387,7 +391,7 @@ static int thread_create(struct weft__worker *w)
         CPU_SET(w->cpu, &set);
         pthread_attr_setaffinity_np(&attr, sizeof set, &set);
     }
-    w->has_thread = true; /* before: the thread itself asks */
+    w->has_thread = true; /* before the thread exists: the thread reads it */
     int err = weft__thread_create(&w->thread, &attr, thread_main, w);
     pthread_attr_destroy(&attr);
     if (err) {
@@ -408,7 +412,7 @@ void weft__pool_join_threads(weft_pool *pool)
         }
     }
     int before;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* it cannot be left half done */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before); /* must not be left half done */
     for (unsigned i = 0; i < pool->worker_count; i++) {
         struct weft__worker *w = &pool->workers[i];
         if (w->has_thread) {
@@ -416,7 +420,8 @@ void weft__pool_join_threads(weft_pool *pool)
         }
     }
     pthread_setcancelstate(before, NULL);
-    for (unsigned i = 0; i < pool->worker_count; i++) { /* not before: others may look into it */
+    for (unsigned i = 0; i < pool->worker_count; i++) { /* only now: other workers may have been
+                                                           using it */
         struct weft__worker *w = &pool->workers[i];
         if (w->has_thread) {
             weft__worker_close_driver(w);
@@ -469,8 +474,8 @@ int weft__pool_admit_outside(weft_pool *pool, uint64_t n)
     if (err) {
         return err;
     }
-    /* Count first, then look at the phase; stop sets the phase first, then counts: no fiber slips
-     * in between. */
+    /* Count first, then read the phase; stop sets the phase first, then counts: no fiber slips
+     * through between the two. */
     atomic_fetch_add_explicit(&pool->entered, n, memory_order_seq_cst);
     int phase = atomic_load_explicit(&pool->phase, memory_order_seq_cst);
     if (phase >= WEFT__POOL_STOPPING) {
@@ -491,11 +496,11 @@ void weft__pool_unadmit_outside(weft_pool *pool, uint64_t n)
     }
 }
 
-/* All `left` counters are read before all `entered` ones. Let t be the moment between. What was
- * read as left had left by t, and had entered before that; what had entered by t is read as
- * entered. So entered_read >= entered(t) >= left(t) >= left_read, and if the two reads are equal,
- * nothing was live at t. Only live fibers make fibers once outside submits are refused: zero stays
- * zero. */
+/* All `left` counters are read before all `entered` counters. Let t be the moment in between. A
+ * fiber that was read as left had left by t and had entered before that; a fiber that had entered
+ * by t is read as entered. So entered_read >= entered(t) >= left(t) >= left_read, and if the two
+ * sums are equal, no fiber was live at t. Once spawns from outside are refused, only live fibers
+ * create fibers, so zero stays zero. */
 uint64_t weft__pool_live(weft_pool *pool)
 {
     uint64_t left = atomic_load_explicit(&pool->left, memory_order_seq_cst);
@@ -512,7 +517,7 @@ uint64_t weft__pool_live(weft_pool *pool)
     return entered - left;
 }
 
-/* --- asking --------------------------------------------------------------------------------- */
+/* --- queries -------------------------------------------------------------------------------- */
 
 weft_pool *weft_pool_self(void)
 {

@@ -4,7 +4,7 @@
 
 void weft__pulse_call(struct weft__pulse *pulse)
 {
-    /* Release: what it is about. pairs: weft__pulse_bell */
+    /* Release: publishes what the call reports. pairs: weft__pulse_bell */
     atomic_fetch_add_explicit(&pulse->bell, 1, memory_order_release);
     weft__futex_wake(&pulse->bell, 1);
 }
@@ -20,8 +20,8 @@ void weft__pulse_rouse(struct weft__pulse *pulse)
 
 void weft__pulse_changed(struct weft__pulse *pulse)
 {
-    /* A watcher that looked before the change has a word that is no longer the one. Release: one
-     * that reads this word sees the change. pairs: weft__pulse_read */
+    /* A watcher that read the state before the change has an outdated word. Release: a watcher that
+     * reads this word sees the change. pairs: weft__pulse_read */
     uint64_t before =
         atomic_fetch_add_explicit(&pulse->word, WEFT__PULSE_AWOKEN, memory_order_release);
     if (before & WEFT__PULSE_RESTING) {

@@ -8,19 +8,19 @@
 #include "sched/worker.h"
 
 #define PERIOD_NS 1000000000
-#define KEEP_STACKS 64u /* of each size */
-#define SLICE 32u       /* stacks: some 50 us */
+#define KEEP_STACKS 64u /* of each size class */
+#define SLICE 32u       /* stacks: about 50 us */
 #define MUCH ((size_t)1 << 20)
-#define CROWD 256u /* as many stacks that were not used again: their fibers had buffers too */
+#define CROWD 256u /* unused stacks: with that many, their fibers had buffers too */
 
-enum { NONE = 0, TAKEN = -1 }; /* no period; somebody opens or closes one */
+enum { NONE = 0, TAKEN = -1 }; /* no period; a worker is opening or closing one */
 
 static _Atomic(int64_t) due; /* the end of the period */
-/* Written by whoever has taken it. */
+/* Written by the worker that has taken it. */
 static _Atomic(size_t) settled;   /* warm stacks that cannot be given back: no surplus */
 static _Atomic(unsigned) trimmed; /* stacks, in this period */
-static _Atomic(size_t) heap_high; /* bytes of buffers, since malloc was last asked to give back */
-static _Atomic(size_t) heap_now;  /* ... in this period */
+static _Atomic(size_t) heap_high; /* peak bytes of buffers since malloc last gave memory back */
+static _Atomic(size_t) heap_now;  /* the same in this period */
 
 static bool has_surplus(void)
 {
@@ -76,8 +76,8 @@ int64_t weft__reclaim_at(struct weft__worker *w)
     return at == TAKEN ? INT64_MAX : at;
 }
 
-/* The pools of buffers were sized by those that have gone; what is in use again soon is made anew,
- * once. Other workers follow at their next tick, or before they sleep. */
+/* The buffer pools were sized for load that is gone; buffers that are needed again soon are
+ * allocated again, once. Other workers trim at their next tick or before they sleep. */
 static void give_back_buffers(struct weft__worker *w)
 {
     weft__depot_trim();
@@ -85,8 +85,8 @@ static void give_back_buffers(struct weft__worker *w)
     weft__home_tick(w->bufs);
 }
 
-/* Malloc's heaps are the program's too, and giving back takes as long as they are large: only after
- * a crowd, or where buffers have left much in them. */
+/* malloc's heaps belong to the program too, and trimming them takes time in proportion to their
+ * size: only after a burst, or when buffers have left much in them. */
 static void give_back_heap(void)
 {
     weft__alloc_release();

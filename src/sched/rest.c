@@ -1,17 +1,18 @@
-/* A worker without work goes to sleep: the last look, the nearest timer, the wait itself, and who
- * is told of it. The protocol between those who fall asleep and those who submit is
- * sched/idle.h's. */
+/* How a worker without work goes to sleep: the last check, the nearest timer, the wait itself, and
+ * the notifications around it. The protocol between workers that fall asleep and submitters is that
+ * of sched/idle.h.
+ */
 #include "base/clock.h"
 #include "sched/pool.h"
 #include "sched/rounds.h"
 #include "sched/worker.h"
 
-#define AT_HAND_NS 10000      /* a wait for I/O that was no sleep */
-#define DENSE_NS 500000       /* timers that come closer than this, */
-#define DENSE_PARKS 8u        /* so often in a row, */
-#define DENSE_SLACK_NS 200000 /* share wake-ups by being so late; */
+#define AT_HAND_NS 10000      /* a wait for I/O this short was no sleep */
+#define DENSE_NS 500000       /* timers that are closer together than this, */
+#define DENSE_PARKS 8u        /* this many times in a row, */
+#define DENSE_SLACK_NS 200000 /* share wake-ups by being this late, */
 #define CROWD 16u             /* and where so many were due at once, */
-#define CROWD_SLACK_NS 900000 /* so late */
+#define CROWD_SLACK_NS 900000 /* this late */
 
 static bool has_work(const struct weft__worker *w)
 {
@@ -21,8 +22,8 @@ static bool has_work(const struct weft__worker *w)
 bool weft__worker_anything_left(const struct weft__worker *w)
 {
     const weft_pool *pool = w->pool;
-    /* Its own, too: timers that it fired last may have made ready what a tick kept it from
-     * picking. */
+    /* Its own tasks too: the timers that it fired last may have made a task ready that a tick kept
+     * it from picking. */
     if (w->pinned.head || atomic_load_explicit(&w->next, memory_order_relaxed)) {
         return true;
     }
@@ -58,8 +59,9 @@ int64_t weft__worker_nearest_timer(const struct weft__worker *w)
     return nearest;
 }
 
-/* A wake-up costs as much as firing twenty timers. One that comes alone is met as exactly as the
- * wheel can; those that come by the thousand in a second wait a little for one another. */
+/* A wake-up costs as much as firing twenty timers. A single timer is met as exactly as the wheel
+ * can; timers that come by the thousand per second are delayed a little so that they share
+ * wake-ups. */
 static bool park(struct weft__worker *w, int64_t rested)
 {
     int64_t nearest = weft__worker_nearest_timer(w), began = w->now, slack = 0;
@@ -75,7 +77,7 @@ static bool park(struct weft__worker *w, int64_t rested)
         woken = weft__parker_park(&w->sleeper.parker, until);
     } else {
         weft__driver_enter(
-            driver); /* until dispatch; before begin, so that wakes are this worker's */
+            driver); /* until dispatch; before begin, so that this worker gets the wake-ups */
         if (weft__parker_begin(&w->sleeper.parker)) {
             driver->kind->wait(driver, until > 0 ? until : 1);
             woken = weft__parker_end(&w->sleeper.parker);
@@ -114,18 +116,18 @@ static bool sleep_once(struct weft__worker *w, bool searching, const _Atomic(uin
         WEFT__TRACE(w, WEFT__TRACE_UNPARK, 0);
         weft__worker_set_state(w, WEFT_WORKER_RUNNING);
     }
-    /* Submitters that saw the searcher this worker was have woken nobody: if their work is what it
-     * found, it is the searcher again, and wakes the next. */
+    /* Submitters that saw this worker as the searcher have woken no other worker: if it has found
+     * their work, it becomes the searcher again, and wakes the next one. */
     searching =
         weft__idle_leave(idle, &w->sleeper) || (found && searching && weft__idle_search(idle));
     if (stay && weft__worker_peek_driver(w)) {
         weft__worker_dispatch(
-            w, weft__worker_peek_driver(w)); /* not before: this worker counted as asleep */
+            w, weft__worker_peek_driver(w)); /* only now: this worker counted as asleep */
     }
     return searching;
 }
 
-/* A dispatcher may spin first. If it did not, it learns from a hand-off whether it should have. */
+/* A dispatcher may spin first. If it did not, a hand-off shows whether it should have. */
 static bool rest_once(struct weft__worker *w, bool searching, const _Atomic(uint32_t) *until,
                       int64_t rested)
 {
@@ -145,8 +147,9 @@ static bool rest_once(struct weft__worker *w, bool searching, const _Atomic(uint
     return searching;
 }
 
-/* The same for somebody who wants to know how long. Callbacks are called while this worker is not
- * in the idle word: they may wake fibers, and it must look at its queues after that. */
+/* Like rest_once, with measurements for performance events. The callbacks are called while this
+ * worker is not in the idle word: they may wake fibers, and the worker must check its queues after
+ * that. */
 static __attribute__((noinline, cold)) bool sleep_measured(struct weft__worker *w, bool searching,
                                                            const _Atomic(uint32_t) *until,
                                                            int64_t rested)

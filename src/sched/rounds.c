@@ -16,7 +16,7 @@ void weft__rounds_init(struct weft__rounds *r, struct weft__worker *w)
     w->rounds = r;
     weft__turns_set(
         &w->turns_left,
-        -1); /* as if a tick were due: a yield that finds nobody goes to the base context */
+        -1); /* as if a tick were due: a yield that finds no task goes to the base context */
 }
 
 void weft__ranks_init(struct weft__ranks *ranks, struct weft__rounds *r)
@@ -71,9 +71,10 @@ void weft__rounds_yield(struct weft__rounds *r, struct weft__task *task)
 void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
 {
     struct weft__ranks *ranks = weft__rounds_ranks(r, task);
-    bool front = task->turn != 0; /* its maker has said so: join_group in sched/fiber.c */
-    task->turn = r->round + task->signals - 1;                     /* it was woken once */
-    atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* there is no other */
+    bool front = task->turn != 0; /* requested by its creator: join_group in sched/fiber.c */
+    task->turn = r->round + task->signals - 1;                     /* the start counts as one
+                                                                    * wake-up */
+    atomic_store_explicit(&task->ran_on, 0, memory_order_relaxed); /* the only worker */
     if (__builtin_expect(r->order != NULL, 0)) {
         weft__order_started(r->order, task);
     }
@@ -92,7 +93,7 @@ void weft__rounds_start(struct weft__rounds *r, struct weft__task *task)
     weft__rounds_list(r, ranks);
 }
 
-/* To the front, as front insertion has ordered them; and behind. */
+/* next1 to the front, in the order that front insertion produced; next2 to the back. */
 static inline void promote(struct weft__ranks *ranks)
 {
     if (__builtin_expect(ranks->next1.first != NULL, 0)) {
@@ -104,8 +105,8 @@ static inline void promote(struct weft__ranks *ranks)
 
 /* --- a turn ------------------------------------------------------------------------------ */
 
-/* Those who come next are asked for while this one runs: the block of the second, the body's own
- * memory of the first. */
+/* Prefetches the next tasks while this one runs: the second's control block, the first's own
+ * memory. */
 static inline void ask_for(const struct weft__link *next)
 {
     if (next && next->next) {
@@ -116,8 +117,8 @@ static inline void ask_for(const struct weft__link *next)
     }
 }
 
-/* Somebody wants to know what runs. What the base context starts on a stack weft__worker_run tells
- * of. */
+/* Records what runs. weft__worker_run records fibers with a stack that start from the base
+ * context. */
 static __attribute__((noinline, cold)) void tell(struct weft__rounds *r,
                                                  const struct weft__task *task, bool picked)
 {
@@ -159,7 +160,7 @@ static void enter(struct weft__rounds *r, struct weft__ranks *ranks)
     r->worker->owner = ranks ? weft__ranks_owner(ranks) : r->worker->pool;
 }
 
-/* Not part of the turn, so that its loop has all registers; the waits of most have settled. */
+/* Not inlined into the turn, so that the turn's loop has all registers; most waits have settled. */
 static __attribute__((noinline)) void settle(struct weft__ranks *ranks, struct weft__task *task)
 {
     if (__builtin_expect(!weft__waiter_settle(task), 0)) {
@@ -174,7 +175,7 @@ run_body(struct weft__worker *w, struct weft__ranks *ranks, struct weft__task *t
     weft__body_steps_on(w, task);
     enum weft__body_step step = task->body->step(w, task);
     if (__builtin_expect(step <= WEFT__BODY_END, 1)) {
-        return; /* and it is gone */
+        return; /* the task may be gone */
     }
     if (step == WEFT__BODY_YIELD) {
         weft__task_requeue(task);
@@ -185,7 +186,7 @@ run_body(struct weft__worker *w, struct weft__ranks *ranks, struct weft__task *t
     }
 }
 
-/* One with a stack; and what it hands on, which needs a stack from here. */
+/* Runs a fiber with a stack, and the handoffs, which need a stack from the base context. */
 static __attribute__((noinline)) void run_fiber(struct weft__worker *w, struct weft__task *task)
 {
     weft__body_steps_over(w);
@@ -195,7 +196,7 @@ static __attribute__((noinline)) void run_fiber(struct weft__worker *w, struct w
     } while ((task = w->handoff));
 }
 
-/* How many have run. */
+/* Returns the number of tasks that ran. */
 static inline uint32_t run_ready(struct weft__worker *w, struct weft__ranks *ranks)
 {
     struct weft__task *task;
@@ -227,16 +228,16 @@ static inline void begin_round(struct weft__rounds *r)
     weft__count(&r->gone, 1);
 }
 
-/* Of one or two fibers: as to the clock, it takes four of them to make a round. */
+/* A round of one or two fibers: four of them count as one round for the polling interval. */
 static inline bool is_tiny(const struct weft__rounds *r, uint32_t ran)
 {
     return ran <= 2 && (r->round & (3 * WEFT__TURN_ONE_ROUND)) != 0;
 }
 
-/* After a turn: is the next round nothing but the next turn of this group? So it is with those who
- * yield, or wake one another, while nothing comes from outside and no other group is ready, for
- * this round or the next. The round that has just gone must not be one after which more is to be
- * done, and the next none in which the clock is looked at. */
+/* After a turn: is the next round only the next turn of this group? That is so for fibers that
+ * yield or wake each other while nothing comes from outside and no other group is ready, for this
+ * round or the next. The finished round must not be one after which more work is due, and the next
+ * must not be one that polls the clock. */
 static inline bool is_alone(const struct weft__rounds *r, const struct weft__worker *w,
                             const struct weft__ranks *ranks)
 {
@@ -246,7 +247,7 @@ static inline bool is_alone(const struct weft__rounds *r, const struct weft__wor
            w->gauge.work_since == 0;
 }
 
-/* Not part of the round, so that its loop has all registers. */
+/* Not inlined into the round, so that the round's loop has all registers. */
 static __attribute__((noinline)) void turn(struct weft__worker *w, struct weft__ranks *ranks)
 {
     struct weft__rounds *r = ranks->rounds;
@@ -295,7 +296,7 @@ static void run_commands(struct weft__rounds *r)
         struct weft__ranks *ranks = command->ranks;
         items = items->next;
         enter(r, ranks);
-        command->run(command); /* and it is gone */
+        command->run(command); /* which frees the command */
         enter(r, NULL);
         if (ranks) {
             weft__rounds_list(r, ranks); /* to be settled after its turn, be it an empty one */
@@ -307,7 +308,7 @@ static void run_commands(struct weft__rounds *r)
 void weft__rounds_post(struct weft__rounds *r, struct weft__command *command)
 {
     weft_pool *pool = r->worker->pool;
-    if (weft__worker_self() == r->worker) { /* it looks before it sleeps */
+    if (weft__worker_self() == r->worker) { /* it checks before it sleeps */
         weft__inbox_push_remote(&r->commands, &command->link);
         return;
     }
@@ -318,8 +319,8 @@ void weft__rounds_post(struct weft__rounds *r, struct weft__command *command)
     weft__pool_visit_end(pool);
 }
 
-/* Groups that become ready meanwhile wait for the next round: behind a mark, which is where the
- * list ends now. */
+/* Groups that become ready meanwhile wait for the next round: the list is detached here and its
+ * present end is the end of this round. */
 static void run_groups(struct weft__rounds *r)
 {
     struct weft__ranks *ranks = r->first;
@@ -334,7 +335,7 @@ static void run_groups(struct weft__rounds *r)
             weft__rounds_list(r, ranks);
         }
         if (!ready || ranks->live == 0 || r->unlooked == r->pace) {
-            r->settle(ranks); /* it may be gone */
+            r->settle(ranks); /* it may be freed */
         }
         ranks = next;
     }
@@ -343,7 +344,7 @@ static void run_groups(struct weft__rounds *r)
 #define PACE_MOST 16u
 #define PACE_NS 20000
 
-/* The clock, timers, I/O; and after how many rounds to look again. */
+/* Polls the clock, timers and I/O, and decides after how many rounds to poll again. */
 static void look(struct weft__rounds *r)
 {
     int64_t before = r->worker->now;
@@ -385,7 +386,7 @@ bool weft__rounds_busy(const struct weft__rounds *r)
 void weft__rounds_work(struct weft__rounds *r, unsigned most)
 {
     unsigned idle = 0;
-    bool looked = true; /* whether to leave is asked as often as the time */
+    bool looked = true; /* the request to leave is checked as often as the clock */
     r->most = most;
     while (r->most > 0 && !(looked && weft__worker_told_to_leave(r->worker))) {
         go_round(r);
@@ -395,7 +396,7 @@ void weft__rounds_work(struct weft__rounds *r, unsigned most)
             continue;
         }
         looked = true;
-        r->unlooked = 1; /* nothing is more urgent than the clock */
+        r->unlooked = 1; /* with nothing ready, the clock is polled in every round */
         if (++idle > r->spins) {
             break;
         }
@@ -404,9 +405,9 @@ void weft__rounds_work(struct weft__rounds *r, unsigned most)
 
 /* --- spinning ------------------------------------------------------------------------------ */
 
-#define SPIN_POLL_NS 5000 /* between two looks at the driver */
+#define SPIN_POLL_NS 5000 /* between two polls of the driver */
 
-/* What is no hand-off: an event of the driver, a timer, the order to leave. */
+/* Anything but a hand-off: a driver event, a timer, the request to leave. */
 static bool is_called_away(struct weft__rounds *r, int64_t *polled)
 {
     struct weft__worker *w = r->worker;
@@ -424,7 +425,7 @@ bool weft__rounds_spin(struct weft__rounds *r)
         return false;
     }
     int64_t end = weft__clock_later(w->now, r->spin_ns),
-            polled = 0; /* what was submitted to the driver goes first */
+            polled = 0; /* so that the driver is polled first, for submitted operations */
     do {
         if (is_called_away(r, &polled)) {
             return true;

@@ -1,6 +1,6 @@
-/* A row: tasks one behind another, by their links, with two ends to stand at. One thread's, no
- * synchronisation of its own. While nobody is in it `last` is anything: to take the first out is
- * one load and one store. */
+/* A task list: a singly linked queue of tasks through their links, open at both ends for pushing.
+ * Used by one thread, not synchronised. While the list is empty `last` is undefined, so that
+ * removing the first item is one load and one store. */
 #ifndef WEFT_SCHED_ROW_H
 #define WEFT_SCHED_ROW_H
 
@@ -26,7 +26,7 @@ static inline void weft__row_push_front(struct weft__row *row, struct weft__link
     row->first = item;
 }
 
-/* NULL: nobody is in it. */
+/* Returns NULL if the list is empty. */
 static inline struct weft__link *weft__row_pop(struct weft__row *row)
 {
     struct weft__link *item = row->first;
@@ -36,7 +36,7 @@ static inline struct weft__link *weft__row_pop(struct weft__row *row)
     return item;
 }
 
-/* All of the other row come behind this one's. */
+/* Moves all items of the other list to the end of this one. */
 static inline void weft__row_append(struct weft__row *row, struct weft__row *other)
 {
     if (other->first) {

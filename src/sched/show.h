@@ -1,13 +1,14 @@
-/* What a worker's thread has taken of a shared count without counting: one slot per thread, in
- * which the thread shows the address of the count's word.
+/* Reader slots: units of a shared count that a worker's thread holds without having counted them.
+ * Each thread has one slot, in which it publishes the address of the count's word.
  *
- * A slot is written by its thread alone, with plain stores, and says: one more unit than the word
- * does. It speaks of what runs: before a fiber is switched away its unit is counted for good
- * (weft__show_settle), so whoever runs on a thread need not ask whose the unit is. Who reads the
- * count from outside needs a barrier in the showing thread first (base/membarrier.h), and looks at
- * the slot first and at the word second: settling counts before it clears the slot.
+ * A slot is written by its thread only, with plain stores. A slot with the address of a word means:
+ * the count is one unit higher than the word says. The unit belongs to the fiber that runs: before
+ * a fiber is switched away, its unit is added to the word (weft__show_settle), so the code that
+ * runs on a thread need not ask whose unit it is. A thread that reads the count from outside first
+ * needs a barrier in the publishing thread (base/membarrier.h), and reads the slot first and the
+ * word second: settling counts before it clears the slot.
  *
- * Slots live for ever, so that anybody may look at any of them. Slot 0 is nobody's.
+ * Slots are never freed, so that any thread may read any of them. Slot 0 belongs to no thread.
  */
 #ifndef WEFT_SCHED_SHOW_H
 #define WEFT_SCHED_SHOW_H
@@ -20,20 +21,20 @@
 #include "base/atomic.h"
 
 #define WEFT__SHOW_SLOTS 128u
-#define WEFT__SHOW_TAG 4u    /* a slot's number, times this, is its tag */
+#define WEFT__SHOW_TAG 4u    /* tag of a slot = its index times this */
 #define WEFT__SHOW_UNIT 512u /* what a slot stands for in the word */
 
 struct weft__show {
     alignas(WEFT__CACHE_LINE) _Atomic(_Atomic(uint64_t) *) word; /* NULL: nothing */
-    uint64_t tag;                /* immutable once the slot was ever taken */
-    struct weft__worker *worker; /* whose thread it is; for that thread */
+    uint64_t tag;                /* immutable once the slot was taken for the first time */
+    struct weft__worker *worker; /* whose thread it is; read by that thread only */
     _Atomic(uint32_t) taken;
 };
 
 extern struct weft__show weft__shows[WEFT__SHOW_SLOTS];
 
-/* The calling thread's slot, or one that has no slot's tag. Not kept across a switch, nor used in a
- * function that switches or is inlined into others. */
+/* The calling thread's slot, or one whose tag belongs to no slot. Must not be kept across a switch,
+ * nor be used in a function that switches or is inlined into others. */
 #ifdef WEFT_EXPLORE
 struct weft__show *weft__show_self(void);
 void weft__show_set_self(struct weft__show *show);
@@ -50,19 +51,19 @@ static inline struct weft__show *weft__show_tagged(uint64_t tag)
     return &weft__shows[tag / WEFT__SHOW_TAG];
 }
 
-/* Makes sure that the calling thread has a slot; NULL: there is none left. */
+/* Takes a slot for the calling thread; NULL: none is left. */
 struct weft__show *weft__show_open(struct weft__worker *worker);
 /* By its thread; NULL: none was opened. */
 void weft__show_close(struct weft__show *show);
 
-/* By its thread: is it in use? */
+/* By its thread: the word in the slot; NULL: not in use. */
 static inline _Atomic(uint64_t) *weft__show_local(const struct weft__show *show)
 {
     return atomic_load_explicit(&show->word, memory_order_relaxed);
 }
 
-/* Release, also of what is shown: a later look at the slot finds what was done before. pairs:
- * weft__show_is */
+/* Release, also for the published unit: a thread that reads the slot later sees what was done
+ * before. pairs: weft__show_is */
 static inline void weft__show_set(struct weft__show *show, _Atomic(uint64_t) *word)
 {
     atomic_store_explicit(&show->word, word, memory_order_release);
@@ -75,12 +76,13 @@ static inline bool weft__show_is(const struct weft__show *show, const _Atomic(ui
            word; /* pairs: weft__show_set */
 }
 
-/* By its thread, before what runs is switched away. */
+/* By its thread, before the running fiber is switched away. */
 static inline void weft__show_settle(struct weft__show *show)
 {
     _Atomic(uint64_t) *word = show ? weft__show_local(show) : NULL;
     if (__builtin_expect(word != NULL, 0)) {
-        /* Release: as if it had been counted from the first. pairs: who reads the word */
+        /* Release: as if the unit had been counted from the beginning. pairs: readers of the
+         * word */
         atomic_fetch_add_explicit(word, WEFT__SHOW_UNIT, memory_order_release);
         weft__show_set(show, NULL);
     }

@@ -11,7 +11,7 @@
 #define SLAB_TASKS (SLAB_BYTES / sizeof(struct weft__task))
 #define SLOW_NS 400000 /* to touch a slab */
 #define SMALL_SLABS 32u
-#define PLENTY 4096u     /* blocks that a process may have before anybody waits for old ones */
+#define PLENTY 4096u     /* blocks in a process before a thread waits for recycled ones */
 #define PATIENCE 128     /* pauses, about 5 us */
 #define IN_VAIN 64u      /* batches */
 #define MAX_SLABS 16384u /* 268 million fibers */
@@ -19,19 +19,18 @@
 static struct weft__lock lock;
 /* under lock */
 static _Atomic(struct weft__task *)
-    batches; /* chained by `home` of their first blocks; a look without */
+    batches; /* linked by `home` of their first blocks; may be read without the lock */
 /* written under lock, read by any thread */
 static _Atomic(struct weft__task *) slabs[MAX_SLABS];
-static _Atomic(struct weft__task *)
-    memory[MAX_SLABS]; /* the same, and in a forked child still so */
+static _Atomic(struct weft__task *) memory[MAX_SLABS]; /* same, but kept in a forked child */
 static _Atomic(uint32_t) slots;
-/* under lock: blocks of threads that have ended, until they make a batch */
+/* under lock: blocks of ended threads, until they fill a batch */
 static struct weft__slab_cache rest;
-/* In a forked child, what all slabs of the parent are: blocks without a fiber. Only read, so it
- * costs no memory. */
+/* In a forked child, all slabs of the parent point here: blocks without a fiber. Only read, so the
+ * array costs no memory. */
 static struct weft__task nobody[SLAB_TASKS];
 static uint32_t
-    forgotten; /* slots that were made before the last fork; written while there is one thread */
+    forgotten; /* slots created before the last fork; written while there is one thread */
 
 static struct weft__task *batch_next(const struct weft__task *batch)
 {
@@ -44,10 +43,10 @@ static void depot_give_locked(struct weft__task *batch)
     atomic_store_explicit(&batches, batch, memory_order_relaxed);
 }
 
-/* A huge page is touched at once, which costs 11 ns per block where the memory is at hand, against
- * 46 ns for small pages one by one. In a virtual machine that gives free memory back to its host it
- * can be 130 ns, and a stall of 2 ms: then the next slabs are of small pages, before a huge one is
- * tried again. */
+/* A huge page is populated at once, which costs 11 ns per block if memory is available, against 46
+ * ns for small pages one by one. In a virtual machine that returns free memory to its host it can
+ * cost 130 ns and a stall of 2 ms: then the next slabs use small pages before a huge page is tried
+ * again. */
 static void back_locked(char *slab)
 {
     static unsigned small_ones; /* slabs until a huge page is tried again */
@@ -63,8 +62,8 @@ static void back_locked(char *slab)
     }
 }
 
-/* Aligned to its size, so that it can be one huge page. The upper one of two that fit: the kernel
- * places mappings downwards, and the next slab then joins this one in one mapping. */
+/* Aligned to its size, so that it can be one huge page. The upper of two possible positions: the
+ * kernel places mappings downwards, so the next slab then merges with this one into one mapping. */
 static struct weft__task *slab_create(void)
 {
     char *twice = weft__map(2 * SLAB_BYTES);
@@ -79,7 +78,7 @@ static struct weft__task *slab_create(void)
     return (struct weft__task *)(void *)slab;
 }
 
-/* The next 64 blocks that were never used. */
+/* The next 64 never-used blocks. */
 static struct weft__task *carve_locked(void)
 {
     uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);
@@ -102,9 +101,10 @@ static struct weft__task *carve_locked(void)
     return first;
 }
 
-/* A plain thread that submits faster than its fibers end would go through new memory all the time:
- * 64 new blocks cost 3 to 6 us, and all of them are in no cache. Before that it gives those who end
- * fibers a moment. In vain, it does without for a while: they may be busy with something else. */
+/* A plain thread that submits faster than its fibers end would keep using new memory: 64 new
+ * blocks cost 3 to 6 us and are in no cache. So the thread first gives the workers that end fibers
+ * a short time to return blocks. If that fails, the thread does not wait for the next batches,
+ * because the workers may be busy with other work. */
 static void await_batch(struct weft__slab_cache *cache)
 {
     if (atomic_load_explicit(&slots, memory_order_relaxed) < PLENTY) {
@@ -166,8 +166,8 @@ void weft__slab_spill(struct weft__slab_cache *cache)
     cache->count = 0;
 }
 
-/* A dying thread's blocks. Batches must be full, so a rest is topped up from the bump range and, if
- * that does not reach, kept in a common remainder. */
+/* The blocks of a thread that exits. Batches must be full, so leftover blocks are topped up from
+ * the bump range; what does not fill a batch is kept in a shared remainder. */
 void weft__slab_cache_flush(struct weft__slab_cache *cache)
 {
     weft__lock(&lock);
@@ -224,7 +224,7 @@ uint32_t weft__slab_slots(void)
     return atomic_load_explicit(&slots, memory_order_acquire);
 }
 
-/* --- forks ------------------------------------------------------------------------ */
+/* --- fork ------------------------------------------------------------------------- */
 
 void weft__slab_fork_prepare(void)
 {
@@ -236,8 +236,9 @@ void weft__slab_fork_parent(void)
     weft__unlock(&lock);
 }
 
-/* The fibers of the parent are not here, but their control blocks may be anything, locked too. The
- * child begins with slabs of its own; every handle of the parent finds nobody. */
+/* The parent's fibers do not exist in the child, but their control blocks may be in any state,
+ * even locked. The child starts with slabs of its own; every handle from the parent finds an empty
+ * block. */
 void weft__slab_fork_child(void)
 {
     uint32_t used = atomic_load_explicit(&slots, memory_order_relaxed);

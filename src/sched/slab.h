@@ -1,12 +1,11 @@
-/* Where control blocks live: slabs of 2 MiB that are never unmapped.
+/* Storage for control blocks: slabs of 2 MiB that are never unmapped.
  *
- * Type-stable memory: a block is always a task, free or not, so a stale handle can be followed, a
- * late fire can look at the state word, and a dump can walk all slots without slowing spawn down.
+ * Type-stable memory: a block is always a task, free or not. So a stale handle can be followed, a
+ * late fire can read the state word, and a dump can walk all slots without slowing down spawn.
  *
- * Free blocks travel in batches of 64 between the caches of threads and a common depot, so that a
- * thread that only spawns and another that only finishes pay one lock per 64 fibers. Slabs ask for
- * huge pages: touching 4 KiB at a time would cost 48 ns per block.
- */
+ * Free blocks move in batches of 64 between per-thread caches and a shared pool, so that a thread
+ * that only spawns and a thread that only ends fibers take one lock per 64 fibers. Slabs request
+ * huge pages: touching 4 KiB at a time would cost 48 ns per block. */
 #ifndef WEFT_SCHED_SLAB_H
 #define WEFT_SCHED_SLAB_H
 
@@ -21,15 +20,16 @@
 
 /* One per worker and per spawning thread. Zeroed = empty. */
 struct weft__slab_cache {
-    struct weft__task *free; /* a batch in use */
+    struct weft__task *free; /* the batch in use */
     unsigned count;
     struct weft__task *spare;           /* a full batch, or NULL */
-    struct weft__task *bump, *bump_end; /* blocks that were never used */
-    bool patient;                       /* of a plain thread: others end what it makes */
-    unsigned in_vain; /* batches of new blocks until it waits for old ones again */
+    struct weft__task *bump, *bump_end; /* never-used blocks */
+    bool patient;                       /* for a plain thread: other threads end the fibers it
+                                         * spawns */
+    unsigned in_vain; /* batches of new blocks until it waits for recycled ones again */
 };
 
-/* NULL: no memory. */
+/* Returns NULL without memory. */
 struct weft__task *weft__slab_refill(struct weft__slab_cache *cache);
 void weft__slab_spill(struct weft__slab_cache *cache);
 void weft__slab_cache_flush(struct weft__slab_cache *cache);
@@ -41,7 +41,7 @@ static inline struct weft__task *weft__slab_get(struct weft__slab_cache *cache)
         return weft__slab_refill(cache);
     }
     struct weft__task *next = (struct weft__task *)task->link.next;
-    /* Where others end what this one makes, the next block is in another CPU's cache. */
+    /* If other threads end this thread's fibers, the next block is in another CPU's cache. */
     __builtin_prefetch(next, 1);
     __builtin_prefetch((const char *)next + WEFT__CACHE_LINE, 1);
     cache->free = next;
@@ -49,11 +49,11 @@ static inline struct weft__task *weft__slab_get(struct weft__slab_cache *cache)
     return task;
 }
 
-/* The task is FREE and its generation over. */
+/* The task is FREE and its generation is retired. */
 static inline void weft__slab_put(struct weft__slab_cache *cache, struct weft__task *task)
 {
     if (__builtin_expect(weft__ident_wrapped(task), 0)) {
-        return; /* 2^32 fibers lived here: a further one could be taken for the first */
+        return; /* 2^32 fibers used this slot: another one could be mistaken for the first */
     }
     if (__builtin_expect(cache->count == WEFT__SLAB_BATCH, 0)) {
         weft__slab_spill(cache);
@@ -63,18 +63,18 @@ static inline void weft__slab_put(struct weft__slab_cache *cache, struct weft__t
     cache->count++;
 }
 
-/* The block of a slot number; NULL if there is none. */
+/* Returns the block of a slot number; NULL if there is none. */
 struct weft__task *weft__slab_find(uint32_t slot);
-/* Is this a control block, be it of the process that forked? Async-signal-safe. */
+/* Is this address in a control block, including blocks from before a fork? Async-signal-safe. */
 bool weft__slab_holds(const void *block);
-/* Slots are 1 .. this. */
+/* Returns the highest slot number; slots start at 1. */
 uint32_t weft__slab_slots(void);
 
 /* Around a fork; the child has none of the parent's fibers. For sched/fork.c. */
 void weft__slab_fork_prepare(void);
 void weft__slab_fork_parent(void);
 void weft__slab_fork_child(void);
-/* Was this a slot of the process that forked? */
+/* Is this a slot of the parent process, from before the fork? */
 bool weft__slab_forgot(uint32_t slot);
 
 #endif

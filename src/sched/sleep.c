@@ -1,4 +1,4 @@
-/* Time as fibers see it: the clock of all deadlines, and sleeping until one. */
+/* Time for fibers: the clock of all deadlines, and sleeping until a deadline. */
 #include <weft/fiber.h>
 
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
 int weft_sleep_until(int64_t deadline)
 {
     struct weft__waiter waiter;
-    /* Linked into nothing: only time or a cancel ends it. */
+    /* Linked into no source: only time, a cancel or an interrupt ends it. */
     weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT | WEFT__WAIT_OUTSIDE);
     enum weft__reason reason = weft__waiter_park(&waiter, deadline, &sleep_kind, 0);
     return reason == WEFT__REASON_TIMEOUT ? 0 : weft__reason_errno(reason);

@@ -1,4 +1,4 @@
-/* Spawning into a dispatcher's group, and in two steps. */
+/* Spawning into a dispatcher's group, and spawning in two steps. */
 #ifndef WEFT_SCHED_SPAWN_H
 #define WEFT_SCHED_SPAWN_H
 
@@ -9,24 +9,25 @@
 
 struct weft__gate;
 
-/* A fiber's place in a dispatcher. */
+/* A fiber's membership in a dispatcher's group. */
 struct weft__member {
-    uint16_t group;          /* which */
-    uint16_t signals;        /* how often it may be woken in a round; 0: once */
+    uint16_t group;          /* index of the group */
+    uint16_t signals;        /* how often it may be woken in one round; 0: once */
     bool daemon;             /* does not keep its group from finishing */
-    bool front;              /* starts before those of its group that are ready */
-    struct weft__gate *gate; /* to be passed; NULL: the maker is on the dispatcher's thread */
+    bool front;              /* starts before the ready fibers of its group */
+    struct weft__gate *gate; /* to be entered first; NULL: the caller is on the dispatcher's
+                              * thread */
 };
 
-/* weft_pool_spawn into a dispatcher's pool. -ESHUTDOWN: the gate is shut. */
+/* weft_pool_spawn into a dispatcher's pool. Returns -ESHUTDOWN if the group's intake is closed. */
 int weft__spawn_member(weft_pool *pool, weft_fiber *out, weft_fn fn, void *arg,
                        const struct weft_fiber_opts *opts, const struct weft__member *member);
 
 struct weft__task;
 
-/* A detached fiber that does not run yet, admitted to its pool; on one thread and without a wait in
- * between it is started, once, or taken back. Those who walk over all fibers may see it; its handle
- * is nobody's. NULL: *err says why, as weft_pool_spawn. */
+/* Creates a detached fiber that does not run yet and is admitted to its pool. On the same thread
+ * and without a wait in between it is started, once, or taken back. Walks over all fibers may see
+ * it; no other code has its handle. Returns NULL on error; *err is the error of weft_pool_spawn. */
 struct weft__task *weft__fiber_make(weft_pool *pool, weft_fn fn, const struct weft_fiber_opts *opts,
                                     int *err);
 void weft__fiber_start(struct weft__task *task, void *arg);

@@ -35,7 +35,7 @@ struct weft__spawner *weft__spawner_of_thread(void)
     return &thread_spawner;
 }
 
-/* Its control blocks were the parent's. */
+/* Its control blocks belonged to the parent. */
 void weft__spawner_fork_child(void)
 {
     thread_spawner.blocks = (struct weft__slab_cache){0};

@@ -1,6 +1,6 @@
-/* The spawner: what a thread that makes fibers keeps at hand. A worker has its own, and so has a
- * plain thread that needs one, given back when the thread ends. The struct is in sched/worker.h,
- * which embeds it. */
+/* The spawner: a per-thread cache of control blocks and stack credits for spawning fibers. Each
+ * worker has one. A plain thread gets one on first use and returns it when the thread exits. The
+ * struct is in sched/worker.h, which embeds it. */
 #ifndef WEFT_SCHED_SPAWNER_H
 #define WEFT_SCHED_SPAWNER_H
 
@@ -11,17 +11,17 @@
 #include "sched/slab.h"
 #include "sched/worker.h"
 
-/* The calling thread's, which is no worker. NULL: no memory. */
+/* The spawner of the calling plain thread. Returns NULL without memory. */
 struct weft__spawner *weft__spawner_of_thread(void);
 
-/* The calling thread's: its worker, or NULL. */
+/* The calling thread's spawner. `w`: its worker, or NULL. */
 static inline struct weft__spawner *weft__spawner_of(struct weft__worker *w)
 {
     return __builtin_expect(w != NULL, 1) ? &w->spawner : weft__spawner_of_thread();
 }
 
-/* A stack credit for one fiber, from the batch at hand or a new one; a single one if memory is
- * short. */
+/* Takes a stack credit for one fiber, from the cached batch or a new one; a single credit if
+ * memory is short. */
 static inline int weft__spawner_take_credit(struct weft__spawner *spawner, unsigned class)
 {
     if (__builtin_expect(spawner->credits[class] == 0, 0)) {
@@ -38,8 +38,8 @@ static inline int weft__spawner_take_credit(struct weft__spawner *spawner, unsig
     return 0;
 }
 
-/* An ending fiber gives its credit a moment before its stack. The one that stays here, which nobody
- * else can use, makes up for that. */
+/* A fiber that ends returns its credit a moment before its stack. The one credit that stays in the
+ * cache, which no other thread can use, makes up for that. */
 static inline void weft__spawner_give_credit(struct weft__spawner *spawner, unsigned class)
 {
     unsigned batch = weft__stack_batch(class);
@@ -49,7 +49,8 @@ static inline void weft__spawner_give_credit(struct weft__spawner *spawner, unsi
     }
 }
 
-/* Under the ident lock, or seen by nobody: the slot is free for another fiber. */
+/* Frees the slot for another fiber. The caller holds the ident lock, or no other thread has seen
+ * the task. */
 static inline void weft__spawner_retire(struct weft__spawner *spawner, struct weft__task *task)
 {
     if (__builtin_expect(task->flags & WEFT__TASK_GROUPED, 0) && task->label) {

@@ -1,9 +1,10 @@
 #include "sched/spin.h"
 
-/* A thread that is no worker stays what it is: there is nothing to find again after a switch. */
+/* Plain thread-local storage: a thread that is not a worker never switches, so it stays the
+ * same. */
 static _Thread_local struct weft__spin mine __attribute__((tls_model("initial-exec")));
 
-/* On one CPU, spinning keeps the one we wait for from running. */
+/* On one CPU, spinning keeps the thread we wait for from running. */
 static bool has_cpus(void)
 {
     static _Atomic(unsigned) usable;

@@ -1,22 +1,23 @@
-/* Spinning before a sleep, where that has been paying.
+/* Adaptive spinning before a sleep.
  *
  * A thread that sleeps is woken by the kernel, which takes 4 us at best and, where the CPU sleeps
- * too, 25 us and more. Two threads that answer one another at once pay it twice for each answer;
- * spinning, they need less than one microsecond. But a spin that finds nothing is CPU time lost. So
- * nobody spins who has not seen that it would have helped:
+ * too, 25 us and more. Two threads that answer each other at once pay it twice per exchange;
+ * spinning, they need less than one microsecond. But a spin that finds nothing is lost CPU time. So
+ * a thread spins only after it has seen that spinning would have helped:
  *
- *   asleep  waits that ended within SHORT_NS, TRIAL in a row, begin a trial; a longer one, and it
- *           counts anew;
- *   spins   a hit adds 1 to the score, up to MOST; a miss takes 2. At 0 the spinning is over, and
- *           the next trial needs twice as many short waits as this one, up to 1,024: who is woken
- *           fast and yet never within a spin, as when both are bound to one CPU, pays next to
- *           nothing for finding that out again. A full score makes that good.
+ *   asleep  TRIAL waits in a row that ended within SHORT_NS begin a trial; a longer wait starts the
+ *           count again;
+ *   spins   a hit adds 1 to the score, up to MOST; a miss subtracts 2. At 0 the spinning ends, and
+ *           the next trial needs twice as many short waits as this one, up to 1,024: a thread that
+ *           is woken fast and yet never within a spin, as when both are bound to one CPU, pays next
+ *           to nothing for finding that out again. A full score resets this.
  *
- * So spinning goes on while two of three waits are hits, and after the last hand-off at most MOST /
- * 2 spins are lost. A spin ends at once when the thread was preempted in it: others need the CPU.
+ * So spinning continues while two of three waits are hits, and after the last hand-off at most MOST
+ * / 2 spins are lost. A spin ends at once if the thread was preempted in it: other threads need the
+ * CPU.
  *
- * One of these belongs to each thread that is no worker, and one to each dispatcher
- * (sched/rounds.h). Nothing here is shared.
+ * Each thread that is not a worker has one of these, and each dispatcher (sched/rounds.h). Nothing
+ * here is shared.
  */
 #ifndef WEFT_SCHED_SPIN_H
 #define WEFT_SCHED_SPIN_H
@@ -29,16 +30,16 @@
 #include "base/cpu.h"
 
 #define WEFT__SPIN_NS 25000        /* at most */
-#define WEFT__SPIN_SHORT_NS 100000 /* a sleep with its wake-ups that spinning might have spared */
+#define WEFT__SPIN_SHORT_NS 100000 /* a sleep, with its wake-ups, that a spin might have replaced */
 #define WEFT__SPIN_MOST 8
 #define WEFT__SPIN_TRIAL 4u
 #define WEFT__SPIN_DOUBLINGS 8u
-#define WEFT__SPIN_GAP_NS 10000 /* between two looks: it was preempted */
+#define WEFT__SPIN_GAP_NS 10000 /* more between two checks: it was preempted */
 
 struct weft__spin {
     int8_t score;     /* > 0: the next wait spins */
-    uint8_t failures; /* trials in a row that came to nothing */
-    uint16_t promise; /* short waits in a row */
+    uint8_t failures; /* consecutive failed trials */
+    uint16_t promise; /* consecutive short waits */
 };
 
 static inline bool weft__spin_pays(const struct weft__spin *spin)
@@ -64,7 +65,7 @@ static inline void weft__spin_missed(struct weft__spin *spin)
     }
 }
 
-/* A wait that did not spin has ended as spinning could have ended it, after so long. */
+/* A wait that did not spin, and that a spin could have replaced, has ended after `ns`. */
 static inline void weft__spin_slept(struct weft__spin *spin, int64_t ns)
 {
     spin->promise = (uint16_t)(ns <= WEFT__SPIN_SHORT_NS ? spin->promise + 1 : 0);
@@ -73,7 +74,7 @@ static inline void weft__spin_slept(struct weft__spin *spin, int64_t ns)
     }
 }
 
-/* Between two looks. False: no more; *last, the time of the last look, is now. */
+/* Pauses between two checks. False: stop spinning; *last becomes the current time. */
 static inline bool weft__spin_on(int64_t *last, int64_t end)
 {
     int64_t before = *last;
@@ -82,10 +83,10 @@ static inline bool weft__spin_on(int64_t *last, int64_t end)
     return *last < end && *last - before < WEFT__SPIN_GAP_NS;
 }
 
-/* For a plain thread that begins to wait at `now`: until the word is not 0. False: it is to
- * sleep. */
+/* For a plain thread that begins to wait at `now`: spins until the word is not 0. False: the thread
+ * has to sleep. */
 bool weft__spin_thread(const _Atomic(uint32_t) *word, int64_t now, int64_t deadline);
-/* It has slept after all. */
+/* The thread has slept after all. */
 void weft__spin_thread_slept(int64_t ns);
 
 #endif

@@ -1,13 +1,13 @@
-/* What one worker takes from another. */
+/* Work stealing: what one worker takes from another. */
 #include "sched/pool.h"
 #include "sched/trace.h"
 #include "sched/worker.h"
 
-#define STEAL_FRESH 32u /* at most at once */
+#define STEAL_FRESH 32u /* at most, per steal */
 
-/* The oldest fresh tasks of a victim, up to half of them, a CAS each: the first to run, the others
- * to our own fresh queue. One at a time would make the two workers meet in the idle word at every
- * task. */
+/* Takes the oldest not-yet-started tasks of a victim, up to half of them, with one CAS each:
+ * returns the first to run and moves the others to our own fresh queue. Stealing one at a time
+ * would make the two workers contend for the idle word at every task. */
 static struct weft__task *steal_fresh(struct weft__worker *w, struct weft__worker *victim,
                                       uint64_t *n)
 {
@@ -45,7 +45,8 @@ struct weft__task *weft__worker_steal(struct weft__worker *w, struct weft__worke
     if (!task) {
         task = steal_fresh(w, victim, &n);
     }
-    /* What was just woken is best run where it was woken; only if nothing else is to be had. */
+    /* A task that was just woken runs best where it was woken: taken only if nothing else is
+     * left. */
     if (!task && last && atomic_load_explicit(&victim->next, memory_order_relaxed)) {
         task = atomic_exchange_explicit(&victim->next, NULL,
                                         memory_order_acquire); /* pairs: swap_next */

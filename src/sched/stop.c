@@ -1,9 +1,9 @@
-/* Stopping a pool: refuse what comes from outside, wait until no fiber is left, join the threads.
+/* Stopping a pool: refuse spawns from outside, wait until no fiber is left, join the threads.
  *
- * The wait is told by a worker that runs out of work: it has entered the idle word (a seq_cst RMW)
- * after the last fiber's counter was written, then looks whether somebody watches; the waiter first
- * says that it watches, then reads the idle word and counts. One of the two sees the other, and
- * ending a fiber costs no barrier.
+ * A worker that runs out of work ends the wait: after the last fiber's counter was written it
+ * enters the idle word (a seq_cst RMW) and then checks whether a stop is waiting (`watched`). The
+ * stop first sets `watched`, then reads the idle word and the counters. One of the two sees the
+ * other, and the end of a fiber costs no barrier.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #define LEAST_PATIENCE_NS 1000000000
 
-/* Work that only worker 0 can do, while its thread is elsewhere. */
+/* Is there work that only worker 0 can do, while its thread is absent? */
 static bool needs_absent_caller(weft_pool *pool)
 {
     struct weft__worker *w = &pool->workers[0];
@@ -59,8 +59,8 @@ static void unlink_stopper(weft_pool *pool, struct weft__node *node)
     weft__unlock(&pool->lock);
 }
 
-/* The stopper that is worker 0 itself serves the pool while it waits; its deadline is a timer of
- * its own wheel. */
+/* A stop on worker 0's own thread serves the pool while it waits; its deadline is a timer of its
+ * own wheel. */
 struct served_wait {
     struct weft__timer timer; /* first */
     struct weft__waiter *waiter;
@@ -120,13 +120,14 @@ static int wait_drained(weft_pool *pool, int64_t deadline, bool as_worker)
         if (weft__pool_live(pool) == 0) {
             return 0;
         }
-        if (needs_absent_caller(pool)) { /* it may have come meanwhile */
+        if (needs_absent_caller(pool)) { /* checked again: the caller may have come back
+                                            meanwhile */
             return -EDEADLK;
         }
     }
 }
 
-/* Under the ident lock: it is in a scoped hop away from this pool. */
+/* Under the ident lock: is the fiber in a scoped migration away from this pool? */
 static bool comes_back(const struct weft__task *task, const weft_pool *pool)
 {
     enum weft__task_state state = weft__task_state(task);
@@ -198,7 +199,7 @@ static int drain(weft_pool *pool, enum weft_stop_mode mode, int64_t deadline, bo
     return err;
 }
 
-/* From now on nothing comes from outside. */
+/* Refuses spawns from outside from now on. */
 static int begin(weft_pool *pool)
 {
     weft__lock(&pool->joining);
@@ -209,7 +210,7 @@ static int begin(weft_pool *pool)
     }
     if (phase == WEFT__POOL_CREATED && weft__pool_live(pool)) {
         err = weft__pool_create_threads(pool);
-        if (err) { /* what was submitted before the start cannot be run, nor lost */
+        if (err) { /* what was submitted before the start can neither run nor be dropped */
             atomic_store_explicit(&pool->phase, WEFT__POOL_CREATED, memory_order_seq_cst);
         }
     }

@@ -1,4 +1,4 @@
-/* The hot path: pick, switch, and what follows a switch. sched/worker.h has the rules. */
+/* The hot path: pick, switch, and the work after a switch. The rules are in sched/worker.h. */
 #include <sched.h>
 
 #include <weft/fiber.h>
@@ -51,7 +51,7 @@ WEFT__HOT struct weft__task *take_fresh(struct weft__worker *w)
     return weft__task_of(weft__fresh_take_newest_local(&w->fresh));
 }
 
-/* With something in the next slot, or bound tasks: the rules of precedence. */
+/* With a task in the next slot, or bound tasks: applies the rules of precedence. */
 static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__worker *w)
 {
     struct weft__task *task;
@@ -74,8 +74,8 @@ static __attribute__((noinline)) struct weft__task *pick_mixed(struct weft__work
     return weft__task_of(weft__chain_pop(&w->pinned));
 }
 
-/* The whole order of precedence. Leaves `plain` set if from now on the ring alone is to be looked
- * at. */
+/* Applies the full order of precedence. Sets `plain` if from now on only the ring has to be
+ * checked. */
 struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
 {
     struct weft__task *task;
@@ -86,7 +86,7 @@ struct weft__task *weft__pick_by_rules(struct weft__worker *w, bool yielded)
     int left = weft__turns(&w->turns_left) - 1;
     weft__turns_set(&w->turns_left, left);
     if (left < 0 && !weft__worker_tick_is_quiet(w)) {
-        return NULL; /* a tick is due: the base context serves what the queues would hide */
+        return NULL; /* a tick is due: the base context serves what the queues would delay */
     }
     bool fresh_first = yielded && !w->fresh_last;
     w->fresh_last = false;
@@ -147,7 +147,7 @@ void weft__worker_requeue(struct weft__worker *w, struct weft__task *task, bool 
 
 /* --- switching ------------------------------------------------------------------ */
 
-/* Fibers of one stride would keep their hottest lines in the same few cache sets. */
+/* Without an offset, the hottest lines of all stacks would map to the same few cache sets. */
 WEFT__HOT size_t colour(const struct weft__task *task)
 {
     return (size_t)(task->slot % 16) * WEFT__CACHE_LINE;
@@ -173,8 +173,8 @@ void weft__attach(struct weft__worker *w, struct weft__task *task, struct weft__
     weft__count(&w->counters.stacks, 1);
 }
 
-/* Between two fibers of which one keeps FP control words of its own. NULL is the base context,
- * which has the default ones, as has every other fiber. */
+/* Switches the FP control words between two fibers of which one has its own. NULL is the base
+ * context, which has the default words, as has every other fiber. */
 RARE static void switch_fp(const struct weft__task *from, const struct weft__task *to)
 {
     if (from && (from->flags & WEFT__TASK_FP_ENV)) {
@@ -216,10 +216,10 @@ leave_with_asan(struct weft__worker *w, struct weft__task *self, struct weft__ta
     return leave_watched(w, self, next, error, true);
 }
 
-/* The end of weft__leave for fibers that have more to keep or to tell than a frame holds. A
- * function with a switch of its own: tests in the other one would be paid for by all. For C++ it is
- * the way of every switch, so its frame is as small as that of a yield, and it looks at no stack.
- * `flags` are those of both fibers. */
+/* The end of weft__leave for fibers with state that their frame does not hold, or switches that
+ * others must learn of. A separate function with its own switch, because tests in the common one
+ * would slow down every fiber. With C++ every switch goes through here, so the frame is as small
+ * as that of a yield and no stack is read. `flags` are the flags of both fibers. */
 __attribute__((noinline)) struct weft__worker *weft__leave_out_of_line(struct weft__worker *w,
                                                                        struct weft__task *self,
                                                                        struct weft__task *next,
@@ -234,7 +234,7 @@ __attribute__((noinline)) struct weft__worker *weft__leave_out_of_line(struct we
     return leave_watched(w, self, next, error, false);
 }
 
-/* The same from the base context. */
+/* Same from the base context. */
 static __attribute__((noinline)) struct weft__worker *run_out_of_line(struct weft__worker *w,
                                                                       struct weft__task *task)
 {
@@ -274,7 +274,7 @@ void weft_yield(void)
     }
 }
 
-/* Somebody listens, to what happens or to how long waits are. */
+/* Events or the lengths of waits are being recorded. */
 RARE struct weft__worker *weft__suspend_traced(struct weft__worker *w, unsigned tracing,
                                                enum weft__post post)
 {
@@ -294,8 +294,8 @@ struct weft__worker *weft__worker_suspend(struct weft__worker *w, enum weft__pos
     return weft__suspend_here(w, post);
 }
 
-/* A body, and then whom it has woken: as a fiber that blocks, without the way round through the
- * loop. */
+/* Runs a stackless task, then the tasks it has woken, as a fiber that blocks would, without the
+ * detour through the loop. */
 WEFT__HOT void run_bodies(struct weft__worker *w, struct weft__task *task)
 {
     do {
@@ -328,8 +328,8 @@ void weft__worker_run(struct weft__worker *w, struct weft__task *task)
         w = weft__context_switch(&w->base, &task->ctx, w);
     }
     weft__after_switch(w);
-    /* This one, and a turn for every pick since but the last, which led back here: counted here to
-     * keep it off the path of a yield. */
+    /* Counts this turn, and one turn for every pick since except the last, which led back here.
+     * Counted here to keep it off the path of a yield. */
     weft__worker_count_turns(w);
 }
 
@@ -371,7 +371,7 @@ void weft__worker_end_fiber(struct weft__worker *w, struct weft__stack *stack, u
     w->dead_san = weft__san_take(WEFT__SAN_OF(stack));
     if (next && weft__task_is_fresh(next) && !weft__task_is_body(next) &&
         next->stack_class == stack_class) {
-        /* A fiber that never ran takes over this very stack, warm as it is. */
+        /* A not-yet-started fiber takes over this stack, which is warm in the cache. */
         spare = stack;
         w->post = WEFT__POST_NONE;
     } else {

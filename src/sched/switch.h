@@ -1,11 +1,10 @@
-/* One switch, in parts that are one piece of code with whoever suspends: pick, leave, and what is
- * then done for the one that was left. What is rare is in sched/switch.c; sched/worker.h has the
- * rules.
+/* One switch, in parts that are inlined into the function that suspends: pick, leave, and the work
+ * for the fiber that was switched away from. Rare parts are in sched/switch.c; the rules are in
+ * sched/worker.h.
  *
- * Most suspend by weft__worker_suspend, which is all of it as one function. A wait that each
- * message of a connection makes has it as a part of its own (weft__waiter_park_here): one set of
- * saved registers less, which is a cache line of each stack.
- */
+ * Most callers suspend by weft__worker_suspend, which is the whole switch as one function. A wait
+ * that happens for each message of a connection inlines the switch (weft__waiter_park_here): one
+ * set of saved registers less, which is one cache line of each stack. */
 #ifndef WEFT_SCHED_SWITCH_H
 #define WEFT_SCHED_SWITCH_H
 
@@ -14,10 +13,10 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-#define WEFT__WAIT_LINES 5u /* cache lines: the frames of a switch, of a wait and of a call */
+#define WEFT__WAIT_LINES 5u /* cache lines: the frames of a switch, a wait and a call */
 #define WEFT__TOGETHER 48u  /* stacks whose addresses are translated at the same time */
 
-/* The parts of one switch are one function each, and one piece of code. */
+/* Each part of a switch is a function; all are inlined into one piece of code. */
 #define WEFT__HOT static inline __attribute__((always_inline))
 
 WEFT__HOT void weft__set_current(struct weft__worker *w, struct weft__task *task)
@@ -42,10 +41,10 @@ static inline bool weft__others_ready(const struct weft__worker *w)
     return w->pinned.head || weft__ring_length(&w->ring) || weft__fresh_length(&w->fresh);
 }
 
-/* The stack of the task after this one, of a thousand in no near cache. The task may be another
- * worker's by now: blocks are never unmapped, and any address is good enough for a prefetch. One
- * that waited mostly returns through some frames to its caller, and then waits again; one that
- * yielded needs but the first line. */
+/* Prefetches the stack of the task after this one, which among thousands is in no near cache. The
+ * task may run on another worker by now: blocks are never unmapped, and any address is good enough
+ * for a prefetch. A task that waited usually returns through some frames to its caller and then
+ * waits again; a task that yielded needs only the first line. */
 WEFT__HOT void weft__prefetch_frame(const struct weft__task *task, bool yielded)
 {
     if (task) {
@@ -57,9 +56,9 @@ WEFT__HOT void weft__prefetch_frame(const struct weft__task *task, bool yielded)
     }
 }
 
-/* Of hundreds of fibers that take turns, each on a page of its own, no TLB holds the translations.
- * A prefetch waits for its own, 0.2 us in a virtual machine, but those of several go on side by
- * side: so one fiber waits for all that come next. */
+/* No TLB holds the translations for hundreds of fibers in turn, each on a page of its own. A
+ * prefetch waits for its own translation, 0.2 us in a virtual machine, but several translations
+ * overlap: so one fiber waits for those of all the next ones. */
 WEFT__HOT void weft__translate(struct weft__worker *w, uint64_t head)
 {
     if ((int64_t)(head - w->translated) >= 0) {
@@ -70,17 +69,17 @@ WEFT__HOT void weft__translate(struct weft__worker *w, uint64_t head)
     }
 }
 
-/* What the next one looks at first, where whoever woke it knew that. */
+/* Prefetches what the next task reads first, if its waker left a prefetch hint. */
 WEFT__HOT void weft__prefetch_near(const void **near)
 {
     if (*near) {
         __builtin_prefetch(*near, 1);
-        *near = NULL; /* the slot may be another's next time */
+        *near = NULL; /* the slot may belong to another task next time */
     }
 }
 
-/* Most turns of a busy worker find nothing but the ring: as long as nothing was put anywhere else
- * (weft__worker_look_up) and no tick is due, look nowhere else. */
+/* Most turns of a busy worker find work only in the ring: until something is put anywhere else
+ * (weft__worker_look_up) or a tick is due, check nothing else. */
 WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
 {
     int plain = weft__turns(&w->plain);
@@ -101,8 +100,8 @@ WEFT__HOT struct weft__task *weft__pick(struct weft__worker *w, bool yielded)
     return weft__pick_by_rules(w, yielded);
 }
 
-/* One that waits mostly goes on with the task it has just woken: by the same rules, in few steps.
- * NULL: not so simple, or a thief was faster. */
+/* A task that waits is usually followed by the task it has just woken: the same rules in fewer
+ * steps. NULL: the case is not that simple, or a thief was faster. */
 WEFT__HOT struct weft__task *weft__pick_woken(struct weft__worker *w)
 {
     if (!atomic_load_explicit(&w->next, memory_order_relaxed)) {
@@ -116,7 +115,7 @@ WEFT__HOT struct weft__task *weft__pick_woken(struct weft__worker *w)
         if (weft__others_ready(w)) {
             return NULL;
         }
-        w->streak = 0; /* nobody was passed over */
+        w->streak = 0; /* no other task was passed over */
     }
     struct weft__task *task = weft__worker_swap_next(w, NULL);
     if (task) {
@@ -138,16 +137,16 @@ WEFT__HOT void weft__requeue(struct weft__worker *w, struct weft__task *task, bo
     if (__builtin_expect(!weft__ring_push_local(&w->ring, &task->link, memory_order_release), 0)) {
         weft__place_local(w, task, memory_order_release);
     }
-    /* It waits behind what runs now, which may be long: another worker that sleeps could take it. A
-     * look without a barrier, because a yield should not pay for one: a sleeper that is missed by
-     * nanoseconds is found at the next switch or tick. */
+    /* The task is queued after the running one, which may run for long: a sleeping worker could
+     * take it. The check has no barrier, because a yield should not pay for one: a sleeper missed
+     * by nanoseconds is found at the next switch or tick. */
     uint32_t idle = atomic_load_explicit(&w->pool->idle.word, memory_order_relaxed);
     if (__builtin_expect(weft__idle_wants_work(idle), 0)) {
         weft__idle_wake_one(&w->pool->idle);
     }
 }
 
-/* Does for the context that was left what could not be done on its stack. */
+/* Does, for the context that was switched away from, what could not be done on its stack. */
 WEFT__HOT void weft__after_switch(struct weft__worker *w)
 {
     struct weft__task *task = w->post_task;
@@ -177,8 +176,8 @@ WEFT__HOT void weft__after_switch(struct weft__worker *w)
 #define WEFT__SAN_OF(stack) NULL
 #endif
 
-/* Makes the task the running one, on `spare` if it needs a stack and that is given. False: it needs
- * one that only the base context may fetch, or is a body, which runs there. */
+/* Makes the task the running one; `spare` is a stack for it, or NULL. False: the task needs a
+ * stack that only the base context may fetch, or is stackless and runs on the base context. */
 WEFT__HOT bool weft__start(struct weft__worker *w, struct weft__task *task,
                            struct weft__stack *spare)
 {
@@ -242,7 +241,7 @@ WEFT__HOT struct weft__worker *weft__leave(struct weft__worker *w, struct weft__
 
 WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum weft__post post)
 {
-#ifdef WEFT_EXPLORE /* whose fibers are threads */
+#ifdef WEFT_EXPLORE /* where fibers are threads */
     return weft__worker_suspend(w, post);
 #endif
     unsigned tracing = weft__tracing(w);
@@ -253,7 +252,7 @@ WEFT__HOT struct weft__worker *weft__suspend_here(struct weft__worker *w, enum w
     return weft__leave(w, next ? next : weft__pick(w, false), post);
 }
 
-/* weft__waiter_park_armed, with the switch as a part of it. */
+/* weft__waiter_park_armed with the switch inlined. */
 WEFT__MUST_USE WEFT__HOT enum weft__reason
 weft__waiter_park_here(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
                        int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)

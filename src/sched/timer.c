@@ -6,7 +6,7 @@
 #include "sched/handle.h"
 #include "sched/pool.h"
 
-#define BATCH_RUN 256u /* timers that are set under one lock */
+#define BATCH_RUN 256u /* timers set under one lock acquisition */
 
 static const struct weft__wait_kind cancel_kind = {.name = "timer callback"};
 
@@ -15,7 +15,7 @@ static struct weft__wheel *wheel_of(const struct weft__alarm *a)
     return &a->home->wheel;
 }
 
-/* --- the wheel's side ------------------------------------------------------------- */
+/* --- called by the wheel ---------------------------------------------------------- */
 
 /* Under the wheel's lock. */
 static void alarm_expire(struct weft__timer *node, void *arg)
@@ -30,7 +30,7 @@ static void alarm_expire(struct weft__timer *node, void *arg)
     weft__wheel_halt(wheel_of(a));
 }
 
-/* The periods that have begun since `due`, it included. */
+/* The number of periods that have begun since `due`, including that one. */
 static uint64_t periods(int64_t due, int64_t now, int64_t period)
 {
     return now > due ? 1 + (uint64_t)(now - due) / (uint64_t)period : 1;
@@ -47,10 +47,11 @@ static bool fiber_lives(weft_fiber fiber)
            !(ident & WEFT__IDENT_DONE);
 }
 
-/* The worker of the wheel looks there by itself; another one would not look again before it has to.
- * If it sleeps it is woken and parks anew; if it cannot be relied on, somebody else who sleeps, who
- * then has its wheel in mind. publish, wake and notify are seq_cst, as are nearest_timer's and
- * offer_timers' looks. */
+/* Makes sure that a worker wakes up for an earlier deadline in this wheel. The wheel's own worker
+ * checks it anyway; another worker would not check again before it has to. If the wheel's worker
+ * sleeps, it is woken and parks again with the new deadline. If it cannot be relied on, another
+ * sleeping worker is woken, which then includes this wheel in its deadline. publish, wake and
+ * notify are seq_cst, as are the loads of nearest_timer and offer_timers. */
 static void tell_home(struct weft__worker *home)
 {
     if (home == weft__worker_self()) {
@@ -64,7 +65,7 @@ static void tell_home(struct weft__worker *home)
     }
 }
 
-/* Under the lock, at the end of a call: when it is due next, or -1. */
+/* Under the lock, at the end of a call: returns the next deadline, or -1. */
 static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
                         int64_t now)
 {
@@ -86,8 +87,8 @@ static int64_t next_due(struct weft__alarm *a, const struct weft__alarm_run *run
     return -1;
 }
 
-/* The call is over: it is pending again, or idle, and maybe gone as soon as the lock is. times 0:
- * its owner was dead. */
+/* Ends the call: the timer is pending again or idle, and may be freed as soon as the lock is
+ * released. times 0: its owner was dead. */
 static void finish(struct weft__alarm *a, const struct weft__alarm_run *run, uint64_t times,
                    int64_t now)
 {
@@ -123,7 +124,7 @@ int64_t weft__alarm_run(struct weft__firing *firing, int64_t now)
         times = run->period ? periods(run->due, now, run->period) : 1;
         a->fn((weft_timer *)(void *)a, arg, times);
         if (drop) {
-            drop(arg); /* before the end: it may take the timer with it */
+            drop(arg); /* before the end of the call: it may free the timer */
         }
     }
     now = weft__clock_ns();
@@ -133,7 +134,7 @@ int64_t weft__alarm_run(struct weft__firing *firing, int64_t now)
     return now;
 }
 
-/* --- the user's side ---------------------------------------------------------------- */
+/* --- public calls ------------------------------------------------------------------- */
 
 static struct weft__worker *choose_home(weft_pool *pool)
 {
@@ -142,7 +143,7 @@ static struct weft__worker *choose_home(weft_pool *pool)
         return w;
     }
     WEFT__REQUIRE(pool, "a timer needs a pool: this thread has none");
-    /* A caller's thread is there only now and then. */
+    /* A caller's thread is only sometimes in the pool. */
     unsigned first = pool->caller && pool->worker_count > 1;
     unsigned turn = atomic_fetch_add_explicit(&pool->timer_turn, 1, memory_order_relaxed);
     return &pool->workers[first + turn % (pool->worker_count - first)];
@@ -184,7 +185,7 @@ void weft_timer_deinit(weft_timer *timer)
     WEFT__REQUIRE(!waited_on, "a timer was given up while somebody waits for its callback");
 }
 
-/* Sets it under the lock. True: the wheel's next() became earlier. */
+/* Sets the timer, under the lock. Returns true if the wheel's next deadline became earlier. */
 static inline __attribute__((always_inline)) bool
 set_locked(struct weft__alarm *a, int64_t deadline, int64_t period, uint8_t repeat, bool *pending)
 {
@@ -308,7 +309,7 @@ int weft_timer_cancel(weft_timer *timer)
     return answer;
 }
 
-/* Waits for the callback; locked on entry. When the wait ended well the timer may be gone. */
+/* Waits for the callback; locked on entry. After a successful wait the timer may be freed. */
 static int await_callback_locked(struct weft__alarm *a, struct weft__wheel *wheel, int64_t deadline)
 {
     struct weft__waiter waiter;
@@ -338,7 +339,7 @@ int weft_timer_cancel_wait(weft_timer *timer, int64_t deadline)
     struct weft__worker *w = weft__worker_self();
     weft__latch_take(&wheel->lock);
     enum weft_timer_answer answer = cancel_locked(a);
-    /* On its base context a worker runs nothing of the user's but one callback. */
+    /* On its base context a worker runs no user code but one callback. */
     bool mine = a->run && a->run->worker == w;
     if (answer != WEFT_TIMER_RUNNING || mine) {
         weft__latch_drop(&wheel->lock);

@@ -1,29 +1,28 @@
 /* The user's timer: a node in a wheel whose callback runs without the wheel's lock.
  *
- * State, all under the lock of the home's wheel:
+ * State, all under the lock of the home worker's wheel:
  *
  *   idle      not in the wheel, run == NULL
  *   pending   in the wheel, run == NULL
- *   running   not in the wheel, run points to the record of the worker that runs it; `again`: set
- *             anew meanwhile, for node.deadline
+ *   running   not in the wheel; run points to the record of the worker that runs the callback;
+ *             `again`: set again meanwhile, for node.deadline
  *
- *   who                         from -> to
+ *   action                      from -> to
  *   set, refresh                idle, pending -> pending; running -> running, again
- *   cancel                      pending -> idle; running -> running, not again, not recurring
- *   expire (the wheel's)        pending -> running, and halts the advance
- *   weft__alarm_run, at its     running -> pending (again, or recurring), or idle; fires who waits
- *   end                         for it
- *   deinit in the callback      running -> forgotten: the runner's record says so, the timer may be
- *                               gone
+ *   cancel                      pending -> idle; running -> running, not again, not periodic
+ *   expire (by the wheel)       pending -> running; halts the advance of the wheel
+ *   end of weft__alarm_run      running -> pending (again, or periodic), or idle; fires the waiters
+ *                               for its end
+ *   deinit in the callback      running -> forgotten: the runner's record says so; the timer may be
+ *                               freed
  *
- * An alarm that is due leaves the wheel only when a worker is about to call it: there is no second
- * list of those that are due but have not run, so a cancel is definite however many expire at once,
- * and several workers may share the work.
+ * An expired timer leaves the wheel only when a worker is about to call it. There is no second
+ * list of timers that have expired but have not run, so a cancel is definite however many timers
+ * expire at once, and several workers may share the work.
  *
- * Rejected: a pending node while the callback runs (the next expiry would have to wait for the
- * callback anyway); moving to the wheel of whoever sets it (two locks, or a gap in which a cancel
- * finds it in neither).
- */
+ * Rejected: keeping the node pending while the callback runs (the next expiry would have to wait
+ * for the callback anyway); moving the timer to the wheel of the thread that sets it (two locks,
+ * or a gap in which a cancel finds it in neither wheel). */
 #ifndef WEFT_SCHED_TIMER_H
 #define WEFT_SCHED_TIMER_H
 
@@ -36,14 +35,14 @@
 
 struct weft__alarm_run;
 
-/* Over the public storage; what set and cancel touch comes first, in 64 bytes. */
+/* Overlays the public storage; the fields that set and cancel use come first, in 64 bytes. */
 struct __attribute__((may_alias)) weft__alarm {
-    struct weft__timer node;     /* first: the node is the alarm */
+    struct weft__timer node;     /* first: the node is the timer */
     struct weft__worker *home;   /* immutable after init */
     struct weft__alarm_run *run; /* under the wheel's lock, as are the next three */
     uint8_t repeat;              /* enum weft_timer_repeat */
     bool again;
-    int64_t period;                /* or the delay; 0: it was set for a time */
+    int64_t period;                /* or the delay; 0: it was set to a deadline */
     struct weft__waitlist waiters; /* for the end of the callback */
     /* immutable after init */
     weft_timer_fn fn;
@@ -57,20 +56,21 @@ struct __attribute__((may_alias)) weft__alarm {
 _Static_assert(sizeof(struct weft__alarm) <= sizeof(weft_timer), "the public storage");
 #endif
 
-/* One call of an alarm: on the stack of the worker that makes it. */
+/* One call of a timer's callback: on the stack of the worker that makes it. */
 struct weft__alarm_run {
     struct weft__worker *worker;
-    struct weft__alarm *alarm; /* NULL: none was due; written under the wheel's lock */
+    struct weft__alarm *alarm; /* NULL: no timer expired; written under the wheel's lock */
     int64_t due;
-    int64_t period; /* of a fixed rate, when it was due; else 0 */
-    bool gone;      /* the callback has taken the alarm back */
+    int64_t period; /* of a fixed rate, at its expiry; else 0 */
+    bool gone;      /* the callback has deinitialised the timer */
 };
 
-/* What an advance of a wheel hands out. */
+/* What an advance of a wheel returns. */
 struct weft__firing {
-    struct weft__chain ready; /* first: what deadlines of waits need */
+    struct weft__chain ready; /* first: for the deadlines of waits */
     struct weft__alarm_run run;
-    struct weft__timer *due, *due_last; /* deadlines of a dispatcher's, by their `next` */
+    struct weft__timer *due, *due_last; /* deadlines of a dispatcher's tasks, linked by their
+                                         * `next` */
 };
 
 static inline struct weft__alarm *weft__alarm_of(weft_timer *timer)
@@ -78,12 +78,13 @@ static inline struct weft__alarm *weft__alarm_of(weft_timer *timer)
     return (struct weft__alarm *)(void *)timer;
 }
 
-/* Calls the alarm that the advance has handed out, if any. `now` is what it was advanced to.
- * Returns the time after it. */
+/* Calls the timer that the advance has returned, if any. `now` is the time it was advanced to.
+ * Returns the time after the call. */
 int64_t weft__alarm_run(struct weft__firing *firing, int64_t now);
 
-/* For the end of what a timer's callback uses: it does not fire again and does not run any more,
- * even if the calling fiber is being cancelled. WEFT_TIMER_RUNNING: this is its callback. */
+/* For the teardown of what a timer's callback uses: afterwards the timer does not fire and its
+ * callback does not run, even if the calling fiber is being cancelled. Returns WEFT_TIMER_RUNNING
+ * if the caller is that callback. */
 int weft__timer_end(weft_timer *timer);
 
 #endif

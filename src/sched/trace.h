@@ -1,9 +1,8 @@
-/* The trace ring: the last events of one worker, written by it alone, read when somebody asks. A
- * reader may see an event that is just being overwritten; it is for looking, not for proof.
+/* The trace ring: the last events of one worker, written by that worker only, read on request. A
+ * reader may see an event that is being overwritten; the ring is for diagnosis, not for proofs.
  *
- * The same places tell the gauge (sched/gauge.h) how long fibers were ready or waited: one byte of
- * flags says who listens.
- */
+ * The same hooks feed the worker metrics (sched/worker_metrics.h) with the times for which fibers
+ * were ready or waited: one byte of flags says which consumers are active. */
 #ifndef WEFT_SCHED_TRACE_H
 #define WEFT_SCHED_TRACE_H
 
@@ -29,8 +28,8 @@ enum weft__trace_kind {
 enum {
     WEFT__TRACING_RING = 1,
     WEFT__TRACING_DELAYS = 2,
-    WEFT__TRACING_WAITS = 4, /* measured where they are: weft__worker_suspend */
-    WEFT__TRACING_ORDER = 8, /* of a dispatcher: sched/order.h. Nobody else listens by it */
+    WEFT__TRACING_WAITS = 4, /* measured in weft__worker_suspend */
+    WEFT__TRACING_ORDER = 8, /* a dispatcher's: sched/run_order.h. Used by no other consumer */
 };
 
 #define WEFT__TRACE_EVENTS 1024u
@@ -39,7 +38,7 @@ struct weft__trace {
     _Atomic(uint64_t) written;
     struct {
         _Atomic(int64_t) at;
-        _Atomic(uint64_t) who; /* a handle, all of whose bits count, or a number */
+        _Atomic(uint64_t) who; /* a handle, with all its bits, or a number */
     } events[WEFT__TRACE_EVENTS];
     _Atomic(uint8_t) kinds[WEFT__TRACE_EVENTS];
 };
@@ -56,12 +55,12 @@ static inline void weft__trace_add(struct weft__trace *trace, enum weft__trace_k
 }
 
 struct weft__worker;
-/* Somebody listens. */
+/* Called when a consumer is active. */
 void weft__trace_event(struct weft__worker *w, enum weft__trace_kind kind, uint64_t who)
     __attribute__((cold));
 
-/* A macro so that `who`, whose computing touches another cache line, costs nothing while tracing is
- * off. */
+/* A macro, so that `who`, whose computation touches another cache line, costs nothing while
+ * tracing is off. */
 #define WEFT__TRACE(w, kind, who)                                                                  \
     (__builtin_expect(atomic_load_explicit(&(w)->tracing, memory_order_relaxed), 0)                \
          ? weft__trace_event((w), kind, who)                                                       \

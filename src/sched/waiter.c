@@ -17,17 +17,17 @@
 #include "sched/spin.h"
 #include "sched/worker.h"
 
-/* No reason: a plain thread sleeps, or is about to, and must be woken. */
+/* Not a reason: a plain thread sleeps, or is about to, and must be woken. */
 #define ASLEEP UINT32_MAX
 
-/* Under the wheel's lock, so that the node is not gone: the wait's finish takes that lock, unless
- * this has fired. */
+/* Under the wheel's lock, so that the node still exists: the end of the wait takes that lock,
+ * unless this call fired the wait. */
 static void deadline_expire(struct weft__timer *timer, void *arg)
 {
     struct weft__deadline *deadline = (struct weft__deadline *)(void *)timer;
     struct weft__task *task = deadline->task;
     struct weft__chain *ready = arg;
-    /* From the fire on the node is the waiter's again. */
+    /* After the fire the node belongs to the waiter again. */
     if (weft__task_fire(task, deadline->ticket, WEFT__REASON_TIMEOUT) == WEFT__FIRE_ENQUEUE) {
         weft__chain_push(ready, &task->link);
     }
@@ -75,8 +75,8 @@ static bool fire_word(_Atomic(uint32_t) *word, enum weft__reason reason)
         memory_order_relaxed);
 }
 
-/* The thread may leave as soon as the word is set, and its pool be destroyed: the visit keeps its
- * parker. */
+/* The thread may leave as soon as the word is set, and its pool may be destroyed: the visitor
+ * count keeps the parker alive. */
 static bool fire_worker(struct weft__waiter *waiter, enum weft__reason reason)
 {
     struct weft__parker *parker = waiter->parker;
@@ -101,8 +101,8 @@ static bool fire_notify(struct weft__waiter *waiter, enum weft__reason reason)
     return won;
 }
 
-/* A thread that has not gone to sleep yet finds the reason by itself, and is not woken: that would
- * be a system call. Once asleep it stays so until it is fired, by this or by its deadline. */
+/* A thread that has not gone to sleep yet finds the reason itself and is not woken, which saves a
+ * system call. A sleeping thread sleeps until it is fired, by this function or by its deadline. */
 static bool fire_plain(_Atomic(uint32_t) *word, enum weft__reason reason)
 {
     uint32_t asleep = ASLEEP;
@@ -113,7 +113,8 @@ static bool fire_plain(_Atomic(uint32_t) *word, enum weft__reason reason)
                                                        memory_order_seq_cst, /* pairs: sleep_on */
                                                        memory_order_relaxed);
     if (won) {
-        /* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
+        /* The word may be freed by now. A futex wake on other memory harms no one: futex waiters
+         * loop. */
         weft__san_hush();
         weft__futex_wake(word, 1);
         weft__san_unhush();
@@ -138,7 +139,7 @@ enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter)
         return weft__task_disarm(waiter->task);
     }
     uint32_t reason = 0;
-    /* From now on it is fired, by nobody. Acquire: pairs with fire_word */
+    /* From now on the waiter counts as fired. Acquire: pairs with fire_word */
     atomic_compare_exchange_strong_explicit(&waiter->word, &reason, WEFT__REASON_TIMEOUT,
                                             memory_order_acquire, memory_order_acquire);
     return (enum weft__reason)reason;
@@ -153,7 +154,7 @@ void weft__waiter_hand_on(enum weft__reason reason)
 
 int weft__waiter_end_by(enum weft__reason reason, const struct weft__wait_kind *kind, uint64_t on)
 {
-    if (reason != WEFT__REASON_NONE) { /* a fiber's: nobody ends the wait of a thread so */
+    if (reason != WEFT__REASON_NONE) { /* a fiber's: nothing ends a thread's wait so */
         weft__waiter_note_end(weft__current(weft__worker_self()),
                               &(struct weft__note){.kind = kind, .on = on}, reason);
     }
@@ -168,7 +169,7 @@ static void check_may_sleep(int64_t now, int64_t deadline)
                                    : "a callback on a worker waits");
 }
 
-/* Until the word has a reason, which a deadline is too. */
+/* Sleeps until the word has a reason, which may be the deadline. */
 static enum weft__reason sleep_on(_Atomic(uint32_t) *word, int64_t deadline)
 {
     uint32_t seen = 0;
@@ -191,7 +192,7 @@ static enum weft__reason sleep_on(_Atomic(uint32_t) *word, int64_t deadline)
     return (enum weft__reason)seen;
 }
 
-/* Without a deadline the thread can do nothing until it is fired, which a deadlock is made of. */
+/* Without a deadline the thread cannot act until it is fired, so it can be part of a deadlock. */
 static enum weft__reason sleep_for_ever(_Atomic(uint32_t) *word, const struct weft__wait_kind *kind,
                                         uint64_t on)
 {
@@ -222,7 +223,7 @@ static enum weft__reason sleep_thread(struct weft__waiter *waiter, int64_t deadl
     return (enum weft__reason)reason;
 }
 
-/* Fibers are measured by their workers: weft__worker_suspend. */
+/* Workers measure the waits of fibers: weft__worker_suspend. */
 static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadline,
                                      const struct weft__wait_kind *kind, uint64_t on)
 {
@@ -235,9 +236,9 @@ static enum weft__reason park_thread(struct weft__waiter *waiter, int64_t deadli
     return reason;
 }
 
-/* Under the ident lock: else the flag may be what one who has ended the last wait has not taken
- * back yet. The task may have gone on and its slot be another fiber's by now: then the fire fails,
- * and that one's flag stays. */
+/* Under the ident lock: without it, the flag may belong to an interrupt that ended the last wait
+ * and has not taken the flag back yet. The task may have continued, and its slot may hold another
+ * fiber by now: then the fire fails, and the other fiber keeps its flag. */
 static enum weft__fire deliver_interrupt(struct weft__task *task, uint64_t ticket)
 {
     uint64_t ident;
@@ -254,7 +255,7 @@ static enum weft__fire deliver_interrupt(struct weft__task *task, uint64_t ticke
     return fire;
 }
 
-/* Ends this wait by what the flags say, if it may be ended by that. */
+/* Ends this wait because of the flags, if they may end it. */
 static enum weft__fire end_by_flags(struct weft__task *task, uint64_t ticket, unsigned kind,
                                     uint64_t flags)
 {
@@ -283,8 +284,8 @@ void weft__waiter_look(struct weft__task *task)
     }
 }
 
-/* With a deadline: its node is in the wheel of the worker it began on, and goes to the one it ends
- * on. */
+/* With a deadline: the node is in the wheel of the worker on which the wait began, and returns to
+ * the free list of the worker on which it ends. */
 static void suspend_until(const struct weft__waiter *waiter, int64_t deadline)
 {
     if (deadline == WEFT_FOREVER) {
@@ -337,7 +338,7 @@ void weft__waiter_note_end(struct weft__task *task, const struct weft__note *not
     }
 }
 
-/* Before it has parked: it finds out by itself who was first. */
+/* Before the task has parked: the task finds out itself who fired first. */
 static void fire_own(struct weft__task *task, uint64_t ticket, enum weft__reason reason)
 {
     enum weft__fire fire = weft__task_fire(task, ticket, reason);
@@ -354,7 +355,7 @@ enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter, int64_t dea
     }
     weft__deadline_check(deadline);
     if (deadline != 0) {
-        weft__waiter_look(task); /* else it only tries */
+        weft__waiter_look(task); /* otherwise the call only tries */
     }
     if (deadline != WEFT_FOREVER && deadline <= weft__clock_ns()) {
         fire_own(task, waiter->ticket, WEFT__REASON_TIMEOUT);

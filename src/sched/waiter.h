@@ -1,25 +1,24 @@
-/* A waiter: one wait of a fiber, of a plain thread, or of a body without a stack. A node: its place
- * in one of the sources it waits for.
+/* A waiter: one wait of a fiber, a plain thread or a stackless task. A node: the waiter's entry in
+ * one of the sources it waits for.
  *
  * Every wait is arm, park, finish:
  *   arm     weft__waiter_arm, then link a node into each source under that source's lock;
- *   park    weft__waiter_park: suspends until a source fires it, the deadline passes, a cancel or
- *           an interrupt comes;
- *   finish  every node that is still linked is unlinked under its source's lock.
- * A source fires under its own lock and unlinks what it fires, so that after finish nothing touches
- * the nodes, which live on the waiter's stack or in its frame. The first to fire wins, whatever it
- * is; for the others the fire fails and they keep what they had to give. No source knows what kind
- * of body waits.
+ *   park    weft__waiter_park: suspends until a source fires the waiter, the deadline passes, or a
+ *           cancel or an interrupt arrives;
+ *   finish  unlink every node that is still linked, under its source's lock.
+ * A source fires under its own lock and unlinks the nodes it fires, so that after finish nothing
+ * touches the nodes, which live on the waiter's stack or in its frame. The first to fire wins,
+ * whatever it is; for the others the fire fails and they keep what they had to deliver. A source
+ * does not know what kind of waiter it fires.
  *
- * What a source hands over it writes into its own node *before* it fires, because a waiter that has
- * not finished its switch goes on by itself. (Two sources may write, each its own node; the reason
- * tells the winner.) A source that may not write before it has won, as when the place is the same
- * for several nodes, writes after it under its lock, and then the finish of the winning node takes
- * that lock as well. (Or it wins by weft__task_fire_waiting, and writes and unlinks before it
- * places the task, which cannot run until then.)
+ * A source writes what it delivers into its own node *before* it fires, because a waiter that has
+ * not finished its switch resumes by itself. (Two sources may write, each into its own node; the
+ * reason identifies the winner.) A source that may not write before it has won, because several
+ * nodes share the destination, writes after winning, under its lock; the finish of the winning
+ * node then takes that lock too. (Or the source wins by weft__task_fire_waiting, and writes and
+ * unlinks before it places the task, which cannot run until then.)
  *
- * A call that can be done at once is no wait: it succeeds in a cancelled fiber too.
- */
+ * A call that can complete at once is no wait: it succeeds in a cancelled fiber too. */
 #ifndef WEFT_SCHED_WAITER_H
 #define WEFT_SCHED_WAITER_H
 
@@ -34,26 +33,26 @@
 
 struct weft__parker;
 
-/* What a wait is for, for those who look from outside: one static record per kind. */
+/* What a wait is for, for inspection: one static record per kind. */
 struct weft__wait_kind {
     const char *name; /* "mutex" */
     bool fiber;       /* `on` is a fiber's handle, */
-    bool descriptor;  /* or the number of a descriptor; else the address of an object, or 0 */
-    /* The fiber that would have to act first; 0: none, or nobody knows. `on` is what was given to
-     * park. Called while the waiter is held where it waits, so that `on` is still there; must not
-     * block. NULL: never any. */
+    bool descriptor;  /* or a descriptor number; else the address of an object, or 0 */
+    /* The fiber that would have to act first; 0: none or unknown. `on` is the argument of park.
+     * Called while the waiter is held in its wait, so that `on` still exists; must not block.
+     * NULL: never any. */
     uint64_t (*holder)(uint64_t on);
-    /* The user's name of the object, or NULL; called like holder. NULL: objects of this kind have
-     * none. */
+    /* The user's name for the object, or NULL; called like holder. NULL: objects of this kind have
+     * no names. */
     const char *(*label)(uint64_t on);
-    /* Of a wait on several things at once, called like holder: the address of the first, 0 if it is
-     * no object, and how many others there are. `label` and `holder` are given that address. NULL:
-     * `on` is all. */
+    /* For a wait on several objects, called like holder: the address of the first, 0 if it is not
+     * an object, and the number of others. `label` and `holder` get that address. NULL: `on` is
+     * the only one. */
     uint64_t (*first)(uint64_t on, unsigned *others);
 };
 
-/* What a wait is on, for those who look: of several things the first. While the waiter is held, or
- * is the caller itself, whose nodes are linked still. */
+/* What a wait is on, for inspection; of several objects the first. The waiter is held, or is the
+ * caller itself while its nodes are linked. */
 static inline uint64_t weft__wait_first(const struct weft__wait_kind *kind, uint64_t on,
                                         unsigned *others)
 {
@@ -62,32 +61,32 @@ static inline uint64_t weft__wait_first(const struct weft__wait_kind *kind, uint
 }
 
 struct weft__waiter {
-    struct weft__task *task; /* NULL: a plain thread, or a body that is told by `notify` */
+    struct weft__task *task; /* NULL: a plain thread, or a waiter with `notify` */
     uint64_t ticket;
     _Atomic(uint32_t) word;      /* without a task: 0, then the reason; see also sleep_on */
     struct weft__worker *worker; /* with a task: where it runs, from arm to park */
-    struct weft__parker *parker; /* of a thread that serves as a worker while it waits; else NULL */
-    _Atomic(uint32_t) *visitors; /* with it: of its pool, see weft__pool_visit */
-    /* Told once, by the winner, under the lock of the source that fired: short, takes no lock that
-     * is held while a source is locked. The waiter may be gone when it returns. */
+    struct weft__parker *parker; /* of a thread that acts as a worker while it waits; else NULL */
+    _Atomic(uint32_t) *visitors; /* with parker: its pool's visitor count, see weft__pool_visit */
+    /* Called once, by the winner, under the lock of the source that fired: must be short and take
+     * no lock that is held while a source is locked. The waiter may be freed when it returns. */
     void (*notify)(struct weft__waiter *waiter);
 };
 
-/* One place in one source. Fields but `item` are the source's, under its lock, while it is
- * linked. */
+/* An entry in one source. While it is linked the fields except `item` belong to the source, under
+ * its lock. */
 struct weft__node {
     struct weft__node *next, *prev;
     struct weft__waiter *waiter;
-    void *value;    /* what the source hands over */
-    void *item;     /* where an item is to be read from or written to */
-    int status;     /* how it went, as a negative errno, e.g. that the source was closed */
-    uint16_t index; /* which of the waiter's nodes: comes back as weft__reason_index */
+    void *value;    /* what the source delivers */
+    void *item;     /* where an item is read from or written to */
+    int status;     /* 0 or a negative errno, for example if the source was closed */
+    uint16_t index; /* index among the waiter's nodes: returned as weft__reason_index */
     bool linked;
-    bool shared; /* `item` is the place of other nodes too: written only after this one has won */
+    bool shared; /* other nodes use the same `item`: written only after this node has won */
 };
 
-/* The nodes of one source in the order in which they came. While there is none `last` is anything,
- * and so is the `prev` of the first. */
+/* The nodes of one source in order of arrival. While the list is empty `last` is undefined, and so
+ * is `prev` of the first node. */
 struct weft__waitlist {
     struct weft__node *first, *last;
 };
@@ -117,7 +116,7 @@ static inline void weft__waitlist_push(struct weft__waitlist *list, struct weft_
     list->last = node;
 }
 
-/* Of one that is known to be the first. */
+/* For a node that is known to be the first. */
 static inline void weft__waitlist_remove_first(struct weft__waitlist *list, struct weft__node *node)
 {
     list->first = node->next;
@@ -146,7 +145,7 @@ static inline struct weft__node *weft__waitlist_pop(struct weft__waitlist *list)
 
 void weft__waiter_arm_thread(struct weft__waiter *waiter);
 
-/* Arms for the calling fiber or plain thread; `kind`: enum weft__wait. */
+/* Arms a wait of the calling fiber or plain thread; `kind`: enum weft__wait. */
 static inline void weft__waiter_arm(struct weft__waiter *waiter, unsigned kind)
 {
     struct weft__worker *w = weft__worker_self();
@@ -160,19 +159,19 @@ static inline void weft__waiter_arm(struct weft__waiter *waiter, unsigned kind)
     waiter->ticket = weft__task_arm(task, task->shields > 0 ? kind | WEFT__WAIT_SHIELDED : kind);
 }
 
-/* Arms for a worker's thread that goes on running its loop: `parker` is its own. */
+/* Arms a wait of a worker's thread that keeps running its loop; `parker` is the worker's own. */
 void weft__waiter_arm_worker(struct weft__waiter *waiter, struct weft__parker *parker,
                              _Atomic(uint32_t) *visitors);
-/* Arms for a body that has no stack to suspend: it returns to its caller and is told. Whoever keeps
- * its deadline and its cancel fires it with that reason. */
+/* Arms a waiter that has no stack to suspend: its code returns to its caller and is notified. The
+ * code that keeps its deadline and its cancel fires it with that reason. */
 void weft__waiter_arm_notify(struct weft__waiter *waiter,
                              void (*notify)(struct weft__waiter *waiter));
 
-/* The same for one without a task. */
+/* weft__waiter_fire_one for a waiter without a task. */
 WEFT__MUST_USE bool weft__waiter_fire_thread(struct weft__waiter *waiter, enum weft__reason reason);
 
-/* Ends the wait, unless it has ended: then false. *ready is a fiber that must be queued, else
- * NULL. */
+/* Ends the wait. Returns false if it had ended already. *ready is a fiber that the caller must
+ * queue, or NULL. */
 WEFT__MUST_USE static inline bool weft__waiter_fire_one(struct weft__waiter *waiter,
                                                         enum weft__reason reason,
                                                         struct weft__task **ready)
@@ -189,7 +188,8 @@ WEFT__MUST_USE static inline bool weft__waiter_fire_one(struct weft__waiter *wai
     return fire != WEFT__FIRE_LOST;
 }
 
-/* The same; the fiber goes to `ready`, for weft__place_chain once no source is locked. */
+/* Same; a fiber to be queued is added to `ready`, for weft__place_chain once no source is
+ * locked. */
 static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__reason reason,
                                      struct weft__chain *ready)
 {
@@ -201,9 +201,9 @@ static inline bool weft__waiter_fire(struct weft__waiter *waiter, enum weft__rea
     return won;
 }
 
-/* Under the source's lock, for a node that the source has unlinked: ends its waiter's wait with
- * this node. False: the wait had ended; the node is dead to the source either way. *ready as
- * weft__waiter_fire_one. */
+/* Under the source's lock, for a node that the source has unlinked: ends the waiter's wait with
+ * this node. False: the wait had ended; the source must not use the node again either way. *ready
+ * as weft__waiter_fire_one. */
 WEFT__MUST_USE static inline bool weft__node_fire_one(struct weft__node *node, void *value,
                                                       int status, struct weft__task **ready)
 {
@@ -222,42 +222,42 @@ WEFT__MUST_USE static inline bool weft__node_fire(struct weft__node *node, void 
                              ready);
 }
 
-/* Only to tell it: what is not taken because the wait has ended is nobody's. */
+/* Notifies only: if the wait has ended already, nothing needs to be returned to anyone. */
 static inline void weft__node_tell(struct weft__node *node, int status, struct weft__chain *ready)
 {
     bool told = weft__node_fire(node, NULL, status, ready);
     (void)told;
 }
 
-/* Any wait; the other is the short way of most. */
+/* The general case; weft__waiter_park is the fast path. */
 WEFT__MUST_USE enum weft__reason weft__waiter_park_any(struct weft__waiter *waiter,
                                                        int64_t deadline,
                                                        const struct weft__wait_kind *kind,
                                                        uint64_t on);
-/* The same for a fiber that has armed its task itself. Not part of its caller, whose frame is what
- * a wait without a deadline keeps. */
+/* Same, for a fiber that has armed its task itself. Not inlined into its caller, whose frame is
+ * what a wait without a deadline keeps. */
 WEFT__MUST_USE enum weft__reason weft__waiter_park_task(struct weft__task *task, uint64_t ticket,
                                                         struct weft__worker *w, int64_t deadline,
                                                         const struct weft__wait_kind *kind,
                                                         uint64_t on);
-/* What a wait was on that a cancel or an interrupt ends, with its name: before its nodes are
- * unlinked, as the object may be gone after that. */
+/* Describes, with its name, what a wait was on that a cancel or an interrupt ends. Called before
+ * the nodes are unlinked, because the object may be freed after that. */
 struct weft__ended weft__ended_by(const struct weft__wait_kind *kind, uint64_t on, unsigned others);
 /* "event gate and 2 others". */
 void weft__ended_text(const struct weft__ended *ended, char *buf, size_t size);
-/* Keeps what a cancel or an interrupt has ended, for weft_ended_wait. */
+/* Records a wait ended by a cancel or an interrupt, for weft_fiber_ended_wait. */
 void weft__waiter_note_end(struct weft__task *task, const struct weft__note *note,
                            enum weft__reason reason);
 
-/* Without a deadline and, as far as is known, without a cancel. The flags: to spare the switch.
- * What comes later is found when the switch is over: weft__waiter_settle */
+/* No deadline, and no cancel or interrupt known so far. The flags are checked only to avoid the
+ * switch; a later cancel is found when the switch is complete: weft__waiter_settle */
 static inline bool weft__waiter_is_plain(const struct weft__task *task, int64_t deadline)
 {
     return deadline == WEFT_FOREVER &&
            __builtin_expect(!(weft__ident_flags(task) & WEFT__IDENT_ENDS_WAITS), 1);
 }
 
-/* After the switch: why the wait has ended. */
+/* After the switch: why the wait ended. */
 static inline enum weft__reason weft__waiter_parked(struct weft__task *task,
                                                     const struct weft__note *note)
 {
@@ -268,8 +268,8 @@ static inline enum weft__reason weft__waiter_parked(struct weft__task *task,
     return reason;
 }
 
-/* *w: where it runs, before and after. Of the caller's nothing is kept across the switch but the
- * note. */
+/* *w: the worker before the switch, and after it. Of the caller's state only the note is kept
+ * across the switch. */
 WEFT__MUST_USE static inline enum weft__reason
 weft__waiter_park_plain(struct weft__task *task, struct weft__worker **w,
                         const struct weft__wait_kind *kind, uint64_t on)
@@ -280,7 +280,7 @@ weft__waiter_park_plain(struct weft__task *task, struct weft__worker **w,
     return weft__waiter_parked(weft__current(*w), &note);
 }
 
-/* For a fiber that has armed its task itself: parks until the wait ends; says why. */
+/* For a fiber that has armed its task itself: parks until the wait ends and returns why. */
 WEFT__MUST_USE static inline enum weft__reason
 weft__waiter_park_armed(struct weft__task *task, uint64_t ticket, struct weft__worker *w,
                         int64_t deadline, const struct weft__wait_kind *kind, uint64_t on)
@@ -291,7 +291,7 @@ weft__waiter_park_armed(struct weft__task *task, uint64_t ticket, struct weft__w
     return weft__waiter_park_plain(task, &w, kind, on);
 }
 
-/* Parks until the wait ends; says why. `kind` and `on` are for those who look from outside. */
+/* Parks until the wait ends and returns why. `kind` and `on` are for inspection. */
 WEFT__MUST_USE static inline enum weft__reason weft__waiter_park(struct weft__waiter *waiter,
                                                                  int64_t deadline,
                                                                  const struct weft__wait_kind *kind,
@@ -303,8 +303,8 @@ WEFT__MUST_USE static inline enum weft__reason weft__waiter_park(struct weft__wa
                : weft__waiter_park_plain(task, &waiter->worker, kind, on);
 }
 
-/* The same, for a function that has nothing to do after the wait but to return: *known, whether its
- * way back is that of the fiber that was left for this one. If not, it ends with
+/* Same, for a function that only returns after the wait. *known: whether its return address equals
+ * that of the fiber that was switched away from (the return hint). If not, the function returns by
  * weft__context_return. */
 WEFT__MUST_USE static inline __attribute__((always_inline)) enum weft__reason
 weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
@@ -322,17 +322,17 @@ weft__waiter_park_last(struct weft__waiter *waiter, int64_t deadline,
     return reason;
 }
 
-/* Of a wait that is armed: ends it if a cancel or an interrupt is there, to spare the switch.
- * Settle looks again. */
+/* For an armed wait: ends it if there is a cancel or an interrupt already, to avoid the switch.
+ * Settle checks again. */
 void weft__waiter_look(struct weft__task *task);
-/* For a wait that has settled, armed as this: ends it if the flags say so. True: the caller queues
- * the task. */
+/* For a wait that has settled, with its armed word: ends it if the flags say so. True: the caller
+ * queues the task. */
 bool weft__waiter_end_late(struct weft__task *task, uint64_t armed, uint64_t flags);
 
-/* After the switch. False: the task was fired meanwhile, or is cancelled, and the caller queues it.
- * Who cancels or interrupts sets the flag, then looks at the state word; this settles that, then
- * looks at the flags: all seq_cst, so one sees the other. The task may be gone by then, and is not
- * another's: the ticket is its own. */
+/* After the switch. False: the task was fired during the switch, or is cancelled, and the caller
+ * queues it. A canceller or interrupter sets the flag, then reads the state word; this function
+ * settles the state word, then reads the flags: all seq_cst, so one sees the other. The task may
+ * be gone by then, but the fire cannot hit another task: the ticket is its own. */
 WEFT__MUST_USE static inline bool weft__waiter_settle(struct weft__task *task)
 {
     uint64_t armed = weft__task_settle(task);
@@ -344,25 +344,27 @@ WEFT__MUST_USE static inline bool weft__waiter_settle(struct weft__task *task)
            !weft__waiter_end_late(task, armed, flags);
 }
 
-/* Takes an armed wait back before it was parked. REASON_NONE: it had not been fired, and cannot be
- * any more. Else as weft__task_disarm. */
+/* Undoes an armed wait before it was parked. REASON_NONE: it had not been fired and cannot be
+ * fired now. Else as weft__task_disarm. */
 WEFT__MUST_USE enum weft__reason weft__waiter_disarm(struct weft__waiter *waiter);
-/* What the disarm of the calling fiber has returned, if the call goes on to end as if it had not
- * waited: an interrupt is for the fiber's next wait. A cancel is there until the fiber ends. */
+/* Takes the result of a disarm of the calling fiber, if the call then completes as if it had not
+ * waited: an interrupt is kept for the fiber's next wait. A cancel lasts until the fiber ends
+ * anyway. */
 void weft__waiter_hand_on(enum weft__reason reason);
-/* The same, if the call ends by it: 0, or the errno. `kind` and `on` as for weft__waiter_park. */
+/* Same, if the call ends by that reason. Returns 0 or the errno. `kind` and `on` as for
+ * weft__waiter_park. */
 WEFT__MUST_USE int weft__waiter_end_by(enum weft__reason reason, const struct weft__wait_kind *kind,
                                        uint64_t on);
 
-/* Why the wait of a body that was told has ended. */
+/* Why the wait of a notified waiter ended. */
 static inline enum weft__reason weft__waiter_reason(const struct weft__waiter *waiter)
 {
     return (enum weft__reason)atomic_load_explicit(&waiter->word, memory_order_acquire);
 }
 
-/* Of a park: by an unpark that says where the fiber goes on. */
+/* Reason of a park: ended by an unpark that names a new pool or worker. */
 #define WEFT__REASON_MOVED ((enum weft__reason)(WEFT__REASON_DONE + 1))
-/* The calling fiber goes there (sched/hop.c). */
+/* Migrates the calling fiber there (sched/migration.c). */
 void weft__hop_as_told(void);
 
 static inline bool weft__reason_done(enum weft__reason reason)
@@ -370,7 +372,7 @@ static inline bool weft__reason_done(enum weft__reason reason)
     return reason >= WEFT__REASON_DONE;
 }
 
-/* Which node was fired; only if a node was. */
+/* The index of the node that was fired; only valid if a node was fired. */
 static inline unsigned weft__reason_index(enum weft__reason reason)
 {
     return (unsigned)reason - WEFT__REASON_DONE;

@@ -15,17 +15,17 @@
 #include "sched/worker.h"
 
 #define STACK_BYTES ((size_t)1 << 20)
-#define MOVE_TICKS 5    /* of standing still: a thread that was preempted gets its queues back */
+#define MOVE_TICKS 5 /* stalled ticks before tasks move: a thread preempted for less keeps them */
 #define MOVE_MOST 1024u /* tasks taken from one worker at one tick */
 #define BASKET_SLOTS 256u
 #define WALK_SHARE                                                                                 \
-    400 /* a walk is followed by this many times what it took of the CPU without one */
+    400 /* after a walk, no other one for this many times the CPU time that the walk took */
 #define WALK_PAUSE_NS 100000000
-#define LOOKS 4 /* at threads outside, each ten times as long after the one before */
+#define LOOKS 4 /* at outside threads, each ten times as long after the one before */
 
 struct weft__pulse weft__pulse;
 
-/* The thread lives as long as there are pools. */
+/* The thread exists as long as there are pools. */
 static struct weft__lock life;
 static bool started; /* under `life`, as is the next */
 static pthread_t thread;
@@ -36,11 +36,11 @@ static _Atomic(uint64_t) ticks, deadlocks, hogs;
 static _Atomic(int) outlook;
 static char outside[32]; /* under the lock of weft__pools */
 
-/* The watchdog's own. */
-static struct weft__ring basket; /* what is taken from a ring goes through one */
-static uint64_t walked;          /* the pulse when the last walk for cycles began */
+/* Used by the watchdog thread only. */
+static struct weft__ring basket; /* receives the tasks that are taken from a ring */
+static uint64_t walked;          /* the awake count when the last walk for cycles began */
 static int64_t walk_due;
-static unsigned looks; /* at threads outside, since somebody was awake */
+static unsigned looks; /* checks of outside threads since a worker was last awake */
 
 static void *watch(void *arg);
 
@@ -59,7 +59,7 @@ void weft__watchdog_set_tick(int64_t ns)
     atomic_store_explicit(&tick_ns, ns, memory_order_relaxed);
 }
 
-/* --- pools come and go ------------------------------------------------------------ */
+/* --- start and stop with the pools -------------------------------------------------- */
 
 static bool start(void)
 {
@@ -88,7 +88,7 @@ void weft__watchdog_stop(void)
     weft__lock(&weft__pools.lock);
     bool last = !weft__pools.first;
     weft__unlock(&weft__pools.lock);
-    if (last && started) { /* no thread is left behind, for those who fork */
+    if (last && started) { /* so that a program that forks then has no extra thread */
         atomic_store_explicit(&quits, true, memory_order_relaxed);
         weft__pulse_call(&weft__pulse);
         pthread_join(thread, NULL);
@@ -99,8 +99,7 @@ void weft__watchdog_stop(void)
 
 /* --- hogs --------------------------------------------------------------------------- */
 
-/* Does the worker stand where it stood at an earlier tick? If not, from now on it is measured
- * anew. */
+/* Is the worker in the same state as at an earlier tick? If not, the measurement starts again. */
 static bool stands_still(struct weft__worker *w, int64_t now)
 {
     struct weft__vigil *vigil = &w->vigil;
@@ -123,7 +122,7 @@ static bool stands_still(struct weft__worker *w, int64_t now)
     return same && now - vigil->since >= tick_length() / 2;
 }
 
-/* Everything that may run elsewhere, up to a measure. */
+/* Takes all tasks that may run elsewhere, up to MOVE_MOST. */
 static void take_all(struct weft__worker *w, struct weft__chain *out)
 {
     struct weft__task *next = atomic_exchange_explicit(&w->next, NULL, memory_order_acquire);
@@ -145,13 +144,13 @@ static void take_all(struct weft__worker *w, struct weft__chain *out)
     }
 }
 
-/* True: it has timers, which busy workers are to serve. */
+/* True: the worker has timers or I/O that busy workers have to serve. */
 static bool relieve(struct weft__worker *w, int64_t now)
 {
     weft_pool *pool = w->pool;
     struct weft__chain moved;
     if (pool->worker_count == 1) {
-        return false; /* nobody else may touch its queues */
+        return false; /* no other thread may touch its queues */
     }
     weft__chain_init(&moved);
     if (now - w->vigil.since >= MOVE_TICKS * tick_length()) {
@@ -160,7 +159,7 @@ static bool relieve(struct weft__worker *w, int64_t now)
     int64_t timer = weft__wheel_next(&w->wheel);
     bool offer = timer != INT64_MAX && (timer <= now || timer != w->vigil.offered);
     w->vigil.offered = timer;
-    bool any = moved.count > 0; /* the push empties the chain */
+    bool any = moved.count > 0; /* because the push empties the chain */
     weft__global_push_chain(&pool->global, &moved);
     const struct weft__driver_kind *kind =
         atomic_load_explicit(&pool->driver, memory_order_acquire); /* pairs: open_driver */
@@ -189,14 +188,14 @@ static bool is_hog(struct weft__worker *w, int64_t now, struct weft__hog *out)
         .bound = relaxed(&w->bound),
     };
     weft__text_cut(out->pool, sizeof out->pool, pool->name);
-    if (weft__running(w) != vigil->task) { /* the block may be another fiber's by now */
+    if (weft__running(w) != vigil->task) { /* the block may belong to another fiber by now */
         return false;
     }
     weft__count(&vigil->hogs, 1);
     return true;
 }
 
-/* True: *hog is to be reported. One at a tick; with `found` there was one in another pool. */
+/* True: *hog is to be reported. One per tick; `found`: another pool has one already. */
 static bool look_at_workers_locked(weft_pool *pool, int64_t now, struct weft__hog *hog, bool found)
 {
     uint32_t to_serve = 0;
@@ -228,7 +227,7 @@ static void look_at_workers(int64_t now)
     }
 }
 
-/* --- nobody is awake ------------------------------------------------------------------ */
+/* --- no worker is awake ------------------------------------------------------------------- */
 
 /* Threads in their loops; NULL: no memory. */
 static int *list_workers_locked(size_t *count)
@@ -250,7 +249,7 @@ static int *list_workers_locked(size_t *count)
     return tids;
 }
 
-/* Some fiber waits for a descriptor. All workers being asleep, the sum holds still. */
+/* Does a fiber wait for a descriptor? While all workers are asleep the sum does not change. */
 static bool awaits_io_locked(void)
 {
     int64_t sum = atomic_load_explicit(&weft__driver_foreign, memory_order_relaxed);
@@ -262,7 +261,7 @@ static bool awaits_io_locked(void)
     return sum > 0;
 }
 
-/* What Weft serves itself and could wake a fiber without anybody outside; says which. */
+/* Is there a source that Weft serves itself and that could wake a fiber? `who` names it. */
 static bool has_source_locked(char *who, size_t size)
 {
     if (weft__outside_has_refs()) {
@@ -295,7 +294,7 @@ static bool has_timer_locked(void)
     return false;
 }
 
-/* Is there anybody outside who could do something? Says who. While frozen. */
+/* Is there a thread or handler outside that could wake a fiber? `who` names it. While frozen. */
 static bool has_outsider_locked(char *who, size_t size)
 {
     size_t count;
@@ -320,7 +319,7 @@ static enum weft_outlook look_at_parkers_locked(void)
     return WEFT_OUTLOOK_DEADLOCK;
 }
 
-/* Does anybody wait at all: a fiber, or a thread inside Weft? While frozen. */
+/* Does a fiber, or a thread inside Weft, wait at all? While frozen. */
 static bool has_waiters_locked(void)
 {
     for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
@@ -342,7 +341,7 @@ static enum weft_outlook look_frozen_locked(uint64_t pulse)
     }
     if (has_source_locked(outside, sizeof outside) ||
         has_outsider_locked(outside, sizeof outside) ||
-        /* What a thread has left behind that went before threads were listed. */
+        /* Again: for sources left by a thread that ended before the threads were listed. */
         has_source_locked(outside, sizeof outside) ||
         weft__outside_has_fired(outside, sizeof outside)) {
         return WEFT_OUTLOOK_OUTSIDE;
@@ -368,11 +367,11 @@ static enum weft_outlook look_at_fibers(uint64_t pulse)
     return found;
 }
 
-/* Whoever waits as a worker for a fiber, or for all of them, goes on with an error. */
+/* A thread that waits as a worker for one fiber, or for all of them, returns with an error. */
 static void end_runs_locked(void)
 {
     for (weft_pool *pool = weft__pools.first; pool; pool = pool->next) {
-        struct weft__chain none; /* it is a thread that waits, not a fiber to be queued */
+        struct weft__chain none; /* it stays empty: a thread waits, not a fiber to be queued */
         weft__chain_init(&none);
         weft__lock(&pool->lock);
         if (pool->runner) {
@@ -382,11 +381,11 @@ static void end_runs_locked(void)
     }
 }
 
-/* It is said first; whoever hears it may have done something about it. */
+/* The report comes first, because its handler may resolve the deadlock. */
 static void report_deadlock(uint64_t pulse)
 {
     weft__count(&deadlocks, 1);
-    if (walked != pulse) { /* whoever goes on may resolve what no walk has seen */
+    if (walked != pulse) { /* the end of the runs may break up cycles that no walk has seen */
         weft__report_cycles();
         walked = pulse;
     }
@@ -405,8 +404,8 @@ void weft__watchdog_look_again(void)
     weft__pulse_changed(&weft__pulse);
 }
 
-/* What this thread has had of the CPU: where others have it, a walk takes long and costs no
- * more. */
+/* The CPU time of this thread, not the elapsed time: when the CPU is busy with other threads a walk
+ * takes longer without costing more. */
 static int64_t cpu_ns(void)
 {
     struct timespec time;
@@ -414,7 +413,8 @@ static int64_t cpu_ns(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* A walk is due and somebody was awake since the last; *wait says until when it is not yet due. */
+/* Walks if that is due and a worker was awake since the last walk; else *wait is when it will be
+ * due. */
 static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
 {
     if (pulse == walked && weft__pulse_all_asleep(pulse)) {
@@ -431,7 +431,7 @@ static void walk_if_due(uint64_t pulse, int64_t now, int64_t *wait)
     walked = pulse;
 }
 
-/* When to look at threads outside again: they may have been about to end. */
+/* When to check the outside threads again: they may have been about to end. */
 static int64_t next_look(int64_t now)
 {
     int64_t wait = tick_length();
@@ -441,7 +441,7 @@ static int64_t next_look(int64_t now)
     return looks++ < LOOKS ? now + wait : INT64_MAX;
 }
 
-/* One tick. Returns until when to rest if nobody awakes; 0: tick on. */
+/* Performs one tick. Returns until when to sleep if no worker wakes up; 0: tick again. */
 static int64_t tick(uint64_t pulse, bool still)
 {
     int64_t now = weft__clock_ns(), until = INT64_MAX;
@@ -456,7 +456,7 @@ static int64_t tick(uint64_t pulse, bool still)
     if (found == WEFT_OUTLOOK_DEADLOCK) {
         report_deadlock(pulse);
     } else if (found == WEFT_OUTLOOK_EMPTY) {
-        until = INT64_MAX; /* nor is there anything to walk over */
+        until = INT64_MAX; /* nor is there anything to walk */
     } else if (found == WEFT_OUTLOOK_OUTSIDE) {
         int64_t look = next_look(now);
         until = look < until ? look : until;
@@ -466,7 +466,7 @@ static int64_t tick(uint64_t pulse, bool still)
 
 static void *watch(void *arg)
 {
-    uint64_t last = WEFT__PULSE_RESTING; /* none that was ever read */
+    uint64_t last = WEFT__PULSE_RESTING; /* differs from every value read */
     weft__outside_thread_enter();
     pthread_setname_np(pthread_self(), "weft_watchdog");
     for (;;) {
@@ -487,7 +487,8 @@ static void *watch(void *arg)
     return arg;
 }
 
-/* --- asking --------------------------------------------------------------------------------- */
+/* --- statistics
+ * --------------------------------------------------------------------------------- */
 
 void weft__watch_stats(struct weft_watch_stats *out)
 {
@@ -514,8 +515,8 @@ void weft__watchdog_fork_parent(void)
     weft__report_fork_parent();
 }
 
-/* The thread is not here, nor are the pools: all is as before the first. `life` is not taken before
- * the fork: it is held for as long as the thread takes to end. */
+/* The child has neither the thread nor the pools: the state is as before the first pool. `life` is
+ * not taken before the fork, because it is held as long as the thread takes to end. */
 void weft__watchdog_fork_child(void)
 {
     outside[0] = 0;

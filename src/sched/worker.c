@@ -19,35 +19,35 @@
 #include "sched/rounds.h"
 #include "sched/timer.h"
 
-#define YIELDS 16        /* of a search: a round of the others, and a task that one of them sends */
-#define GLOBAL_BATCH 16u /* taken at a tick */
-#define GLOBAL_MOST 256u /* taken by one that has nothing else */
-#define TIMER_BATCH 256u /* fired before other work gets a turn, if it does not take longer */
-#define TIMER_SLICE_NS 200000  /* than this */
-#define PREFETCH 32u           /* of these, the stacks; as many */
+#define YIELDS 16              /* of the CPU per search: others run, and one may submit a task */
+#define GLOBAL_BATCH 16u       /* tasks taken from the global queue at a tick */
+#define GLOBAL_MOST 256u       /* tasks taken by a worker that has no other work */
+#define TIMER_BATCH 256u       /* timers fired before other work gets a turn, */
+#define TIMER_SLICE_NS 200000  /* unless firing takes longer than this */
+#define PREFETCH 32u           /* tasks whose stacks are prefetched after a batch of timers */
 #define FRAME_LINES 12u        /* cache lines from the stack pointer on */
-#define KEEP_WARM_STACKS 1024u /* of each size: what a worker leaves warm before a long sleep, */
-#define REST_NS 50000000       /* which is one that has lasted so long already */
+#define KEEP_WARM_STACKS 1024u /* per size class: what a worker leaves warm before a long sleep, */
+#define REST_NS 50000000       /* which is one that has lasted this long already */
 #define TRIM_SLICE 32u
-#define TRIM_BATCHES 4u  /* of small blocks */
+#define TRIM_BATCHES 4u  /* batches of small blocks */
 #define TIGHT_PROBES 4   /* searches without a pause in between */
-#define PAUSES 16        /* between two looks after that */
+#define PAUSES 16        /* between two probes after that */
 #define FEW 16u          /* tasks from the global queue, see gather() */
 #define GATHER_PAUSES 24 /* about 600 ns */
 #define LEAST_SPIN_NS 500
-#define SEARCH_POLL_NS 20000  /* who searches for long looks for I/O this often */
-#define POLL_NS WEFT__TICK_NS /* a busy worker looks for I/O this often */
-#define POLLED_ROUNDS 64u     /* of a dispatcher in a host's loop, for each poll */
+#define SEARCH_POLL_NS 20000  /* a worker that searches for long polls for I/O this often */
+#define POLL_NS WEFT__TICK_NS /* a busy worker polls for I/O this often */
+#define POLLED_ROUNDS 64u     /* rounds of a dispatcher in a host's loop, per poll */
 
-/* Where the indices of the queues start. In a build that widens races, shortly before they wrap:
- * every test of it goes over the wrap. */
+/* Where the indices of the queues start. In a build that widens races (WEFT_CHAOS), shortly before
+ * they wrap, so that every test passes the wrap. */
 #ifdef WEFT_CHAOS
 #define FIRST_INDEX (UINT64_MAX - 100)
 #else
 #define FIRST_INDEX 0
 #endif
 
-/* --- life -------------------------------------------------------------------- */
+/* --- life cycle ------------------------------------------------------------- */
 
 int weft__worker_init(struct weft__worker *w, weft_pool *pool, int index)
 {
@@ -98,7 +98,7 @@ deinit_ring:
 void weft__worker_deinit(struct weft__worker *w)
 {
     weft__worker_close_driver(w);
-    weft__worker_leave_count(w); /* what the close has ended */
+    weft__worker_leave_count(w); /* counts of waits that the close has ended */
     int wake_fd = atomic_load_explicit(&w->sleeper.parker.wake_fd, memory_order_relaxed);
     if (wake_fd >= 0) {
         close(wake_fd);
@@ -114,7 +114,7 @@ void weft__worker_deinit(struct weft__worker *w)
     weft__fresh_deinit(&w->fresh);
 }
 
-/* The seam of buf/home.h. */
+/* The functions that buf/home.h requires. */
 
 struct weft__home *weft__home_self(void)
 {
@@ -138,10 +138,11 @@ void weft__worker_enter_thread(struct weft__worker *w)
     weft__fault_enter_thread();
     atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
     weft__worker_set_state(w, WEFT_WORKER_RUNNING);
-    /* A thread begins with what its maker had, and a caller may have chosen a rounding mode. */
+    /* A thread inherits the FP environment of its creator, and a caller may have set a rounding
+     * mode. */
     w->thread_fp = weft__fp_get();
     weft__fp_set(weft__fp_default());
-    w->cancel_walked = 0; /* of an earlier stop */
+    w->cancel_walked = 0; /* flags of an earlier stop */
     weft__worker_set_self(w);
     weft__pulse_awake(&weft__pulse);
 }
@@ -157,8 +158,8 @@ void weft__worker_leave_thread(struct weft__worker *w, enum weft_worker_state st
     weft__asan_leave_thread(&w->asan);
     weft__fault_leave_thread();
     atomic_store_explicit(&w->tid, 0, memory_order_relaxed);
-    /* seq_cst: then it looks whether others must be told. pairs: needs_absent_caller,
-     * nearest_timer */
+    /* seq_cst: the caller then checks whether other threads must be notified. pairs:
+     * needs_absent_caller, nearest_timer */
     atomic_store_explicit(&w->state, state, memory_order_seq_cst);
 }
 
@@ -175,7 +176,8 @@ static void drain_inbox(struct weft__worker *w)
     }
 }
 
-/* Up to max tasks of the global queue: one to run now, the others to the ring. */
+/* Takes up to max tasks from the global queue: returns one to run now and moves the others to the
+ * ring. */
 static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
 {
     struct weft__link *batch[GLOBAL_MOST];
@@ -186,7 +188,7 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
     }
     w->took_few = n < FEW;
     for (uint64_t i = 1; i < n; i++) {
-        /* Both lines of it are in another CPU's cache: let them come while others run. */
+        /* Both lines of the task are in another CPU's cache: load them while other tasks run. */
         __builtin_prefetch(batch[i], 1);
         __builtin_prefetch((const char *)batch[i] + WEFT__CACHE_LINE, 1);
         weft__place_local(w, weft__task_of(batch[i]), memory_order_release);
@@ -194,9 +196,9 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
     return weft__task_of(batch[0]);
 }
 
-/* A worker that is faster than those who submit would take every task by itself out of their hands,
- * and all would wait for the same two cache lines at each. Having found few, it lets some more come
- * together. */
+/* A worker that is faster than the submitters would take each task as soon as it is submitted, and
+ * all of them would contend for the same two cache lines for every task. After a small batch the
+ * worker waits briefly so that more tasks accumulate. */
 static void gather(void)
 {
     for (int i = 0; i < GATHER_PAUSES; i++) {
@@ -204,7 +206,7 @@ static void gather(void)
     }
 }
 
-/* A fair share for a worker that has nothing else. */
+/* A fair share of the global queue, for a worker that has no other work. */
 static uint64_t global_share(const struct weft__worker *w)
 {
     uint64_t length = weft__global_length(&w->pool->global);
@@ -213,21 +215,21 @@ static uint64_t global_share(const struct weft__worker *w)
     return share < room ? share : room;
 }
 
-/* Those who slept are cold: their frames come while the first of them run. */
+/* Tasks that slept are cold: their frames are loaded while the first of them run. */
 static void prefetch_stacks(const struct weft__chain *ready)
 {
     const struct weft__link *link = ready->head;
     for (unsigned i = 0; link && i < PREFETCH; i++, link = link->next) {
         const struct weft__task *task = (const struct weft__task *)(const void *)link;
-        const char *sp = task->ctx.sp; /* of a body what it has of its own: as good */
+        const char *sp = task->ctx.sp; /* for a stackless task its own memory: just as useful */
         for (unsigned line = 0; line < FRAME_LINES; line++) {
             __builtin_prefetch(sp + (size_t)line * WEFT__CACHE_LINE, 1);
         }
     }
 }
 
-/* A slice of what is due: waits whose deadline it was are queued, callbacks are called, each
- * without the lock. */
+/* Fires a slice of the timers that are due: waits whose deadline has passed are queued; callbacks
+ * are called, each without the lock. */
 static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
 {
     if (weft__wheel_next(wheel) > w->now) {
@@ -252,14 +254,14 @@ static void fire_timers(struct weft__worker *w, struct weft__wheel *wheel)
     } while (left > 0 && w->now < until);
 }
 
-/* --- in the stead of others -------------------------------------------------------- */
+/* --- on behalf of other workers --------------------------------------------- */
 
 static bool is_hogged(const weft_pool *pool)
 {
     return __builtin_expect(atomic_load_explicit(&pool->hogged, memory_order_relaxed) != 0, 0);
 }
 
-/* What other workers would be too late for. */
+/* Serves timers and I/O that other workers would serve too late. */
 static void serve_others(struct weft__worker *w)
 {
     for (unsigned i = 0; i < w->pool->worker_count; i++) {
@@ -279,8 +281,8 @@ static bool poll_due(const struct weft__worker *w)
 
 /* --- more sources of work ------------------------------------------------------- */
 
-/* The turns between two ticks: 61, or as many as fit into 200 us by the last tick's pace. Reading
- * the clock at every turn would cost more than the turn. */
+/* Sets the number of turns until the next tick: 61, or as many as fit into 200 us at the speed of
+ * the last tick. Reading the clock at every turn would cost more than the turn. */
 static void pace(struct weft__worker *w)
 {
     int64_t now = weft__clock_ns();
@@ -303,7 +305,8 @@ void weft__worker_look_cancelling(struct weft__worker *w)
     if (cancelling != w->cancel_walked) {
         w->cancel_walked = cancelling;
         if (cancelling) {
-            weft__pool_cancel_walk(w->pool); /* what this worker made before it saw the flag */
+            weft__pool_cancel_walk(w->pool); /* fibers that this worker created before it saw the
+                                                flag */
         }
     }
 }
@@ -330,8 +333,8 @@ bool weft__worker_tick_is_quiet(struct weft__worker *w)
     return true;
 }
 
-/* What the order of pick would hide: timers, inbox, global, the oldest fresh task. Returns one to
- * run now, if there is one. */
+/* Serves the sources that the order of pick would starve: timers, inbox, global queue, the oldest
+ * not-yet-started task. Returns a task to run now, or NULL. */
 static struct weft__task *tick(struct weft__worker *w)
 {
     pace(w);
@@ -353,11 +356,11 @@ static struct weft__task *tick(struct weft__worker *w)
     struct weft__task *now = take_global(w, GLOBAL_BATCH);
     struct weft__task *fresh = weft__worker_take_oldest(w);
     if (now && fresh) {
-        weft__place(fresh); /* the next slot: it is next, and still can be stolen */
+        weft__place(fresh); /* into the next slot: it runs next, and can still be stolen */
     } else if (fresh) {
         now = fresh;
     }
-    /* Work that came by yields woke nobody: offer it. */
+    /* Yielded tasks were queued without waking a worker: offer them now. */
     if (weft__ring_length(&w->ring) > 0) {
         weft__idle_notify(&w->pool->idle);
     }
@@ -385,7 +388,7 @@ bool weft__worker_told_to_leave(const struct weft__worker *w)
     return told_to_leave(w, w->until);
 }
 
-/* Everything within reach without looking at other workers. */
+/* Finds work without looking at other workers. */
 static struct weft__task *find_here(struct weft__worker *w)
 {
     if (__builtin_expect(w->rounds != NULL, 0)) {
@@ -451,9 +454,10 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 
 /* --- idling ------------------------------------------------------------------------- */
 
-/* Between two looks. Where isolated pools outnumber the CPUs, the CPU is another member's or the
- * submitter's: while this one waits for its next turn it still counts as searching, so that submits
- * need not wake it, and when the turn comes it finds all that was submitted meanwhile. */
+/* Between two probes. Where isolated pools outnumber the CPUs, the CPU is given to another pool or
+ * to the submitter: while this worker waits for its next time slice it still counts as searching,
+ * so that submits need not wake it, and when it runs again it finds everything that was submitted
+ * meanwhile. */
 static void pause_search(const weft_pool *pool)
 {
     if (pool->yields) {
@@ -465,16 +469,16 @@ static void pause_search(const weft_pool *pool)
     }
 }
 
-/* As the one searcher: a few tight looks, then looks with pauses, for as long as that has been
- * paying. The pauses keep the searcher from taking every task out of the submitter's hands one by
- * one: both then wait for the same cache lines, and a stream of submits slows down threefold. */
+/* Searches as the pool's only searcher: a few tight probes, then probes with pauses, for as long as
+ * that has been successful. The pauses keep the searcher from taking each task right after its
+ * submit: both threads would then wait for the same cache lines, and a stream of submits becomes
+ * three times slower. */
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     int64_t began = w->now = weft__clock_ns(), polled = began;
-    /* Whoever serves descriptors finds out by the driver's wait whether there is more. */
+    /* A worker that serves descriptors learns of more work through the driver's wait. */
     int64_t spin_ns = w->io_last ? 0 : w->spin_ns;
-    int tight =
-        w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* alone there is nobody to steal from */
+    int tight = w->pool->worker_count > 1 ? TIGHT_PROBES : 0; /* a single worker has no victims */
     int least = w->pool->yields ? YIELDS : tight;
     for (int probe = 0;; probe++) {
         bool last = probe >= least && w->now - began >= spin_ns;
@@ -511,21 +515,22 @@ static uint64_t executed_of(const struct weft__worker *w)
     return atomic_load_explicit(&w->counters.executed, memory_order_relaxed);
 }
 
-/* What a burst has left behind and a long sleep need not keep: stacks, and small blocks. */
+/* Memory that a burst has left and that a long sleep need not keep: stacks and small blocks. */
 static bool keeps_much(void)
 {
     return weft__stack_warm() > KEEP_WARM_STACKS || weft__small_depot_has_spare();
 }
 
-/* A slice of it. True: something was given back, and there may be more. */
+/* Gives back a slice of it. True: something was given back, and there may be more. */
 static bool give_back(void)
 {
     return weft__small_depot_trim(TRIM_BATCHES) + weft__stack_trim(KEEP_WARM_STACKS, TRIM_SLICE) >
            0;
 }
 
-/* A server under load finds the next requests there when it has answered the last: it need not fall
- * asleep, nor tell anybody of that, to hear of them. For as long as this pays. */
+/* Under load the next requests have usually arrived when a server has answered the last ones: the
+ * worker polls for them without going to sleep and without notifying anyone of that. It does so as
+ * long as each poll finds events. */
 static bool look_at_hand(struct weft__worker *w)
 {
     if (w->io_at_hand) {
@@ -535,7 +540,7 @@ static bool look_at_hand(struct weft__worker *w)
     return w->io_at_hand;
 }
 
-/* The next task, however long it takes. NULL: told to leave. */
+/* Finds the next task, waiting as long as necessary. NULL: the worker has to leave its loop. */
 static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     struct weft__idle *idle = &w->pool->idle;
@@ -545,14 +550,14 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
         uint64_t executed = w->rounds ? executed_of(w) : 0;
         struct weft__task *task = find_here(w);
         if (w->rounds && executed_of(w) != executed) {
-            idle_since = INT64_MAX; /* it has run them by itself */
+            idle_since = INT64_MAX; /* the dispatcher has run tasks itself */
         }
         if (!task && !told_to_leave(w, until)) {
             if (look_at_hand(w)) {
                 continue;
             }
             searching = searching || (!w->rounds && weft__idle_search(idle));
-            if (searching && !w->rounds) { /* a dispatcher has looked everywhere */
+            if (searching && !w->rounds) { /* a dispatcher has checked all its sources */
                 weft__worker_set_state(w, WEFT_WORKER_SEARCHING);
                 task = search(w, until);
                 weft__worker_set_state(w, WEFT_WORKER_RUNNING);
@@ -564,12 +569,12 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
             }
             return task;
         }
-        /* Whoever has much to do by fits and starts needs its stacks again at once: they are
-         * trimmed after a rest. */
+        /* A program with bursts of work needs its stacks again soon: they are trimmed only after a
+         * long idle time. */
         idle_since = idle_since == INT64_MAX ? w->now : idle_since;
         bool warm = keeps_much();
         if (warm && w->now - idle_since >= REST_NS && give_back()) {
-            continue; /* look for work between slices: a sleeper that trims would be deaf */
+            continue; /* check for work between slices: submits do not wake a worker that trims */
         }
         if (weft__home_settle(w->bufs, TRIM_SLICE)) {
             continue;
@@ -589,7 +594,7 @@ static struct weft__task *find_work(struct weft__worker *w, const _Atomic(uint32
     }
 }
 
-/* The thread comes and goes. */
+/* The thread enters and leaves the loop. */
 static void gauge_begin(struct weft__worker *w)
 {
     weft__gauge_look(w);
@@ -617,13 +622,13 @@ void weft__worker_loop(struct weft__worker *w, const _Atomic(uint32_t) *until)
     gauge_end(w);
 }
 
-/* A thread that stops being a worker leaves its work where the others find it. */
+/* A thread that stops being a worker leaves its work where the other workers find it. */
 void weft__worker_hand_over(struct weft__worker *w)
 {
     struct weft__chain rest;
     weft__chain_init(&rest);
     if (w->handoff) {
-        /* A bound one stays for the thread's return: nobody else may run it. */
+        /* A bound task stays until the thread returns: no other worker may run it. */
         weft__chain_push(w->handoff->pin >= 0 ? &w->pinned : &rest, &w->handoff->link);
         w->handoff = NULL;
     }
@@ -651,8 +656,8 @@ void weft__worker_offer_timers(struct weft__worker *w)
     }
 }
 
-/* Fibers that yield for ever do not keep the host's thread: what is ready then is for the next
- * time. */
+/* Fibers that yield for ever do not keep the host's thread: what is ready after POLLED_ROUNDS
+ * rounds waits for the next poll. */
 static void drain_rounds(struct weft__worker *w)
 {
     unsigned left = POLLED_ROUNDS;
@@ -660,7 +665,7 @@ static void drain_rounds(struct weft__worker *w)
         uint64_t before = atomic_load_explicit(&w->rounds->gone, memory_order_relaxed);
         weft__rounds_work(w->rounds, left);
         left -= (unsigned)(atomic_load_explicit(&w->rounds->gone, memory_order_relaxed) - before);
-        weft__worker_poll(w); /* hands over what was submitted, too */
+        weft__worker_poll(w); /* also submits the pending operations */
     } while (left > 0 && weft__rounds_busy(w->rounds));
 }
 
@@ -677,7 +682,7 @@ uint64_t weft__worker_drain(struct weft__worker *w)
     while (!w->rounds && ((task = find_here(w)) || (task = steal(w, true)))) {
         weft__worker_run(w, task);
         if (weft__worker_peek_driver(w) && weft__ring_length(&w->ring) == 0) {
-            weft__worker_poll(w); /* hands over what was submitted, too */
+            weft__worker_poll(w); /* also submits the pending operations */
         }
     }
     gauge_end(w);

@@ -13,7 +13,7 @@ int weft__silence_init(struct weft__silence *s, int64_t period_ns, int64_t preci
     }
     int64_t step_ns = precision_ns / WEFT__SILENCE_STEPS;
     step_ns = step_ns > 0 ? step_ns : 1;
-    /* The steps that end within a period, the present one, the one that is being closed, and one
+    /* The steps that end within a period, the current one, the one that is being closed, and one
      * that began before. */
     uint32_t slots = (uint32_t)(period_ns / step_ns) + 4;
     *s = (struct weft__silence){.period_ns = period_ns, .step_ns = step_ns, .slots = slots};
@@ -82,7 +82,7 @@ bool weft__silence_remove(struct weft__silence *s, struct weft__quiet *quiet)
     return true;
 }
 
-/* Looks at members of the oldest list; returns how many. */
+/* Checks members of the oldest list; returns how many. */
 static size_t look_at_oldest(struct weft__silence *s, size_t max)
 {
     struct weft__quiet_list *list = &s->lists[list_of(s, s->oldest)];
@@ -104,8 +104,9 @@ static size_t look_at_oldest(struct weft__silence *s, size_t max)
 static void close_step(struct weft__silence *s, int64_t (*clock)(void))
 {
     uint64_t step = present(s);
-    /* seq_cst, an exchange: the new number is there for all before the clock is read. Whoever still
-     * reads the old one has read it before that time, which is all that is claimed of it. */
+    /* seq_cst, an exchange: the new number is visible to all threads before the clock is read. A
+     * thread that still reads the old number has read it before that time, which is all that is
+     * claimed. */
     atomic_exchange_explicit(&s->step, step + 1, memory_order_seq_cst);
     s->closed = s->ends[list_of(s, step)] = clock();
 }
@@ -116,8 +117,7 @@ bool weft__silence_tick(struct weft__silence *s, int64_t (*clock)(void), size_t 
     if (s->members == 0) {
         return false;
     }
-    /* Not if looking at the members is so far behind that the ring would close upon itself: late,
-     * but right. */
+    /* Not if the checks are so far behind that the ring would overrun itself: late, but correct. */
     if (now >= weft__silence_next(s) && present(s) - s->oldest < s->slots - 2) {
         close_step(s, clock);
     }

@@ -1,24 +1,24 @@
-/* Who has been silent for a period: the core of idle groups, with no clock, lock or timer of its
- * own.
+/* Idle lists: finds the members that have not been touched for a period. The core of idle groups,
+ * without a clock, lock or timer of its own.
  *
- * Time is cut into steps. `step` is the number of the present one; a touch copies it into the
- * member, one store. tick() closes the present step and notes when, *after* the next number was
- * visible: whoever was touched in step k was touched before closed(k), and is silent at closed(k) +
- * period if its number is still k. Never early.
+ * Time is cut into steps. `step` is the number of the current step; a touch copies it into the
+ * member, one store. tick() closes the current step and notes the time *after* the next number is
+ * visible: a member that was touched in step k was touched before closed(k), and is idle at
+ * closed(k) + period if its number is still k. A member never expires early.
  *
  *   lists       oldest          ...           step
  *             +--------+--------+--------+--------+     a ring: list k % slots
  *             |  a  b  |        |   c    |  d  e  |
  *             +--------+--------+--------+--------+
  *
- * A member lies in the list of the step of its last known touch, and is not moved by a touch. When
- * the time of the oldest list has come, each of its members is looked at once: its number is still
- * the list's (silent), or newer, then it moves there. So a member costs one look per period however
- * often it is touched, and a tick looks at nothing that is not due.
+ * A member is in the list of the step of its last known touch; a touch does not move it. When the
+ * oldest list is due, each of its members is checked once: if its number is still the list's, it
+ * has expired; if it is newer, the member moves to that list. So a member costs one check per
+ * period, however often it is touched, and a tick checks nothing that is not due.
  *
- * A step is a quarter of the precision. Touched right after closed(k - 1), a member is known to be
- * silent a step late at most, and the look comes at the first tick after that, another step: half a
- * precision step late, the other half is for ticks that are late themselves.
+ * A step is a quarter of the precision. A member that was touched right after closed(k - 1) is
+ * known to be idle at most one step late, and the check comes at the first tick after that, another
+ * step: half the precision in all; the other half is for ticks that are late themselves.
  */
 #ifndef WEFT_TIME_SILENCE_H
 #define WEFT_TIME_SILENCE_H
@@ -33,9 +33,9 @@
 #define WEFT__SILENCE_PRECISIONS 65536 /* per period, at most */
 
 struct __attribute__((may_alias)) weft__quiet {
-    _Atomic(uint64_t) seen; /* the step of its last touch; written by anybody */
+    _Atomic(uint64_t) seen; /* the step of the last touch; written by any thread */
     struct weft__quiet *next, *prev;
-    uint32_t place; /* 1 + its list; 0: in none */
+    uint32_t place; /* index of its list + 1; 0: in no list */
 };
 
 struct weft__quiet_list {
@@ -47,35 +47,36 @@ struct weft__silence {
     /* immutable after init */
     int64_t period_ns, step_ns;
     uint32_t slots;
-    /* the user's lock */
-    uint64_t oldest;                /* no member lies in an older step */
-    int64_t closed;                 /* when the present step began */
-    size_t members;                 /* in the lists */
-    size_t silent;                  /* in the last list: found, not taken yet */
-    struct weft__quiet_list *lists; /* slots of them, and that of the silent */
+    /* under the user's lock */
+    uint64_t oldest;                /* no member is in an older step */
+    int64_t closed;                 /* when the current step began */
+    size_t members;                 /* in the lists, without the expired ones */
+    size_t silent;                  /* in the last list: expired, not taken yet */
+    struct weft__quiet_list *lists; /* `slots` lists, and that of the expired members */
     int64_t *ends;                  /* closed(k), per slot */
 };
 
-/* -ENOMEM. 0 < precision <= period, period / precision <= 2^16: else -EINVAL. */
+/* -ENOMEM. -EINVAL unless 0 < precision <= period and period / precision <= 2^16. */
 int weft__silence_init(struct weft__silence *s, int64_t period_ns, int64_t precision_ns,
                        int64_t now);
 void weft__silence_deinit(struct weft__silence *s);
 
-/* Counts as a touch. After a time without members and ticks: `now` is the beginning of a step. */
+/* Adds a member; counts as a touch. After a time without members and ticks, `now` begins a new
+ * step. */
 void weft__silence_add(struct weft__silence *s, struct weft__quiet *quiet, int64_t now);
-/* False: it is in no list, it was never added or has been taken. */
+/* False: the member is in no list: it was never added, or has been taken. */
 bool weft__silence_remove(struct weft__silence *s, struct weft__quiet *quiet);
 
 static inline void weft__silence_touch(const struct weft__silence *s, struct weft__quiet *quiet)
 {
-    /* Relaxed: the number says when; nothing is published by it. */
+    /* Relaxed: the number only tells the time; it publishes nothing. */
     uint64_t step = atomic_load_explicit(&s->step, memory_order_relaxed);
     atomic_store_explicit(&quiet->seen, step, memory_order_relaxed);
 }
 
-/* Closes the step if it has lasted long enough by `clock`, and looks at what is due, up to max
- * members. True: there is more to look at now. clock() must not be early: it is read after the step
- * was closed. */
+/* Closes the step if it has lasted long enough by `clock`, and checks up to max members that are
+ * due. True: there is more to check now. clock() must not be early: it is read after the step was
+ * closed. */
 bool weft__silence_tick(struct weft__silence *s, int64_t (*clock)(void), size_t max);
 
 /* When tick has something to do next, if there are members. */
@@ -84,7 +85,7 @@ static inline int64_t weft__silence_next(const struct weft__silence *s)
     return s->closed + s->step_ns;
 }
 
-/* Takes the silent out, linked by `next`; *n is how many. */
+/* Takes the expired members out, linked by `next`; *n is how many. */
 struct weft__quiet *weft__silence_take(struct weft__silence *s, size_t *n);
 
 #endif

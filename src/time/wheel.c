@@ -6,7 +6,7 @@
 
 #define LOW WEFT__WHEEL_LOW
 #define LOW_BITS WEFT__WHEEL_LOW_BITS
-#define DIGIT 6 /* bits of a tick that each level above holds */
+#define DIGIT 6 /* bits of a tick per level above level 0 */
 
 _Static_assert(1 << DIGIT == WEFT__WHEEL_SLOTS, "a level is one digit");
 _Static_assert(64 <= LOW_BITS + (WEFT__WHEEL_LEVELS - 1) * DIGIT, "the levels cover every tick");
@@ -15,7 +15,8 @@ void weft__wheel_init(struct weft__wheel *wheel, int64_t now, unsigned tick_shif
 {
     WEFT__REQUIRE(now >= 0, "timer wheel: negative time");
     WEFT__REQUIRE(tick_shift <= 62, "timer wheel: tick of 2^%u ns", tick_shift);
-    memset(wheel, 0, offsetof(struct weft__wheel, slots)); /* those are told by their bits */
+    memset(wheel, 0, offsetof(struct weft__wheel, slots)); /* a slot's content is valid only if its
+                                                              bit is set */
     wheel->tick_shift = tick_shift;
     wheel->moves = WEFT__WHEEL_MOVES;
     wheel->cascade = WEFT__TIMER_IDLE;
@@ -23,9 +24,10 @@ void weft__wheel_init(struct weft__wheel *wheel, int64_t now, unsigned tick_shif
     atomic_init(&wheel->next, INT64_MAX);
 }
 
-/* --- which slots have a timer --------------------------------------------------------------- */
+/* --- occupied slots
+ * ----------------------------------------------------------------------------- */
 
-/* Of a slot above level 0. */
+/* For a slot above level 0. */
 static unsigned level_of(uint32_t slot)
 {
     return 1 + (slot - LOW) / WEFT__WHEEL_SLOTS;
@@ -76,7 +78,7 @@ static void vacate(struct weft__wheel *wheel, uint32_t slot)
     }
 }
 
-/* The first slot of level 0, which has one. */
+/* The first occupied slot of level 0, which has one. */
 static uint32_t first_low(const struct weft__wheel *wheel)
 {
     unsigned i = 0;
@@ -96,7 +98,7 @@ static uint64_t tick_of(const struct weft__wheel *wheel, int64_t deadline)
     return deadline > 0 ? ((uint64_t)deadline + last) >> wheel->tick_shift : 0;
 }
 
-/* When a tick begins. The one after the last whole tick begins at the end of time. */
+/* When a tick begins. The tick after the last whole one begins at INT64_MAX. */
 static int64_t tick_start(const struct weft__wheel *wheel, uint64_t tick)
 {
     return tick > (uint64_t)INT64_MAX >> wheel->tick_shift ? INT64_MAX
@@ -126,8 +128,8 @@ static uint32_t earliest(const struct weft__wheel *wheel, uint64_t *first)
     return slot;
 }
 
-/* After timers went away: next() follows, as far as is known without searching. What it was before
- * is still a lower bound, perhaps a better one. */
+/* After timers were removed: raises next() as far as is known without searching. The old value is
+ * still a lower bound, perhaps a better one. */
 static void next_raise(struct weft__wheel *wheel)
 {
     uint64_t tick;
@@ -135,7 +137,8 @@ static void next_raise(struct weft__wheel *wheel)
     uint32_t slot = earliest(wheel, &tick);
     if (slot != WEFT__TIMER_IDLE) {
         const struct weft__timer *timer = wheel->slots[slot].first;
-        /* Alone in the earliest slot it is the earliest timer, unless others moved down from it. */
+        /* Alone in the earliest slot it is the earliest timer, unless others moved down from
+         * there. */
         if (slot >= LOW && timer == wheel->slots[slot].last && slot != wheel->cascade) {
             tick = tick_of(wheel, timer->deadline);
         }
@@ -157,8 +160,8 @@ static uint32_t slot_of(const struct weft__wheel *wheel, uint64_t tick)
     return LOW + above * WEFT__WHEEL_SLOTS + digit;
 }
 
-/* Puts a timer that is in no slot to the end of the one that is its place now. What was last there
- * is written to and not read: nobody waits for its line. */
+/* Appends a timer that is in no slot to the slot where it belongs now. The last timer there is
+ * written and not read, so no thread waits for its cache line. */
 static void place(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     uint64_t tick = tick_of(wheel, timer->deadline);
@@ -180,7 +183,7 @@ static void place(struct weft__wheel *wheel, struct weft__timer *timer)
     atomic_store_explicit(&timer->slot, slot, memory_order_relaxed);
 }
 
-/* Its slot is empty now. */
+/* Clears a slot that has become empty. */
 static void empty_slot(struct weft__wheel *wheel, uint32_t slot)
 {
     vacate(wheel, slot);
@@ -189,7 +192,7 @@ static void empty_slot(struct weft__wheel *wheel, uint32_t slot)
     }
 }
 
-/* Takes a pending timer out; true if its slot is empty now. */
+/* Unlinks a pending timer; true if its slot is empty now. */
 static bool take_out(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     uint32_t slot = atomic_load_explicit(&timer->slot, memory_order_relaxed);
@@ -204,7 +207,7 @@ static bool take_out(struct weft__wheel *wheel, struct weft__timer *timer)
     return true;
 }
 
-/* Puts the front where it belongs; next() has counted it already. */
+/* Puts the front into its slot; next() has counted it already. */
 void weft__wheel_settle(struct weft__wheel *wheel)
 {
     if (wheel->front) {
@@ -213,7 +216,7 @@ void weft__wheel_settle(struct weft__wheel *wheel)
     }
 }
 
-/* Next() can only have depended on a timer whose slot is empty without it. */
+/* next() can only have depended on a timer whose slot is empty without it. */
 void weft__wheel_remove(struct weft__wheel *wheel, struct weft__timer *timer)
 {
     weft__wheel_settle(wheel);
@@ -232,7 +235,7 @@ bool weft__wheel_add(struct weft__wheel *wheel, struct weft__timer *timer, int64
 
 bool weft__wheel_cancel(struct weft__wheel *wheel, struct weft__timer *timer)
 {
-    /* Always by the lock, pending or not: that is what waits for a callback that is running. */
+    /* Always take the lock, pending or not: this waits for a callback that is running. */
     weft__latch_take(&wheel->lock);
     bool pending = weft__timer_pending(timer);
     if (pending) {
@@ -275,8 +278,8 @@ static size_t move_down(struct weft__wheel *wheel, size_t max)
     return moved;
 }
 
-/* Expires up to max timers of a level-0 slot that is due; returns how many. The list is put in
- * order when it is over. */
+/* Expires up to max timers of a level-0 slot that is due; returns how many. The list is repaired at
+ * the end. */
 static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, void *arg)
 {
     size_t expired = 0;
@@ -299,8 +302,8 @@ static size_t expire_slot(struct weft__wheel *wheel, uint32_t slot, size_t max, 
 #define CHAINS 16u
 #define DEPTH 16u
 
-/* Of very many timers those that are due are in no cache, and a list is walked one miss after
- * another. So the lists of the slots that are due are walked side by side first: their misses
+/* With very many timers, those that are due are in no cache, and walking a list takes one cache
+ * miss after another. So the lists of the due slots are first walked side by side: their misses
  * overlap. */
 static void warm(const struct weft__wheel *wheel, uint64_t until)
 {
