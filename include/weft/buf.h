@@ -1,29 +1,31 @@
-/* Buffers: bytes that are passed on, cut and joined without being copied.
+/* Buffers: bytes that are passed on, sliced and joined without being copied.
  *
  * A weft_buf is a view of some bytes in a storage. The storage is reference-counted and lives as
- * long as any view of it; the view itself has one owner at a time, who may hand it to another
- * fiber, actor, pool or thread. So one frame goes to ten thousand connections as ten thousand views
+ * long as any view of it; a view has one owner at a time, which may hand it to another fiber,
+ * actor, pool or thread. So one frame can be sent to ten thousand connections as ten thousand views
  * of one storage, each with its own position.
  *
  *          base          data          data + len          end of the storage
  *            |  headroom  |    bytes    |     tailroom      |
  *
- * Words in the contracts:
+ * Ownership words in the contracts:
  *   borrows         the caller keeps it
- *   takes           it is gone for the caller, freed by whoever has it now
- *   returns owned   the caller must free it or give it to somebody who takes it
- *   shares          another view of the same storage, both must be freed
+ *   takes           the callee owns and frees it; the caller must not use it again
+ *   returns owned   the caller must free it or pass it to a call that takes it
+ *   shares          another view of the same storage; both must be freed
  *
  * Bytes may be written only while the view is the only one of its storage (weft_buf_writable);
- * weft_buf_unshare makes it so. Views of one storage may be read and freed on different threads at
- * once; one view may not.
+ * weft_buf_unshare ensures that. Views of one storage may be read and freed on different threads
+ * concurrently; a single view may not.
  *
- * Storage comes from pools of size classes, 128 bytes to 4 MiB in powers of two; what is larger
- * comes from the system each time. Up to 16 KiB each worker has a pool of its own, without locks: a
- * buffer that is freed on another thread is handed back to the worker it came from, and one whose
- * worker is gone is given to the system. Larger ones, and those of plain threads, are in one pool
- * under a small lock. Freeing twice stops the program; debug builds also find writing into a buffer
- * that was freed. Any thread may make and free buffers. None of these calls waits.
+ * Storage comes from pools of size classes, 128 bytes to 4 MiB in powers of two; larger buffers
+ * come from the system each time. For classes up to 16 KiB each worker has its own lock-free cache:
+ * a buffer that is freed on another thread is returned to the worker it came from, and a buffer
+ * whose worker is gone is freed to the system. Larger buffers, and those of plain threads, use one
+ * shared pool under a small lock. A double free stops the program; debug builds also detect writes
+ * to a freed buffer.
+ *
+ * No call in this header waits. A view or a chain is used by one thread at a time, its owner's.
  */
 #ifndef WEFT_BUF_H
 #define WEFT_BUF_H
@@ -38,7 +40,7 @@
 WEFT_BEGIN_DECLS
 
 typedef struct weft_buf {
-    unsigned char *data; /* the first byte; changed by the calls below only */
+    unsigned char *data; /* the first byte; changed only by the calls below */
     size_t len;
     /* private */
     struct weft_buf *weft_next;
@@ -51,133 +53,179 @@ typedef struct weft_buf {
 
 /* --- one buffer ------------------------------------------------------------- */
 
-/* An empty one with this much headroom, and room for at least `bytes` behind it, all writable. Its
- * bytes are not zeroed. Returns owned; NULL: no memory. */
+/* Allocate an empty writable buffer with this headroom and at least `bytes` of tailroom. The bytes
+ * are not zeroed.
+ * Returns an owned buffer; NULL if memory runs out.
+ * Context: any thread; does not wait. */
 WEFT_API weft_buf *weft_buf_alloc(size_t bytes, size_t headroom);
-/* One with a copy of these bytes. Returns owned; NULL: no memory. */
+/* Allocate a buffer with a copy of these bytes.
+ * Returns an owned buffer; NULL if memory runs out.
+ * Context: any thread; does not wait. */
 WEFT_API weft_buf *weft_buf_copy(const void *bytes, size_t len);
-/* One over the caller's memory, which it takes: release(memory, len, arg) is called once, when the
- * last view is freed, on whatever thread that is; NULL: nobody need be told. Never writable.
- * Returns owned; NULL: no memory, and the caller's memory was not taken. */
+/* Wrap the caller's memory in a buffer, which takes the memory. The buffer is never writable.
+ * release: release(memory, len, arg) is called once, when the last view is freed, on the thread
+ * that frees it; NULL if no call is needed.
+ * Returns an owned buffer; NULL if memory runs out, and then the memory was not taken.
+ * Context: any thread; does not wait. */
 WEFT_API weft_buf *weft_buf_wrap(const void *memory, size_t len,
                                  void (*release)(const void *memory, size_t len, void *arg),
                                  void *arg);
-/* Takes; NULL is nothing. It must not be in a chain. */
+/* Free a view; takes it. NULL is ignored. The view must not be in a chain.
+ * Context: the view's owner; does not wait. */
 WEFT_API void weft_buf_free(weft_buf *buf);
 
-/* Borrows `buf`, shares `len` of its bytes, beginning with number `from`, which must be there.
- * Returns owned; NULL: no memory. */
+/* Create a view of `len` bytes of `buf`, starting at offset `from`: borrows buf, shares its
+ * storage. A range outside the buffer stops the program.
+ * Returns an owned view; NULL if memory runs out.
+ * Context: the view's owner; does not wait. */
 WEFT_API weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len);
-/* All of them. */
+/* Create a view of all bytes of `buf`, as weft_buf_slice.
+ * Context: the view's owner; does not wait. */
 WEFT_API weft_buf *weft_buf_share(const weft_buf *buf);
 
-/* True while this is the only view of a storage that Weft made. */
+/* Report whether this is the only view of a storage that Weft allocated.
+ * Returns true if the bytes may be written.
+ * Context: the view's owner; does not wait. */
 WEFT_API bool weft_buf_writable(const weft_buf *buf);
-/* Takes, and returns owned a writable one with the same bytes: itself, or a copy. NULL: no memory,
- * and it is still the caller's. */
+/* Make a buffer writable, copying the bytes if the storage is shared or wrapped. Takes buf.
+ * Returns an owned writable buffer with the same bytes, either buf itself or a copy; NULL if memory
+ * runs out, and then buf is still the caller's.
+ * Context: the view's owner; does not wait. */
 WEFT_API weft_buf *weft_buf_unshare(weft_buf *buf);
 
-/* Bytes by which it may grow at the front and at the end; 0 while it is not writable. */
+/* Read how many bytes the view can grow at the front (headroom) or at the end (tailroom).
+ * Returns the number of bytes; 0 while the view is not writable.
+ * Context: the view's owner; does not wait. */
 WEFT_API size_t weft_buf_headroom(const weft_buf *buf);
 WEFT_API size_t weft_buf_tailroom(const weft_buf *buf);
-/* Grows by n at the front: for a header that is written last. Returns the first of the new bytes.
- * More than the headroom is a caller's bug. */
+/* Grow the view by n bytes at the front, e.g. for a header that is written last. More than the
+ * headroom stops the program.
+ * Returns a pointer to the first new byte.
+ * Context: the view's owner; does not wait. */
 WEFT_API unsigned char *weft_buf_push(weft_buf *buf, size_t n);
-/* Grows by n at the end. Returns the first of the new bytes. More than the tailroom is a caller's
- * bug. */
+/* Grow the view by n bytes at the end. More than the tailroom stops the program.
+ * Returns a pointer to the first new byte.
+ * Context: the view's owner; does not wait. */
 WEFT_API unsigned char *weft_buf_put(weft_buf *buf, size_t n);
-/* Shrinks by n at the front, or at the end. n > len is a caller's bug. Any view, writable or
- * not. */
+/* Shrink the view by n bytes, at the front (pull) or at the end (trim). Works on any view, writable
+ * or not. n > len stops the program.
+ * Context: the view's owner; does not wait. */
 WEFT_API void weft_buf_pull(weft_buf *buf, size_t n);
 WEFT_API void weft_buf_trim(weft_buf *buf, size_t n);
 
 /* --- chains ------------------------------------------------------------------- */
 
-/* Buffers in a row that stand for their bytes in a row. All zero is an empty chain. It owns its
- * buffers; they are in no other. */
+/* A chain: a list of buffers that represents the concatenation of their bytes. All-zero bytes are
+ * an empty chain. A chain owns its buffers; a buffer is in at most one chain. */
 typedef struct weft_bufs {
-    weft_buf *first; /* the next one by weft_bufs_next */
+    weft_buf *first; /* iterate with weft_bufs_next */
     size_t bytes, count;
     /* private */
     weft_buf *weft_last;
 } weft_bufs;
 
-/* NULL after the last. Borrowed. */
+/* Return the next buffer of the chain, borrowed; NULL after the last.
+ * Context: the chain's owner; does not wait. */
 static inline weft_buf *weft_bufs_next(const weft_buf *buf)
 {
     return buf->weft_next;
 }
 
-/* Take `buf`. */
+/* Add a buffer at the end (append) or at the front (prepend). Take buf.
+ * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_append(weft_bufs *chain, weft_buf *buf);
 WEFT_API void weft_bufs_prepend(weft_bufs *chain, weft_buf *buf);
-/* Takes all of `from`, which is empty then, to the end of `chain`. */
+/* Move all buffers of `from` to the end of `chain`; `from` is empty afterwards. The two must be
+ * different chains, otherwise the program stops.
+ * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_join(weft_bufs *chain, weft_bufs *from);
-/* Takes the first buffer out. Returns owned; NULL: the chain is empty. */
+/* Remove the first buffer.
+ * Returns the buffer, owned; NULL if the chain is empty.
+ * Context: the chain's owner; does not wait. */
 WEFT_API weft_buf *weft_bufs_shift(weft_bufs *chain);
-/* Takes what lies behind the first `at` bytes to the end of `tail`. A buffer that lies across is
- * shared between both. 0, or -ENOMEM and nothing has changed. at > bytes is a caller's bug. */
+/* Move everything after the first `at` bytes to the end of `tail`. A buffer that spans the cut is
+ * shared between both chains. at > chain->bytes stops the program.
+ * Returns 0; -ENOMEM, and then nothing has changed.
+ * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail);
-/* Drops n bytes at the front, or at the end, and frees what is empty then. n > bytes is a caller's
- * bug. */
+/* Drop n bytes at the front (consume) or at the end (trim), and free the buffers that become empty.
+ * n > chain->bytes stops the program.
+ * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_consume(weft_bufs *chain, size_t n);
 WEFT_API void weft_bufs_trim(weft_bufs *chain, size_t n);
-/* Shares everything in `from`, which it borrows, at the end of `chain`. 0, or -ENOMEM and nothing
- * has changed. */
+/* Append views of all buffers of `from` to `chain`: borrows from, shares its storage.
+ * Returns 0; -ENOMEM, and then nothing has changed.
+ * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_share(weft_bufs *chain, const weft_bufs *from);
-/* Makes the first n bytes lie in one buffer, by copying if need be: for a parser. 0, or -ENOMEM and
- * nothing has changed. n > bytes is a caller's bug. */
+/* Make the first n bytes contiguous in one buffer, e.g. for a parser; copies only if needed. n >
+ * chain->bytes stops the program.
+ * Returns 0; -ENOMEM, and then nothing has changed.
+ * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_linearise(weft_bufs *chain, size_t n);
-/* Copies up to n bytes, beginning with number `from`, to the caller's memory. Returns how many
- * there were. */
+/* Copy up to n bytes, starting at offset `from`, into the caller's memory.
+ * Returns the number of bytes copied.
+ * Context: the chain's owner; does not wait. */
 WEFT_API size_t weft_bufs_copy(const weft_bufs *chain, size_t from, void *to, size_t n);
-/* For writev: fills up to `max` entries with what is not empty. Returns how many. They are borrowed
- * from the chain. */
+/* Fill up to `max` iovec entries with the non-empty buffers, for writev. The entries borrow from
+ * the chain.
+ * Returns the number of entries.
+ * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max);
-/* For readv: fills up to `max` entries with the room behind the last byte: the tailroom of the last
- * buffer that is not empty, then that of the empty ones behind it. Returns how many. */
+/* Fill up to `max` iovec entries with the free space after the last byte, for readv: the tailroom
+ * of the last non-empty buffer, then that of the empty buffers after it. The entries borrow from
+ * the chain.
+ * Returns the number of entries.
+ * Context: the chain's owner; does not wait. */
 WEFT_API int weft_bufs_room(const weft_bufs *chain, struct iovec *iov, int max);
-/* n bytes were written into that room, from its beginning. More than there is is a caller's bug. */
+/* Record that n bytes were written into the space reported by weft_bufs_room, from its beginning.
+ * More than there is space for stops the program.
+ * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_fill(weft_bufs *chain, size_t n);
-/* Frees everything in it. */
+/* Free all buffers of the chain; the chain is empty afterwards.
+ * Context: the chain's owner; does not wait. */
 WEFT_API void weft_bufs_free(weft_bufs *chain);
 
 /* --- the pools ------------------------------------------------------------------ */
 
-/* How much the pools keep, in bytes; 0: the default. While it has work a worker may keep twice as
- * much; the rest is given back when it runs out. */
+/* How many bytes the pools keep; 0: the default. While it has work, a worker may keep twice as
+ * much; it frees the excess when it runs out of work. */
 struct weft_buf_limits {
-    size_t worker_class; /* each worker, of one size class: 256 KiB; also what may be on its way
-                            back to it */
-    size_t worker;       /* each worker: 1 MiB */
-    size_t shared_class; /* the common pool, of one size class: 16 MiB */
-    size_t shared;       /* the common pool: 64 MiB */
+    size_t worker_class; /* per worker and size class: 256 KiB; also limits what is in transit back
+                          * to the worker */
+    size_t worker;       /* per worker: 1 MiB */
+    size_t shared_class; /* shared pool, per size class: 16 MiB */
+    size_t shared;       /* shared pool: 64 MiB */
 };
-/* NULL: the defaults. Holds for the whole process from now on. */
+/* Set the limits for the whole process from now on; NULL sets the defaults. Borrows limits for the
+ * call.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_buf_set_limits(const struct weft_buf_limits *limits);
 
-/* Gives everything that is kept back to the system: at once what is in the common pool and in the
- * calling worker's, the other workers' at their next tick or before they sleep next. Returns the
- * bytes that it gave back itself. */
+/* Free all kept memory to the system: immediately for the shared pool and the calling worker's
+ * cache; the other workers free theirs at their next tick or before they sleep.
+ * Returns the number of bytes that this call freed itself.
+ * Context: any thread; does not wait. */
 WEFT_API size_t weft_buf_trim_pools(void);
 
-/* Two kinds of headers (of slices, of wrapped memory), 128 bytes .. 4 MiB, and what is larger. */
+/* Two header classes (slices, wrapped memory), 128 bytes .. 4 MiB, and larger buffers. */
 #define WEFT_BUF_CLASSES 19
 
 struct weft_buf_class_stats {
-    size_t bytes;     /* of one buffer; 0: headers only, or (the last) larger than 4 MiB */
-    uint64_t hits;    /* taken from what was kept */
-    uint64_t misses;  /* taken from the system */
+    size_t bytes;     /* per buffer; 0: headers only, or (the last class) larger than 4 MiB */
+    uint64_t hits;    /* served from kept buffers */
+    uint64_t misses;  /* served from the system */
     uint64_t live;    /* in use */
-    uint64_t kept;    /* in the pools, with those on their way back to a worker */
-    uint64_t foreign; /* freed on another thread than that of the worker they came from */
+    uint64_t kept;    /* in the pools, including those in transit back to a worker */
+    uint64_t foreign; /* freed on another thread than the worker they came from */
 };
 struct weft_buf_stats {
     uint64_t hits, misses, live, kept, foreign; /* sums */
-    size_t live_bytes, kept_bytes;              /* with the headers */
+    size_t live_bytes, kept_bytes;              /* including headers */
     struct weft_buf_class_stats classes[WEFT_BUF_CLASSES];
 };
-/* The whole process. Not one instant of all pools, but exact when they rest. */
+/* Read the counters of the whole process. The pools are not read at one instant; the numbers are
+ * exact while no other thread allocates or frees buffers. out must not be NULL.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_buf_stats(struct weft_buf_stats *out);
 
 WEFT_END_DECLS

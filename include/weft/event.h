@@ -1,7 +1,7 @@
-/* An event: a flag one can wait for. It stays set until it is reset.
+/* An event: a flag that fibers and threads can wait for. It stays set until it is reset.
  *
- * It must outlive the call of weft_event_set that sets it, which may still be inside when a wait
- * has returned: for one on the waiter's stack use weft_oneshot.
+ * The event must outlive the weft_event_set call that sets it, because that call may still be
+ * running when a wait has already returned. For an object on the waiter's stack use weft_oneshot.
  */
 #ifndef WEFT_EVENT_H
 #define WEFT_EVENT_H
@@ -21,16 +21,26 @@ typedef struct weft_event {
         {{0}}, 0                                                                                   \
     }
 
+/* Initialise an event (all-zero bytes, WEFT_EVENT_INIT, need no init), or end its use. deinit stops
+ * the program if there are waiters.
+ * opts: NULL for defaults; borrowed for the call (opts->name until deinit).
+ * Context: any thread; no concurrent use of the object; do not wait. */
 WEFT_API void weft_event_init(weft_event *event, const struct weft_sync_opts *opts);
 WEFT_API void weft_event_deinit(weft_event *event);
 
-/* Sets the flag and lets everybody go on who waits. What was written before is seen by those. */
+/* Set the flag and wake all waiters (set); clear the flag (reset); read the flag (is_set).
+ *
+ * Writes made before the set are visible to every wait or is_set that sees the flag.
+ * Returns (is_set) true if the flag is set.
+ * Context: any thread; do not wait. */
 WEFT_API void weft_event_set(weft_event *event);
 WEFT_API void weft_event_reset(weft_event *event);
 WEFT_API bool weft_event_is_set(const weft_event *event);
 
-/* Waits until the flag is set. 0, -ETIMEDOUT, -ECANCELED, -EINTR. One who was waiting when it was
- * set goes on, though it be reset before it runs. */
+/* Wait until the flag is set. Deadline 0 tries once. A fiber that was waiting when the flag was set
+ * returns 0 even if the flag is reset before the fiber runs.
+ * Returns 0 if set; -ETIMEDOUT, -ECANCELED or -EINTR if the wait ended first.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_event_wait(weft_event *event, int64_t deadline);
 
 WEFT_END_DECLS

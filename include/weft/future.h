@@ -1,16 +1,17 @@
-/* A future: a result that will be there later, for any number of waiters. A value, or an error.
+/* A future: a result that becomes available later, for any number of waiters. The result is a value
+ * or an error.
  *
- * It is counted: create gives one reference, each user has its own (weft_future_ref) or knows of
- * somebody who has one. What it carries is a pointer that belongs to whom you say; the future never
- * frees it.
+ * A future is reference-counted: create returns one reference; each user holds its own
+ * (weft_future_ref) or relies on a holder that outlives it. The value is a plain pointer whose
+ * ownership is the caller's convention; the future never frees it.
  *
- * Whoever is first to complete, fail or cancel it decides, from any thread; the others get
- * -EALREADY. One that loses its last reference undecided fails with -EPIPE, for those derived from
- * it.
+ * The first call to complete, fail or cancel decides the future, from any thread; later calls
+ * return -EALREADY. A future that loses its last reference undecided fails with -EPIPE, which
+ * futures derived from it see.
  *
- * Callbacks and conversions run inline in the one who decides, on its stack, with no lock held:
- * they should be short, and may use futures as they like. A long chain of derived futures needs no
- * deep stack.
+ * Callbacks and conversions run inline in the call that decides the future, on that caller's stack
+ * with no lock held. They should be short, and may use futures freely. A long chain of derived
+ * futures does not need a deep stack.
  */
 #ifndef WEFT_FUTURE_H
 #define WEFT_FUTURE_H
@@ -21,56 +22,89 @@ WEFT_BEGIN_DECLS
 
 typedef struct weft__future weft_future;
 
-/* -ENOMEM. */
+/* Create an undecided future.
+ * opts: NULL for defaults; borrowed for the call (opts->name until the last unref).
+ * Returns 0 and one reference in *out; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_future_create(weft_future **out, const struct weft_sync_opts *opts);
-/* Returns its argument. */
+/* Add a reference.
+ * Returns its argument.
+ * Context: any thread (with an owner: the owner only); does not wait. */
 WEFT_API weft_future *weft_future_ref(weft_future *future);
-/* NULL is fine. */
+/* Drop a reference; NULL is ignored. Dropping the last one fails an undecided future with -EPIPE; a
+ * future with waiters then stops the program.
+ * Context: any thread (with an owner: the owner only); does not wait, but may run callbacks. */
 WEFT_API void weft_future_unref(weft_future *future);
 
-/* Decides it: with a value, with an error (negative errno), with -ECANCELED. What was written
- * before is seen by whoever gets the result. -EALREADY: it was decided before. */
+/* Decide the future: with a value, with an error (err is a negative errno, otherwise the program
+ * stops), or with -ECANCELED. Writes made before the call are visible to every reader of the
+ * result.
+ * Returns 0; -EALREADY if the future was decided before, and then the call has no effect.
+ * Context: any thread; does not wait, but runs callbacks and conversions. */
 WEFT_API int weft_future_complete(weft_future *future, void *value);
 WEFT_API int weft_future_fail(weft_future *future, int err);
 WEFT_API int weft_future_cancel(weft_future *future);
 
-/* The result as it stands: 0 and the value (if `value` is not NULL), the error it failed with, or
- * -EINPROGRESS. */
+/* Read the result without waiting.
+ * value: receives the value if the future completed; may be NULL.
+ * Returns 0 and the value; the error that the future failed with; -EINPROGRESS if undecided.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_future_result(const weft_future *future, void **value);
+/* Report whether the future is decided.
+ * Returns true if it has a value or an error.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_future_is_done(const weft_future *future);
 
-/* Waits until it is decided, whichever way: 0. -ETIMEDOUT, -ECANCELED, -EINTR are about the wait
- * alone. */
+/* Wait until the future is decided, with a value or an error. Deadline 0 tries once.
+ * Returns 0 if decided; -ETIMEDOUT, -ECANCELED or -EINTR concern the wait only, not the future.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_future_wait(weft_future *future, int64_t deadline);
 
-/* Wait and result in one, for those who need not tell an error of the future from one of the
- * wait. */
+/* Wait and read the result in one call, for callers that need not distinguish an error of the
+ * future from an error of the wait.
+ * Returns as weft_future_wait if that fails, else as weft_future_result.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_future_get(weft_future *future, void **value, int64_t deadline);
 
-/* Runs fn(arg, err, value) once it is decided: now, if it is. -ENOMEM. */
+/* Run fn(arg, err, value) once the future is decided: immediately if it is, else in the call that
+ * decides it.
+ * Returns 0; -ENOMEM, and fn will not run.
+ * Context: any thread; does not wait. */
 typedef void (*weft_future_fn)(void *arg, int err, void *value);
 WEFT_API int weft_future_then(weft_future *future, weft_future_fn fn, void *arg);
 
-/* Derived futures: each is a new one, with a reference for the caller. They let go of what they
- * were derived from as soon as they are decided, so to give one up for good, cancel it; that leaves
- * the others as they are. All of them, if they have an owner, have the same one. -ENOMEM. */
+/* Derived futures. Each call returns a new future with one reference owned by the caller. A derived
+ * future drops its inputs as soon as it is decided; to give it up, cancel it: that does not affect
+ * the inputs. If the inputs have an owner, all must have the same one (otherwise the program
+ * stops), and so does the derived future. All calls return -ENOMEM if memory runs out, may be
+ * called from any thread, and do not wait. */
 
-/* The value converted by fn(arg, value, &converted), which gives 0 or a negative errno to fail
- * with; *converted is the value at first. A failure passes by without fn. If it is cancelled while
- * fn runs, nobody gets what fn has made. */
+/* Derive a future that holds the value of `future` converted by fn(arg, value, &converted). fn
+ * returns 0, or a negative errno to fail with; *converted initially is the value. A failure is
+ * passed on without calling fn. If the derived future is cancelled while fn runs, the converted
+ * value is lost.
+ * Returns 0 and an owned future in *out; -ENOMEM.
+ * Context: any thread; does not wait. */
 typedef int (*weft_future_convert)(void *arg, void *value, void **converted);
 WEFT_API int weft_future_map(weft_future *future, weft_future **out, weft_future_convert fn,
                              void *arg);
 
-/* All n have completed: the value is a `void **`, their n values in order, which lives as long as
- * this future. Or the first to fail failed: its error, at once. */
+/* Derive a future that completes when all n futures have completed, or fails with the first error.
+ * Its value is a `void **`, an array of the n values in order, which lives as long as the derived
+ * future.
+ * Returns 0 and an owned future in *out; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_future_all(weft_future *const *futures, size_t n, weft_future **out);
 
-/* The first to complete: its value. All n have failed: the error of the last. -EINVAL: n is 0. */
+/* Derive a future that completes with the first value of n futures, or fails with the last error
+ * when all n have failed.
+ * Returns 0 and an owned future in *out; -EINVAL if n is 0; -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_future_any(weft_future *const *futures, size_t n, weft_future **out);
 
-/* Of one of these two: the index of the future that decided it. -1: it took them all, or it is not
- * decided by any. */
+/* Find which input decided a future made by weft_future_all or weft_future_any.
+ * Returns the index of that input; -1 if all inputs together decided it, or no input did.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_future_which(const weft_future *future);
 
 WEFT_END_DECLS

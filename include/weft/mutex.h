@@ -1,17 +1,19 @@
-/* A mutex.
+/* A mutex for fibers and threads.
  *
- * A lock that is free is taken by whoever comes, also before those who wait: that keeps it busy. So
- * that nobody starves, one who has waited for more than 1 ms is handed the lock by the unlock
- * itself, the oldest first, and nobody can come between. While others take it from one another
- * without ever waiting, that is looked at in every 64th unlock at the latest.
+ * A free mutex goes to the next caller, even ahead of the waiters, which keeps the lock busy. To
+ * prevent starvation, a waiter that has waited more than 1 ms is handed the lock directly by the
+ * unlock, oldest waiter first, and no other caller can take the lock in between. While other
+ * callers pass the lock among themselves without waiting, at least every 64th unlock checks the age
+ * of the oldest waiter.
  *
- * It is not recursive. Its holder is known: it alone may unlock, and dumps name it.
+ * The mutex is not recursive. The mutex knows its holder: only the holder may unlock, and dumps
+ * show the holder.
  *
- * A fiber that ends while it holds a mutex is reported on stderr. The program goes on; the mutex
- * stays locked for ever, because nobody knows what it was to protect.
+ * If a fiber ends while it holds a mutex, a report is written to stderr. The program continues and
+ * the mutex stays locked forever, because the state that it protects may be inconsistent.
  *
- * Once unlocked it may be freed by the next holder: an unlock that has let go does not touch it any
- * more.
+ * After an unlock, the next holder may free the mutex: unlock does not touch the mutex after it has
+ * released the lock.
  */
 #ifndef WEFT_MUTEX_H
 #define WEFT_MUTEX_H
@@ -34,21 +36,36 @@ typedef struct weft_mutex {
         }                                                                                          \
     }
 
-/* With opts->rank, in debug builds: a fiber that holds a mutex of the same or a greater rank and
- * locks this one, other than by a try (deadline 0), stops the program, which names both. */
+/* Initialise a mutex; all-zero bytes (WEFT_MUTEX_INIT) need no init.
+ *
+ * opts: NULL for defaults; borrowed for the call (opts->name until deinit). With opts->rank, debug
+ * builds stop the program and name both mutexes when a fiber that holds a mutex of the same or a
+ * greater rank locks this one, unless the call only tries (deadline 0).
+ * Context: any thread; nothing else may use the mutex meanwhile; does not wait. */
 WEFT_API void weft_mutex_init(weft_mutex *mutex, const struct weft_sync_opts *opts);
-/* To destroy a mutex that is locked is a caller's bug. */
+/* Check that the mutex is unused and end its use. Stops the program if the mutex is locked or has
+ * waiters.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_mutex_deinit(weft_mutex *mutex);
 
-/* Waits for the lock. 0: the caller holds it; -ETIMEDOUT, -ECANCELED, -EINTR: it does not. Deadline
- * 0 tries. To lock what one holds is a caller's bug. */
+/* Lock the mutex; wait until it is free. Deadline 0 tries once.
+ *
+ * Locking a mutex that the caller already holds is a caller's bug and stops the program.
+ * Returns 0 if the caller holds the mutex; -ETIMEDOUT, -ECANCELED or -EINTR if it does not.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_mutex_lock(weft_mutex *mutex, int64_t deadline);
-/* By the holder; from anybody else it is a caller's bug. Never waits. */
+/* Unlock the mutex. The caller must be the holder; any other caller stops the program.
+ * Context: the holder only; does not wait. */
 WEFT_API void weft_mutex_unlock(weft_mutex *mutex);
 
-/* Does the caller hold it? */
+/* Report whether the caller holds the mutex.
+ * Returns true if the calling fiber or thread is the holder.
+ * Context: any fiber or thread; does not wait. */
 WEFT_API bool weft_mutex_is_mine(const weft_mutex *mutex);
-/* The fiber that holds it; WEFT_NO_FIBER: nobody, a plain thread, or a fiber that has ended. */
+/* Find the fiber that holds the mutex.
+ * Returns its handle; WEFT_NO_FIBER if the mutex is free, or held by a plain thread or by a fiber
+ * that has ended. The answer may be out of date when the call returns.
+ * Context: any thread; does not wait. */
 WEFT_API weft_fiber weft_mutex_holder(const weft_mutex *mutex);
 
 WEFT_END_DECLS

@@ -1,14 +1,14 @@
-/* A one-shot waiter: one value, handed from whoever has it to the one who waits for it, once.
+/* A oneshot: one value, handed once from a notifier to one waiter.
  *
- * It may live on the stack of the one who waits: when the wait has returned 0 nobody touches it any
- * more.
+ * A oneshot may live on the waiter's stack: once the wait has returned 0, no other thread touches
+ * it.
  *
- *     weft_oneshot answer = WEFT_ONESHOT_INIT;
- *     ... give &answer to somebody who will call weft_oneshot_notify(&answer, value) ...
- *     err = weft_oneshot_wait(&answer, &value, deadline);
+ *     weft_oneshot reply = WEFT_ONESHOT_INIT;
+ *     ... give &reply to the code that will call weft_oneshot_notify(&reply, value) ...
+ *     err = weft_oneshot_wait(&reply, &value, deadline);
  *
- * One who gives up before (a deadline, a cancel) calls weft_oneshot_close, and has to see to it
- * that the object stays until the other has called as well.
+ * A waiter that gives up (deadline, cancel) calls weft_oneshot_close, and must keep the object
+ * alive until the notifier has made its call as well.
  */
 #ifndef WEFT_ONESHOT_H
 #define WEFT_ONESHOT_H
@@ -31,21 +31,34 @@ typedef struct weft_oneshot {
         }                                                                                          \
     }
 
+/* Initialise a oneshot (all-zero bytes, WEFT_ONESHOT_INIT, need no init), or end its use. deinit
+ * stops the program if there are waiters.
+ * opts: NULL for defaults; borrowed for the call (opts->name until deinit).
+ * Context: any thread; no concurrent use of the object; do not wait. */
 WEFT_API void weft_oneshot_init(weft_oneshot *oneshot, const struct weft_sync_opts *opts);
 WEFT_API void weft_oneshot_deinit(weft_oneshot *oneshot);
 
-/* Hands the value over. If nobody waits yet it is kept for the one who will. What was written
- * before is seen by that one. -EALREADY: there was a notify before; -EPIPE: it was closed. The
- * caller keeps the value then. */
+/* Hand over the value. If there is no waiter yet, the value is kept for the later wait. Writes made
+ * before the call are visible to the waiter.
+ * Returns 0; -EALREADY if there was a notify before, -EPIPE if the oneshot was closed: then the
+ * caller keeps the value.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_oneshot_notify(weft_oneshot *oneshot, void *value);
 
-/* There will be no value, or nobody who takes it: the wait answers -EPIPE, and so does a notify.
- * -EALREADY: it was notified or closed before, and stays as it is. */
+/* Close the oneshot: there will be no value, or no waiter to take it. A wait, and a later notify,
+ * return -EPIPE.
+ * Returns 0; -EALREADY if the oneshot was notified or closed before, and then the call has no
+ * effect.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_oneshot_close(weft_oneshot *oneshot);
 
-/* Waits for the value, which is written if `value` is not NULL. 0, -ETIMEDOUT, -ECANCELED, -EINTR;
- * -EPIPE: closed. Only 0 uses it up. To wait again after that, or while another waits, is a
- * caller's bug. */
+/* Wait for the value.
+ *
+ * value: receives the value; may be NULL. Only a return of 0 consumes the value. A second wait
+ * after that, or a second concurrent waiter, is a caller's bug and stops the program.
+ * Returns 0 and the value; -EPIPE if closed; -ETIMEDOUT, -ECANCELED or -EINTR if the wait ended
+ * first.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_oneshot_wait(weft_oneshot *oneshot, void **value, int64_t deadline);
 
 WEFT_END_DECLS

@@ -1,16 +1,17 @@
-/* A lock for many readers or one writer.
+/* A readers-writer lock: many readers or one writer.
  *
- * Nobody starves. While a writer waits, new readers wait behind it; writers are served in the order
- * in which they came. When a writer unlocks and the first reader that waits has done so for more
- * than 1 ms, all readers that wait are let in together, before the next writer; younger ones go
- * when no writer waits any more.
+ * Neither side starves. While a writer waits, new readers queue after it; writers are served in
+ * arrival order. When a writer unlocks and the oldest waiting reader has waited more than 1 ms, all
+ * waiting readers are admitted together, ahead of the next writer; younger readers are admitted
+ * when no writer waits.
  *
- * A lock that one worker uses all the time stays there: who comes from another worker may be held
- * back for 0.25 ms first, once per call. Tries, and calls whose deadline is nearer, are not.
+ * A lock that one worker uses continuously stays with that worker: a caller on another worker may
+ * be delayed for 0.25 ms, once per call. Calls with deadline 0, and calls whose deadline comes
+ * sooner, are not delayed.
  *
- * It is not recursive, not even for readers: a second read lock of the same fiber waits for ever if
- * a writer has come in between. The writer is known; readers are only counted. Who has locked
- * unlocks.
+ * The lock is not recursive, not even for readers: a second read lock by the same fiber waits
+ * forever if a writer has queued in between. The lock knows its writer; readers are only counted.
+ * The fiber or thread that locked must unlock.
  */
 #ifndef WEFT_RWLOCK_H
 #define WEFT_RWLOCK_H
@@ -33,19 +34,33 @@ typedef struct weft_rwlock {
         }                                                                                          \
     }
 
+/* Initialise a lock; all-zero bytes (WEFT_RWLOCK_INIT) need no init.
+ *
+ * opts: NULL for defaults; borrowed for the call (opts->name until deinit).
+ * Context: any thread; no concurrent use of the lock; does not wait. */
 WEFT_API void weft_rwlock_init(weft_rwlock *lock, const struct weft_sync_opts *opts);
-/* To destroy one that is locked is a caller's bug; so is to free it before all calls on it have
- * returned. */
+/* Check that the lock is unused and end its use. Stops the program if the lock is locked or has
+ * waiters. Freeing the lock before every call on it has returned is a caller's bug.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_rwlock_deinit(weft_rwlock *lock);
 
-/* 0: locked; -ETIMEDOUT, -ECANCELED, -EINTR: not. Deadline 0 tries. */
+/* Lock for reading (shared) or for writing (exclusive). Deadline 0 tries once.
+ *
+ * A writer that locks a second time stops the program.
+ * Returns 0 if the lock is held; -ETIMEDOUT, -ECANCELED or -EINTR if it is not.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_rwlock_read(weft_rwlock *lock, int64_t deadline);
 WEFT_API int weft_rwlock_write(weft_rwlock *lock, int64_t deadline);
-/* Never wait. */
+/* Release a read lock, or the write lock. A read unlock of a lock without readers, and a write
+ * unlock by a caller that is not the writer, stop the program.
+ * Context: the fiber or thread that locked; does not wait. */
 WEFT_API void weft_rwlock_read_unlock(weft_rwlock *lock);
 WEFT_API void weft_rwlock_write_unlock(weft_rwlock *lock);
 
-/* The fiber that holds it for writing; WEFT_NO_FIBER: none does, or a plain thread. */
+/* Find the fiber that holds the lock for writing.
+ * Returns its handle; WEFT_NO_FIBER if there is no writer or the writer is a plain thread. The
+ * answer may be out of date when the call returns.
+ * Context: any thread; does not wait. */
 WEFT_API weft_fiber weft_rwlock_writer(const weft_rwlock *lock);
 
 WEFT_END_DECLS

@@ -1,4 +1,4 @@
-/* Scopes: children that end before their parent goes on.
+/* Scopes (structured concurrency): children that end before their parent continues.
  *
  *     weft_scope scope;
  *     struct weft_scope_opts opts = {.deadline = weft_after(ns), .fail_fast = true};
@@ -7,19 +7,19 @@
  *     weft_scope_spawn(&scope, NULL, fetch, &b, NULL);
  *     err = weft_scope_close(&scope);
  *
- * A scope lives in the memory of the one who opens it, a fiber or a plain thread, and is closed by
- * the same one, the innermost first. close returns when the last child has ended and not before,
- * whatever happens: if the parent is cancelled, aborted or interrupted in it, it cancels the
- * children and goes on waiting. A child costs no memory but the fiber.
+ * A scope lives in the memory of its opener, a fiber or a plain thread. The opener closes it, the
+ * innermost scope first. close returns only when the last child has ended: if the parent is
+ * cancelled, aborted or interrupted inside close, it cancels the children and keeps waiting. A
+ * child needs no memory besides its fiber.
  *
- * A fiber that ends by weft_exit, or returns, with scopes open cancels their children and waits for
- * them, as a cleanup does (weft_cleanup_push); like there, to return from the frame that a scope
- * lives in is a caller's bug.
+ * A fiber that ends, by weft_exit or by returning, with open scopes cancels their children and
+ * waits for them, as a cleanup does (weft_cleanup_push). As for cleanups, returning from the stack
+ * frame that contains an open scope is a caller's bug.
  *
  * A scope is cancelled by weft_scope_cancel, by its deadline, by the first failure with fail_fast,
- * by its parent in close, or by the parent's end: every child is cancelled (weft_cancel), those
- * that have not started yet start cancelled, and no more can be spawned. A child's own scopes are
- * reached because the child's waits end: their close cancels them in turn.
+ * by its parent inside close, or by the parent's end. Then every child is cancelled (weft_cancel),
+ * children that have not started yet start cancelled, and no more can be spawned. A child's own
+ * scopes are reached because the child's waits end: its close cancels them in turn.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H
@@ -35,39 +35,55 @@ typedef struct weft_scope {
 } weft_scope;
 
 struct weft_scope_opts {
-    const char *name; /* for dumps; borrowed; default none */
-    /* The children are cancelled then. The nearest of the scopes around it counts, also for a child
-     * that opens one; a plain thread looks at it in close only. Default: that of the scopes around,
-     * if there are any. */
+    const char *name; /* for dumps; borrowed until close; default none */
+    /* When this time comes, the children are cancelled. The earliest deadline among this scope and
+     * the enclosing scopes counts, also for a scope that a child opens; a plain thread checks the
+     * deadline only in close. Default: the enclosing scopes' deadline, if there is one. */
     int64_t deadline;
-    weft_pool *pool; /* of the children; default: the opener's, and a plain thread must name one */
+    weft_pool *pool; /* runs the children; default: the opener's; a plain thread must set it */
     bool fail_fast;  /* the first failure of a child cancels the others */
 };
 
-/* -EINVAL: a plain thread has named no pool. A frame fiber (weft/frame.h) opens one in a step, and
- * closes it by weft_frame_await_scope. */
+/* Open a scope in the caller's memory. A frame fiber (weft/frame.h) opens a scope within a step and
+ * closes it with weft_frame_await_scope.
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0; -EINVAL if a plain thread set no pool.
+ * Context: any fiber or thread; does not wait. */
 WEFT_API int weft_scope_open(weft_scope *scope, const struct weft_scope_opts *opts);
 
-/* Starts fn(arg) as a child. What it returns is its success (>= 0) or its failure (a negative
- * errno); one that leaves by weft_exit gives that as the integer in the pointer. Called by the
- * parent or by children, also while the parent is in close. *out, unless NULL, is good for
- * everything but joining. -ECANCELED, -ETIMEDOUT: the scope is cancelled, by its deadline. Else as
- * weft_pool_spawn. */
+/* Start fn(arg) as a child of the scope. The return value of fn is success (>= 0) or failure (a
+ * negative errno); a child that leaves by weft_exit passes that integer in the pointer.
+ *
+ * out: if not NULL, receives the child's handle, valid for every call except joining.
+ * opts: NULL for defaults; borrowed for the call.
+ * Returns 0; -ECANCELED if the scope is cancelled, -ETIMEDOUT if its deadline has passed; -EINVAL
+ * if fn is NULL; otherwise as weft_pool_spawn.
+ * Context: the parent or a child, also while the parent is in close; does not wait. */
 WEFT_API int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), void *arg,
                               const struct weft_fiber_opts *opts);
 
-/* Cancels it. From the parent, a child, or anybody who knows that it is not closed yet. */
+/* Cancel the scope and all its children.
+ * Context: any thread that knows the scope is still open; does not wait. */
 WEFT_API void weft_scope_cancel(weft_scope *scope);
+/* Report whether the scope is cancelled.
+ * Returns true if it was cancelled for any reason, including its deadline.
+ * Context: any thread that knows the scope is still open; does not wait. */
 WEFT_API bool weft_scope_is_cancelled(weft_scope *scope);
 
-/* Waits until every child has ended. Answers what came first: the failure of a child; -ETIMEDOUT:
- * the deadline passed with children running; -ECANCELED, -EINTR: the parent was cancelled or
- * interrupted while it waited. 0: none of these. That a child of a cancelled scope returns
- * -ECANCELED is no failure. */
+/* Wait until every child has ended, and end the scope. Stops the program if the caller is not the
+ * opener, or if a scope that was opened later is still open.
+ * Returns the first of these that happened: the failure of a child; -ETIMEDOUT if the deadline
+ * passed while children were running; -ECANCELED or -EINTR if the parent was cancelled or
+ * interrupted while it waited. 0 if none did. A child of a cancelled scope that returns -ECANCELED
+ * is not a failure.
+ * Context: the opener only; may wait; a cancel or interrupt cancels the children and does not
+ * shorten the wait for them. */
 WEFT_API int weft_scope_close(weft_scope *scope);
 
-/* The deadline of the scopes that the calling fiber is in, its own and those it is a child of;
- * WEFT_FOREVER: none. */
+/* Find the deadline of the scopes that the calling fiber is in: its own scopes and those it is a
+ * child of.
+ * Returns the earliest deadline; WEFT_FOREVER if there is none.
+ * Context: any fiber or thread; does not wait. */
 WEFT_API int64_t weft_scope_deadline(void);
 
 WEFT_END_DECLS

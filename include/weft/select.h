@@ -1,4 +1,4 @@
-/* Select: waits for the first of several things, and does that one.
+/* Select: wait for the first of several operations that can proceed, and perform it.
  *
  *     int number;
  *     struct weft_case cases[] = {
@@ -8,13 +8,13 @@
  *     };
  *     switch (weft_select(cases, 3, WEFT_FOREVER)) {
  *     case 0: if (cases[0].status == 0) ... a number; else -EPIPE, closed
- *     case 1: ... told to stop
+ *     case 1: ... stop was requested
  *     case 2: ... a second has passed
  *     }
  *
- * Exactly one case is done, the others have not happened: nothing was sent, nothing received, and
- * their places are as they were. A select never meets itself: one that sends to and receives from
- * the same channel waits for others.
+ * Exactly one case is performed; the others have no effect: nothing was sent or received, and their
+ * buffers are unchanged. A select never matches itself: a select that both sends to and receives
+ * from one channel waits for another sender or receiver.
  */
 #ifndef WEFT_SELECT_H
 #define WEFT_SELECT_H
@@ -26,7 +26,7 @@
 
 WEFT_BEGIN_DECLS
 
-/* The most cases of one select. With up to 8 of them it needs no memory but the caller's stack. */
+/* The most cases in one select. Up to 8 cases need no memory besides the caller's stack. */
 #define WEFT_SELECT_MAX 4000
 
 enum weft_case_kind {
@@ -40,58 +40,64 @@ enum weft_case_kind {
 
 struct weft_case {
     enum weft_case_kind kind;
-    int status;   /* of the case that was done: 0, or -EPIPE: the channel is closed */
+    int status;   /* of the performed case: 0, or -EPIPE if the channel is closed */
     void *object; /* NULL: a case that is never ready */
-    void *item;   /* of a channel: only read by a send; of a condition: the mutex, or NULL */
+    void *item;   /* channel: the item, only read by a send; condition: the mutex, or NULL */
     int64_t at;
 };
 
-/* Sends a copy of *item, as it is when it is sent. */
+/* Case: send a copy of *item, read at the moment of sending. */
 static inline struct weft_case weft_case_send(weft_chan *chan, const void *item)
 {
     struct weft_case one = {WEFT_CASE_SEND, 0, chan, (void *)(uintptr_t)item, 0};
     return one;
 }
 
-/* Receives into *item; several cases may have the same place. */
+/* Case: receive into *item; several cases may share one buffer. */
 static inline struct weft_case weft_case_recv(weft_chan *chan, void *item)
 {
     struct weft_case one = {WEFT_CASE_RECV, 0, chan, item, 0};
     return one;
 }
 
+/* Case: the event is set. */
 static inline struct weft_case weft_case_event(weft_event *event)
 {
     struct weft_case one = {WEFT_CASE_EVENT, 0, event, NULL, 0};
     return one;
 }
 
-/* That the future is decided; what it holds is asked for afterwards. */
+/* Case: the future is decided; read its result afterwards. */
 static inline struct weft_case weft_case_future(weft_future *future)
 {
     struct weft_case one = {WEFT_CASE_FUTURE, 0, future, NULL, 0};
     return one;
 }
 
-/* A signal of the condition. The caller holds the mutex, as with weft_cond_wait, and holds it again
- * when the select returns, whatever that returns; meanwhile it is unlocked if, and only if, the
- * select has to wait. NULL: as there. */
+/* Case: the condition is signalled. The caller holds the mutex, as for weft_cond_wait, and holds it
+ * again when the select returns, whatever the result; the mutex is unlocked meanwhile only if the
+ * select has to wait. mutex may be NULL as in weft_cond_wait. */
 static inline struct weft_case weft_case_cond(weft_cond *cond, weft_mutex *mutex)
 {
     struct weft_case one = {WEFT_CASE_COND, 0, cond, mutex, 0};
     return one;
 }
 
-/* A point in time, as a deadline. */
+/* Case: this absolute time has been reached. */
 static inline struct weft_case weft_case_at(int64_t time)
 {
     struct weft_case one = {WEFT_CASE_AT, 0, NULL, NULL, time};
     return one;
 }
 
-/* Does one of the cases and returns its index. Of several that are ready each has its chance,
- * whatever their order. Deadline 0 is what other languages call a default case. -ETIMEDOUT,
- * -ECANCELED, -EINTR: none was done. -ENOMEM: only with more than 8 cases. */
+/* Wait until one of n cases can proceed, perform it, and report which.
+ *
+ * cases: borrowed for the call; the performed case's status is set. If several cases are ready, one
+ * is chosen at random. Deadline 0 only tries, like a `default` case in Go. More than
+ * WEFT_SELECT_MAX cases stop the program.
+ * Returns the index of the performed case; -ETIMEDOUT, -ECANCELED or -EINTR if no case was
+ * performed; -ENOMEM, only with more than 8 cases.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_select(struct weft_case *cases, size_t n, int64_t deadline);
 
 WEFT_END_DECLS

@@ -1,8 +1,8 @@
-/* A wait group: a count of things that are not done yet, and a wait until it is zero.
+/* A wait group: a count of unfinished items, and a wait until the count is zero.
  *
- * It may be used again at once: who waited when the count came to zero goes on, though something be
- * added before it runs. It may be freed by one whose wait has returned 0: the last `done` does not
- * touch it any more.
+ * The group can be reused immediately: a waiter that was waiting when the count reached zero
+ * returns even if items are added before it runs. A waiter whose wait returned 0 may free the
+ * group: the last `done` no longer touches it.
  */
 #ifndef WEFT_WAITGROUP_H
 #define WEFT_WAITGROUP_H
@@ -22,17 +22,27 @@ typedef struct weft_waitgroup {
         {{0}}, 0                                                                                   \
     }
 
+/* Initialise a wait group (all-zero bytes, WEFT_WAITGROUP_INIT, need no init), or end its use.
+ * deinit stops the program if there are waiters.
+ * opts: NULL for defaults; borrowed for the call (opts->name until deinit).
+ * Context: any thread; no concurrent use of the object; do not wait. */
 WEFT_API void weft_waitgroup_init(weft_waitgroup *group, const struct weft_sync_opts *opts);
 WEFT_API void weft_waitgroup_deinit(weft_waitgroup *group);
 
-/* Adds n, which may be negative, to the count. A count below zero is a caller's bug. Never
- * waits. */
+/* Add n, which may be negative, to the count. A count below zero is a caller's bug and stops the
+ * program.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_waitgroup_add(weft_waitgroup *group, int64_t n);
-/* One is done: adds -1. What was written before is seen by those who have waited. */
+/* Mark one item as finished: add -1. Writes made before the call are visible to the waiters.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_waitgroup_done(weft_waitgroup *group);
-/* Waits until the count is zero. 0, -ETIMEDOUT, -ECANCELED, -EINTR. */
+/* Wait until the count is zero. Deadline 0 tries once.
+ * Returns 0 if the count is or was zero; -ETIMEDOUT, -ECANCELED or -EINTR if the wait ended first.
+ * Context: any fiber or thread; may wait; cancellation point if it waits. */
 WEFT_API int weft_waitgroup_wait(weft_waitgroup *group, int64_t deadline);
-/* The count at this moment. */
+/* Read the count.
+ * Returns the count, which may be out of date when the call returns.
+ * Context: any thread; does not wait. */
 WEFT_API int64_t weft_waitgroup_count(const weft_waitgroup *group);
 
 WEFT_END_DECLS

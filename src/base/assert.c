@@ -18,7 +18,7 @@ void weft__panic(const char *file, int line, const char *format, ...)
     }
     n += snprintf(text + n, sizeof text - (size_t)n, " (%s:%d)\n", file, line);
     if (write(STDERR_FILENO, text, (size_t)n) < 0) {
-        /* Nothing left to tell it to. */
+        /* stderr is closed: the message is lost. */
     }
     abort();
 }

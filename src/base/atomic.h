@@ -1,11 +1,10 @@
-/* The one way to C11 atomics: every lock-free file includes this and nothing else for them.
+/* C11 atomics: every lock-free file includes this header and no other for atomics.
  *
- * The same source compiles three ways:
- *  - product: plain <stdatomic.h>;
- *  - WEFT_CHAOS: the same, and WEFT__STEP() sleeps or yields now and then by a seed, to widen
- *    races;
- *  - WEFT_EXPLORE: the atomics of test/model, where an explorer picks every interleaving and every
- *    value that a weak memory may return.
+ * The same source compiles in three ways:
+ * - product: plain <stdatomic.h>;
+ * - WEFT_CHAOS: the same, and WEFT__STEP() sleeps or yields pseudo-randomly, to widen races;
+ * - WEFT_EXPLORE: the atomics of test/model, where an explorer picks every interleaving and every
+ *   value that a weak memory model may return.
  *
  * Rules that make this possible: `_Atomic(T)` always with parentheses, only the `_explicit` calls,
  * and no atomic_thread_fence (ThreadSanitizer does not model it).

@@ -1,6 +1,5 @@
 /* Seeded noise between the steps of lock-free code, for tests: WEFT_CHAOS=seed in the environment
- * of a build that has WEFT_CHAOS defined. Most steps do nothing; some spin, a few give the CPU
- * away. */
+ * of a build that has WEFT_CHAOS defined. Most steps do nothing; some spin, a few yield the CPU. */
 #ifdef WEFT_CHAOS
 #include <sched.h>
 #include <stdint.h>
@@ -14,7 +13,8 @@ static _Atomic(uint64_t) seed; /* 0: not read yet, 1: off */
 static _Atomic(uint64_t) threads;
 static _Thread_local struct weft__rand noise;
 
-/* Never inlined: in a caller that switches, the address of `noise` would be computed once. */
+/* Never inlined: in a caller that switches fibers, the address of `noise` would be computed only
+ * once. */
 __attribute__((noinline)) void weft__chaos_step(void)
 {
     uint64_t s = atomic_load_explicit(&seed, memory_order_relaxed);
@@ -40,5 +40,5 @@ __attribute__((noinline)) void weft__chaos_step(void)
     }
 }
 #else
-typedef int weft__chaos_is_off; /* an empty file is not C */
+typedef int weft__chaos_is_off; /* an empty translation unit is not valid C */
 #endif

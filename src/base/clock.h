@@ -1,4 +1,5 @@
-/* Monotonic time in nanoseconds. A read costs 24 ns: hot paths use the worker's cached time. */
+/* Monotonic time in nanoseconds. Reading the clock costs 24 ns: hot paths use the worker's cached
+ * time. */
 #ifndef WEFT_BASE_CLOCK_H
 #define WEFT_BASE_CLOCK_H
 
@@ -14,14 +15,15 @@ static inline int64_t weft__clock_ns(void)
     return (int64_t)t.tv_sec * WEFT__NS_PER_S + t.tv_nsec;
 }
 
-/* So much later, ns >= 0. INT64_MAX, for ever: no clock comes so far. */
+/* time + ns, ns >= 0, saturating at INT64_MAX, which means forever. */
 static inline int64_t weft__clock_later(int64_t time, int64_t ns)
 {
     int64_t then;
     return __builtin_add_overflow(time, ns, &then) ? INT64_MAX : then;
 }
 
-/* How long it is until then, for system calls that want to know; never negative. */
+/* The remaining time until the deadline, for system calls with relative timeouts; never
+ * negative. */
 static inline struct timespec weft__clock_left(int64_t deadline)
 {
     int64_t now = weft__clock_ns();
@@ -29,8 +31,8 @@ static inline struct timespec weft__clock_left(int64_t deadline)
     return (struct timespec){.tv_sec = left / WEFT__NS_PER_S, .tv_nsec = left % WEFT__NS_PER_S};
 }
 
-/* Debug builds: a caller's deadline is 0 or not before the program's start, for that would be a
- * duration where a time is wanted. Called where a deadline decides something. */
+/* Debug builds: checks that a caller's deadline is 0 or not before the program's start; an earlier
+ * time is probably a duration passed by mistake. Called where a deadline takes effect. */
 #if defined(WEFT_DEBUG) && WEFT_DEBUG && !defined(WEFT_EXPLORE)
 void weft__deadline_check(int64_t deadline);
 #else
@@ -40,7 +42,7 @@ static inline void weft__deadline_check(int64_t deadline)
 }
 #endif
 
-/* The same clock as of the last timer interrupt: a quarter of the price, some milliseconds old. */
+/* The same clock as of the last timer interrupt: a quarter of the cost, some milliseconds old. */
 static inline int64_t weft__clock_coarse_ns(void)
 {
     struct timespec t;

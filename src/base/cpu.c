@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_CPUS 1e6 /* more than a machine has: no limit */
+#define MOST_CPUS 1e6 /* more than a machine has: means no limit */
 
-/* Rounds a quota up: 1.5 CPUs of time are worth two threads. 0: no limit. */
+/* Rounds a quota up: 1.5 CPUs of time justify two threads. 0: no limit. */
 static unsigned quota_cpus(double quota, double period)
 {
-    if (!(quota > 0 && period > 0 && quota / period < MOST_CPUS)) { /* nor what is no number */
+    if (!(quota > 0 && period > 0 && quota / period < MOST_CPUS)) { /* also false for NaN */
         return 0;
     }
     unsigned cpus = (unsigned)(quota / period);
@@ -44,7 +44,7 @@ static unsigned group_v2(const char *mount, const char *group, size_t len)
                : 0;
 }
 
-/* v1: two files; a quota of -1 is none. */
+/* v1: two files; a quota of -1 means no limit. */
 static unsigned group_v1(const char *mount, const char *group, size_t len)
 {
     char path[1024], line[128];
@@ -61,7 +61,7 @@ static unsigned group_v1(const char *mount, const char *group, size_t len)
 }
 
 /* The lowest limit of the group and of each parent. In a container the group's path is often that
- * of the machine while the mount shows the container's own: then only its root is found. */
+ * of the host while the mount shows the container's own hierarchy: then only its root is found. */
 static unsigned group_and_parents(const char *mount, const char *group,
                                   unsigned (*limit)(const char *, const char *, size_t))
 {
@@ -75,11 +75,11 @@ static unsigned group_and_parents(const char *mount, const char *group,
         if (len == 0) {
             return least;
         }
-        len--; /* the slash: go on with the parent */
+        len--; /* the slash: continue with the parent */
     }
 }
 
-/* Is "cpu" among the names of a list like "cpu,cpuacct"? */
+/* Whether "cpu" is among the names of a list like "cpu,cpuacct". */
 static bool lists_cpu(const char *names)
 {
     while (names) {
@@ -103,7 +103,7 @@ static unsigned line_quota(char *line, const char *mount)
     names++;
     *group++ = 0;
     if (strcmp(group, "/") == 0) {
-        group++; /* the root: its files lie directly in the mount */
+        group++; /* the root: its files are directly in the mount */
     }
     if (names[0] == 0) {
         return group_and_parents(mount, group, group_v2);

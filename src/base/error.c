@@ -1,6 +1,6 @@
-/* Errors are errnos, because most come from the kernel; but many of their texts were written for
- * files and processes. Where Weft's own calls use an errno for something else, the table has words
- * that are true for both. */
+/* Errors are errno values, because most come from the kernel; but many of the standard texts were
+ * written for files and processes. Where Weft's own calls use an errno for something else, the
+ * table has a text that is true for both. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static const struct {
     {ECANCELED, "Cancelled"},
     {EINTR, "Interrupted"},
     {EDEADLK, "Would wait for ever (deadlock)"},
-    /* What is not there, or not any more. */
+    /* Objects that do not exist, or no longer exist. */
     {ESRCH, "No such fiber, actor or process: it has ended"},
     {ENOENT, "Not found: no such name, file or entry"},
     {ENXIO, "Not called from a fiber, or no such device"},
@@ -29,14 +29,14 @@ static const struct {
     {ESHUTDOWN, "Stopping or stopped"},
     {EOWNERDEAD, "Ended before it answered"},
     {ETIME, "Peer took nothing for too long"},
-    /* What cannot be now. */
+    /* Not possible now. */
     {EAGAIN, "At a limit for now: try again later"},
     {EBUSY, "In use, or not ended yet"},
     {ENOBUFS, "Full: no room for another message or buffer"},
     {EALREADY, "Already done or decided"},
     {EINPROGRESS, "Begun, and not over yet"},
     {EEXIST, "Exists already: the name or file is taken"},
-    /* What cannot be at all. */
+    /* Not possible at all. */
     {EINVAL, "Invalid argument or option"},
     {EPERM, "Not permitted"},
     {EOPNOTSUPP, "Not supported here"},
@@ -69,7 +69,8 @@ int weft__refuse(int err, const char *why)
     return err;
 }
 
-/* Never part of a function that switches: where the thread-local is must not be kept. */
+/* Never part of a function that switches fibers: the address of the thread-local must not be
+ * kept. */
 __attribute__((noinline)) const char *weft_last_error(void)
 {
     return last ? last : "";

@@ -6,15 +6,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Both may run on a fiber's stack, inside a call that does not say that it changes errno; so they
- * keep it. Never inlined: in a caller that also switches, the compiler would compute errno's
- * address once. */
+/* Both functions may run on a fiber's stack, inside a call that does not document a change of
+ * errno; so they preserve it. Never inlined: in a caller that also switches fibers, the compiler
+ * would compute errno's address only once. */
 
 __attribute__((noinline)) int weft__futex_wait(_Atomic(uint32_t) *word, uint32_t expected,
                                                int64_t deadline)
 {
     if (deadline < 0) {
-        deadline = 0; /* the kernel refuses a negative time; long past is long past */
+        deadline = 0; /* the kernel rejects a negative time; both mean expired */
     }
     int before = errno;
     struct timespec at = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
@@ -30,5 +30,5 @@ __attribute__((noinline)) void weft__futex_wake(_Atomic(uint32_t) *word, int n)
 {
     int before = errno;
     syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n, NULL, NULL, 0);
-    errno = before; /* the word may be gone by now: -EFAULT */
+    errno = before; /* the word may be freed by now: -EFAULT */
 }

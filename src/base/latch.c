@@ -5,12 +5,12 @@
 
 #include "base/cpu.h"
 
-/* Pauses between two looks: 0.4 us at first, twice as long three times, 3 us at last, where a pause
- * is 12 ns. */
+/* Pauses between two checks: 0.4 us at first, doubled three times, 3 us at last, if one pause takes
+ * 12 ns. */
 #define FIRST_PAUSES 32
 #define LENGTHENED 3
-/* So often the CPU is given away; then it sleeps, or a thread of a higher priority would keep the
- * holder off it. */
+/* Number of times the CPU is yielded; then the thread sleeps, because otherwise a thread of a
+ * higher priority would keep the holder off the CPU. */
 #define YIELDS 32
 
 void weft__latch_stay_away(unsigned times)

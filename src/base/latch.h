@@ -1,11 +1,11 @@
-/* A latch: a lock that is let go by one plain store, for sections of a few nanoseconds that are
- * entered at every turn.
+/* A latch: a spinlock with backoff that is released by one plain store, for critical sections of a
+ * few nanoseconds on hot paths.
  *
- * A lock that wakes those who sleep (base/lock.h) has to find out whether there are any, and that
- * takes an atomic operation, which waits until every store before it has reached the cache: half of
- * what lock and unlock cost. Nobody sleeps for a latch until told; who finds it taken stays away
- * from its line for a while, longer each time, so that the other CPU gets many turns done before
- * the line moves, and in the end gives the CPU away, to let one run that was preempted inside.
+ * A lock that wakes sleeping threads (base/lock.h) has to find out whether there are any, and that
+ * takes an atomic operation, which waits until every earlier store has reached the cache: half of
+ * the cost of lock and unlock. A latch never sleeps until woken. A thread that finds it taken stays
+ * away from its cache line for a while, longer each time, so that the other CPU completes many
+ * sections before the line moves; eventually it yields the CPU, so that a preempted holder can run.
  */
 #ifndef WEFT_BASE_LATCH_H
 #define WEFT_BASE_LATCH_H
@@ -21,10 +21,11 @@ struct weft__latch {
 };
 
 void weft__latch_take_slow(struct weft__latch *latch);
-/* Stays away for a while; `times` is how often it did before, for the same thing. */
+/* Backs off for a while; `times` is the number of earlier backoffs for the same acquisition. */
 void weft__latch_stay_away(unsigned times);
 
-/* An exchange: it needs no look before, and is a quarter of a timer's set and cancel cheaper. */
+/* An exchange: it needs no load before it, and makes setting and cancelling a timer a quarter
+ * cheaper. */
 static inline bool weft__latch_try(struct weft__latch *latch)
 {
     return atomic_exchange_explicit(&latch->taken, 1, memory_order_acquire) == 0; /* pairs: drop */

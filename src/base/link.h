@@ -1,4 +1,4 @@
-/* The link of every intrusive queue: the first member of what is queued. */
+/* The link of every intrusive queue: the first member of a queued struct. */
 #ifndef WEFT_BASE_LINK_H
 #define WEFT_BASE_LINK_H
 
@@ -8,7 +8,7 @@ struct weft__link {
     struct weft__link *next;
 };
 
-/* A FIFO chain, owner's memory, no synchronisation of its own. */
+/* A FIFO list in its owner's memory, without synchronisation. */
 struct weft__chain {
     struct weft__link *head, **tail;
     size_t count;

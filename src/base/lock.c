@@ -3,7 +3,7 @@
 #include "base/cpu.h"
 
 /* A holder keeps the lock for tens of nanoseconds unless it was preempted: spin for about a
- * microsecond, then let the kernel run whoever holds it. */
+ * microsecond, then let the kernel run the holder. */
 #define SPINS 100
 
 void weft__lock_slow(struct weft__lock *lock)

@@ -1,11 +1,11 @@
 /* A small lock: 4 bytes, spins briefly, then sleeps in the kernel. For short critical sections of
- * worker threads; never held across a fiber switch. A few are held for as long as a thread takes to
- * begin or end (sched/pool.h, sched/watchdog.c, obs/onsignal.c, sync/signal.c): whoever waits for
- * those sleeps. They are no pthread mutexes, because a mutex of the library would be the hooks', or
- * a sanitizer's.
+ * worker threads; never held across a fiber switch. A few locks are held while a thread starts or
+ * ends (sched/pool.h, sched/watchdog.c, obs/onsignal.c, sync/signal.c): threads that wait for those
+ * sleep. pthread mutexes are not used, because the preload hooks or a sanitizer would intercept
+ * them.
  *
- * Word: 0 free, 1 held, 2 held and somebody may sleep. The taker that had to wait leaves 2 behind,
- * so one wake too many is possible and one too few is not.
+ * Word: 0 free, 1 held, 2 held and a thread may be sleeping. A thread that had to wait leaves 2 in
+ * the word, so there may be one wake too many, but never one too few.
  */
 #ifndef WEFT_BASE_LOCK_H
 #define WEFT_BASE_LOCK_H

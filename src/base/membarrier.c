@@ -9,7 +9,7 @@
 
 static bool usable;
 
-/* errno: never inlined into a caller that also switches. */
+/* errno: never inlined into a caller that also switches fibers. */
 static __attribute__((noinline)) bool call(int command)
 {
     int before = errno;
@@ -18,7 +18,7 @@ static __attribute__((noinline)) bool call(int command)
     return done;
 }
 
-/* Before there are threads: with them, the kernel takes 10 ms and more for it. */
+/* Before threads exist: with several threads, the kernel takes 10 ms or more for this. */
 static __attribute__((constructor)) void enlist(void)
 {
     usable = call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
@@ -34,7 +34,7 @@ void weft__membarrier(void)
     if (call(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
         return;
     }
-    /* A forked child may have to register by itself. */
+    /* A forked child may have to register itself. */
     bool done =
         call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     WEFT__REQUIRE(done, "the kernel takes membarrier no longer");

@@ -1,13 +1,13 @@
-/* A barrier in every thread of the process at once, for a pair of sides of which one is hot and the
- * other rare.
+/* A memory barrier in every thread of the process at once (asymmetric fence), for a pair of code
+ * paths of which one is hot and the other rare.
  *
  *   hot                                        rare
  *   1. store x                                 1. store y
  *   2. WEFT__COMPILER_BARRIER                  2. weft__membarrier
  *   3. load y                                  3. load x
  *
- * One of them sees the other's store, and the hot side pays nothing for it. The rare side pays an
- * interrupt of every CPU that runs this process: 1 to 10 us.
+ * At least one of them sees the other's store, and the hot path pays nothing for it. The rare path
+ * pays an interrupt of every CPU that runs this process: 1 to 10 us.
  */
 #ifndef WEFT_BASE_MEMBARRIER_H
 #define WEFT_BASE_MEMBARRIER_H
@@ -20,9 +20,9 @@
 #define WEFT__COMPILER_BARRIER() __asm__ volatile("" ::: "memory")
 #endif
 
-/* Does the kernel have it? Whoever relies on the barrier asks once before. */
+/* Whether the kernel supports it. Code that relies on the barrier checks this once before. */
 bool weft__membarrier_usable(void);
-/* Keeps errno. */
+/* Preserves errno. */
 void weft__membarrier(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* A small fast generator (xorshift64*), one per worker. Not for secrets. */
+/* A small fast pseudo-random generator (xorshift64*), one per worker. Not for secrets. */
 #ifndef WEFT_BASE_RAND_H
 #define WEFT_BASE_RAND_H
 

@@ -5,7 +5,8 @@
 
 static struct {
     struct weft__lock lock;
-    struct weft__link *batches[WEFT__SMALL_CLASSES][WEFT__SMALL_DEPOT]; /* under it, as the count */
+    struct weft__link *batches[WEFT__SMALL_CLASSES][WEFT__SMALL_DEPOT]; /* under the lock, as is the
+                                                                         * count */
     uint32_t count[WEFT__SMALL_CLASSES];
     /* Batches beyond WEFT__SMALL_REST, of all classes; written under the lock. */
     _Atomic(uint32_t) spare;
@@ -18,7 +19,7 @@ static void count_spare_locked(unsigned class, int change)
     }
 }
 
-/* A batch of them, as a list; NULL: none. */
+/* A batch as a list; NULL: none. */
 static struct weft__link *take_batch(unsigned class)
 {
     struct weft__link *batch = NULL;
@@ -75,7 +76,7 @@ void weft__small_put_slow(struct weft__small *small, unsigned class, void *block
         weft__free(block);
         return;
     }
-    /* The batch that was given back last; this one begins the next. */
+    /* Removes the batch that was freed last; this block starts the next. */
     struct weft__link *batch = small->free[class], *last = small->bottom[class], *link = block;
     link->next = last->next;
     last->next = NULL;
@@ -96,7 +97,7 @@ void weft__small_depot_flush(void)
     }
 }
 
-/* Of the fullest class, so that all are served in the end. */
+/* From the fullest class, so that all classes are trimmed eventually. */
 static struct weft__link *take_spare(void)
 {
     unsigned fullest = 0;

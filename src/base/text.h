@@ -1,15 +1,15 @@
-/* Names of objects. One rule for all of them: a name may have any length. Whoever has memory of its
- * own keeps the whole name (weft__text_copy); a record of a fixed size, such as a fiber's control
- * block, a line of statistics or the kernel's name of a thread, keeps as many whole UTF-8
- * characters as fit (weft__text_cut). A name is never refused for its length. */
+/* Names of objects. One rule for all of them: a name may have any length. An object with its own
+ * memory keeps the whole name (weft__text_copy); a record of fixed size, such as a fiber's control
+ * block, a line of statistics or the kernel's thread name, keeps as many whole UTF-8 characters as
+ * fit (weft__text_cut). A name is never rejected for its length. */
 #ifndef WEFT_BASE_TEXT_H
 #define WEFT_BASE_TEXT_H
 
 #include <stddef.h>
 #include <string.h>
 
-/* How many bytes of `text` go into `room` bytes with a zero after them, without half a character.
- * Bytes that are not UTF-8 are cut like others. */
+/* The number of bytes of `text` that fit into `room` bytes with a terminating zero, without
+ * splitting a character. Bytes that are not UTF-8 are cut like others. */
 static inline size_t weft__text_fit(const char *text, size_t room)
 {
     size_t len = strnlen(text, room), back = 0;
@@ -23,7 +23,8 @@ static inline size_t weft__text_fit(const char *text, size_t room)
     return (text[len - back] & 0xC0) == 0xC0 ? len - back : len;
 }
 
-/* As much of it as `room` bytes hold, room > 0, with a zero after it. `to` may be `text`. */
+/* Copies as much of `text` as fits into `room` bytes, room > 0, with a terminating zero. `to` may
+ * be `text`. */
 static inline void weft__text_cut(char *to, size_t room, const char *text)
 {
     size_t len = weft__text_fit(text, room);
@@ -31,7 +32,7 @@ static inline void weft__text_cut(char *to, size_t room, const char *text)
     to[len] = 0;
 }
 
-/* A copy, to be given to weft__free. NULL: no memory. */
+/* A copy, freed with weft__free. NULL: no memory. */
 char *weft__text_copy(const char *text);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/atomic.h"
 #include "base/text.h"
 
-static _Atomic(int) failures; /* still to come */
+static _Atomic(int) failures; /* remaining failures to inject */
 
 void weft__thread_fail(int count)
 {
@@ -38,8 +38,8 @@ void weft__thread_guard(void (*fn)(void *arg), void *arg, void (*lost)(void *arg
     pthread_setcancelstate(before, NULL);
 }
 
-/* On the stack of the one who makes the thread, until the thread has taken it: a thread that frees
- * memory gets a heap of its own from malloc, 64 MiB of addresses. */
+/* On the creator's stack, until the new thread has read it: a thread that frees memory gets its own
+ * heap from malloc, 64 MiB of address space. */
 struct start {
     void *(*fn)(void *);
     void *arg;
@@ -104,7 +104,7 @@ int weft__thread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(
 
 void weft__thread_name(pthread_t thread, const char *pool, unsigned index)
 {
-    char name[16], tail[16]; /* all that the kernel keeps */
+    char name[16], tail[16]; /* the kernel's limit */
     size_t len = strlen(pool), digits = 0;
     while (digits < 4 && digits < len && isdigit((unsigned char)pool[len - digits - 1])) {
         digits++;

@@ -22,7 +22,7 @@
 #endif
 
 #define POISON 0xdb
-#define POISONED_MOST 4096u /* of each block, in debug builds */
+#define POISONED_MOST 4096u /* bytes per block, in debug builds */
 
 #define TOTAL(class) (WEFT__BLOCK_HEAD + (64u << ((class) - 1)))
 
@@ -44,7 +44,7 @@ unsigned weft__class_of(size_t bytes)
     return (unsigned)(64 - __builtin_clzl((unsigned long)bytes - 1)) - 5;
 }
 
-/* --- the system's ------------------------------------------------------------- */
+/* --- system memory --------------------------------------------------------------- */
 
 weft_buf *weft__block_make(unsigned class, size_t bytes, struct weft__home *home)
 {
@@ -96,14 +96,14 @@ size_t weft__block_bytes_held(void)
 
 void weft__block_destroy(weft_buf *block)
 {
-    if (!weft__block_shed()) { /* no line is written in vain */
+    if (!weft__block_shed()) { /* avoid writing the cache line needlessly */
         atomic_store_explicit(&shed, true, memory_order_relaxed);
     }
     ASAN_UNPOISON_MEMORY_REGION(weft__block_bytes(block), weft__class_bytes(block->weft_class));
     weft__free(block);
 }
 
-/* --- between two users ------------------------------------------------------------ */
+/* --- free blocks ------------------------------------------------------------------------ */
 
 static size_t poisoned(const weft_buf *block)
 {
@@ -160,13 +160,13 @@ void weft__block_wrong(const weft_buf *view, const char *what)
     weft__panic(__FILE__, __LINE__, "a buffer (class: %s) %s", class, what);
 }
 
-/* --- taking and giving ---------------------------------------------------------------- */
+/* --- allocate and free -------------------------------------------------------------------- */
 
 weft_buf *weft__block_take(unsigned class, size_t bytes)
 {
     struct weft__home *home = class < WEFT__BLOCK_SMALL ? weft__home_self() : NULL;
     weft_buf *block = home ? weft__home_take(home, class) : weft__depot_take(class, bytes);
-    if (block && block->weft_state != WEFT__BLOCK_LIVE) { /* not a new one */
+    if (block && block->weft_state != WEFT__BLOCK_LIVE) { /* not a new block */
         weft__block_unpoison(block);
     }
     return block;

@@ -1,4 +1,4 @@
-/* One buffer: a view of a storage. buf/block.h has the layout. */
+/* One buffer: a view of a storage. buf/block.h describes the layout. */
 #include <weft/buf.h>
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* --- storage ------------------------------------------------------------------- */
 
-/* A view and a store in one block, with one reference. */
+/* Initialises a view and a store in one block, with one reference. */
 static weft_buf *begin(weft_buf *block, unsigned char *data, size_t len)
 {
     struct weft__store *store = weft__block_store(block);
@@ -23,8 +23,8 @@ static weft_buf *begin(weft_buf *block, unsigned char *data, size_t len)
     return block;
 }
 
-/* Who holds the only reference is alone with it: nobody can make another from nothing. Acquire:
- * what the others did with their views is over. pairs: unref */
+/* The holder of the only reference has exclusive access: no other thread can create another.
+ * Acquire: what the others did with their views is over. pairs: unref */
 static inline bool alone(const struct weft__store *store)
 {
     return atomic_load_explicit(&store->refs, memory_order_acquire) == 1;
@@ -45,7 +45,7 @@ static void unref(struct weft__store *store)
     weft__block_give(store->block);
 }
 
-/* --- life ------------------------------------------------------------------------ */
+/* --- allocate and free ----------------------------------------------------------------- */
 
 weft_buf *weft_buf_alloc(size_t bytes, size_t headroom)
 {
@@ -79,7 +79,7 @@ weft_buf *weft_buf_wrap(const void *memory, size_t len,
         return NULL;
     }
     struct weft__store *store = weft__block_store(block);
-    store->base = (unsigned char *)(uintptr_t)memory; /* never written to: see weft_buf_writable */
+    store->base = (unsigned char *)(uintptr_t)memory; /* never written: see weft_buf_writable */
     store->bytes = len;
     store->release = release ? release : no_release;
     store->arg = arg;
@@ -119,7 +119,7 @@ weft_buf *weft_buf_slice(const weft_buf *buf, size_t from, size_t len)
     if (!view) {
         return NULL;
     }
-    /* Relaxed: the new view reaches others by whatever hands it to them. */
+    /* Relaxed: other threads get the new view by an operation that synchronises by itself. */
     atomic_fetch_add_explicit(&buf->weft_store->refs, 1, memory_order_relaxed);
     view->data = buf->data + from;
     view->len = len;
@@ -154,7 +154,7 @@ weft_buf *weft_buf_unshare(weft_buf *buf)
     return copy;
 }
 
-/* --- room ------------------------------------------------------------------------------ */
+/* --- headroom and tailroom ------------------------------------------------------------------ */
 
 size_t weft_buf_headroom(const weft_buf *buf)
 {
@@ -207,7 +207,8 @@ void weft_buf_trim(weft_buf *buf, size_t n)
 
 /* --- the pools --------------------------------------------------------------------------- */
 
-/* More than there can be is none: what is counted against it is doubled, signed, or added to. */
+/* A limit that large means no limit; it is capped because the numbers that are compared with it are
+ * doubled, signed, or added to. */
 static void set_limit(_Atomic(size_t) *limit, size_t given, size_t standard)
 {
     const size_t most = SIZE_MAX / 8;
@@ -233,7 +234,7 @@ size_t weft_buf_trim_pools(void)
     size_t bytes = weft__depot_trim();
     weft__home_call_trim();
     if (home) {
-        weft__home_tick(home); /* takes in what is on its way */
+        weft__home_tick(home); /* drains the blocks in transit */
         bytes += weft__home_trim(home);
     }
     return bytes;

@@ -1,4 +1,4 @@
-/* Chains of buffers. A chain owns its views; what lies across a cut gets a second view of its
+/* Chains of buffers. A chain owns its views; a buffer that spans a cut gets a second view of its
  * storage. */
 #include <weft/buf.h>
 
@@ -70,8 +70,8 @@ void weft_bufs_free(weft_bufs *chain)
     }
 }
 
-/* The buffers that lie whole within the first *at bytes go from `chain` to `head`; *at is what
- * remains. */
+/* Moves the buffers that lie completely within the first *at bytes from `chain` to `head`; *at is
+ * the remainder. */
 static void move_whole(weft_bufs *head, weft_bufs *chain, size_t *at)
 {
     while (chain->first && chain->first->len <= *at) {
@@ -99,7 +99,7 @@ int weft_bufs_split(weft_bufs *chain, size_t at, weft_bufs *tail)
         }
     }
     if (err) {
-        weft_bufs_join(&head, chain); /* together again */
+        weft_bufs_join(&head, chain); /* undo: join the parts */
     } else {
         weft_bufs_join(tail, chain);
     }
@@ -121,7 +121,7 @@ void weft_bufs_consume(weft_bufs *chain, size_t n)
     }
 }
 
-/* The chain is linked one way: from the front to the cut, then the rest is freed. */
+/* The list is singly linked: walk from the front to the cut, then free the rest. */
 void weft_bufs_trim(weft_bufs *chain, size_t n)
 {
     WEFT__NEED(chain);
@@ -170,7 +170,7 @@ int weft_bufs_linearise(weft_bufs *chain, size_t n)
     }
     if (first->len >= n) {
         while (chain->first != first) {
-            weft_buf_free(weft_bufs_shift(chain)); /* empty ones before it */
+            weft_buf_free(weft_bufs_shift(chain)); /* empty buffers before it */
         }
         return 0;
     }
@@ -213,8 +213,8 @@ int weft_bufs_iovec(const weft_bufs *chain, struct iovec *iov, int max)
     return n;
 }
 
-/* Where bytes can be added without going before others: the last buffer that has any, or the first
- * of all. */
+/* The buffer where bytes can be added after all others: the last non-empty buffer, or the first of
+ * all. */
 static weft_buf *room_begins(const weft_bufs *chain)
 {
     weft_buf *last = chain->first;

@@ -7,7 +7,7 @@
 
 static struct {
     struct weft__lock lock;
-    /* under it */
+    /* under the lock */
     weft_buf *free[WEFT__BLOCK_CLASSES];
     uint64_t kept[WEFT__BLOCK_CLASSES];
     size_t kept_bytes;

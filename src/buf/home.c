@@ -13,10 +13,10 @@ struct weft__limits weft__buf_limits = {
 };
 
 static struct weft__lock homes_lock;
-static _Atomic(struct weft__home *) homes; /* all of them; grows under the lock */
-static _Atomic(uint32_t) trims;            /* calls for a trim so far */
+static _Atomic(struct weft__home *) homes; /* all caches; grows under the lock */
+static _Atomic(uint32_t) trims;            /* trim requests so far */
 
-/* --- life ---------------------------------------------------------------------- */
+/* --- open and close ----------------------------------------------------------------------- */
 
 static struct weft__home *find_closed_locked(void)
 {
@@ -103,8 +103,8 @@ weft_buf *weft__home_take_slow(struct weft__home *home, unsigned class)
     return block;
 }
 
-/* Counted first: never is more on its way than the counts say. If for a moment it is less, a block
- * may go to the system that need not. */
+/* The block is counted first: so never more blocks are in transit than the counters say. If for a
+ * moment there are fewer, a block may be freed to the system needlessly. */
 void weft__home_give_remote(struct weft__home *home, weft_buf *block)
 {
     unsigned class = block->weft_class;
@@ -120,7 +120,7 @@ void weft__home_give_remote(struct weft__home *home, weft_buf *block)
     }
 }
 
-/* --- giving back ------------------------------------------------------------------- */
+/* --- trimming --------------------------------------------------------------------------- */
 
 size_t weft__home_trim(struct weft__home *home)
 {
@@ -167,7 +167,7 @@ bool weft__home_settle(struct weft__home *home, unsigned most)
     return false;
 }
 
-/* --- seeing -------------------------------------------------------------------------- */
+/* --- statistics -------------------------------------------------------------------------- */
 
 void weft__home_add_stats(unsigned class, struct weft_buf_class_stats *out)
 {
@@ -187,7 +187,7 @@ void weft__home_add_stats(unsigned class, struct weft_buf_class_stats *out)
     }
 }
 
-/* --- forks -------------------------------------------------------------------------- */
+/* --- fork -------------------------------------------------------------------------------- */
 
 void weft__home_fork_prepare(void)
 {

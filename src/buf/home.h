@@ -1,14 +1,14 @@
-/* A home: the pool of small blocks of one worker.
+/* The cache of small blocks of one worker.
  *
- * Its free lists are the owner's alone. Another thread that frees a block of this home hands it
- * over by the returns (buf/returns.h); the owner takes those in when a list is empty, at its ticks
- * and before it sleeps. What is on its way back is bounded as what is kept is: beyond that the
- * freeing thread gives the block to the system.
+ * Its free lists are used by the owner only. Another thread that frees a block of this cache pushes
+ * it on the remote-free list (buf/returns.h); the owner drains that list when a free list is empty,
+ * at its ticks and before it sleeps. The blocks in transit are limited like the kept ones: beyond
+ * the limit the freeing thread frees the block to the system.
  *
- * Homes are never unmapped. A worker that ends closes its home: what is kept goes to the system,
- * and blocks that are still in use go there when they are freed. The next worker that begins opens
- * a closed home again, and then those come to it. So a block may point to its home for ever,
- * without counting.
+ * Caches are never unmapped. A worker that ends closes its cache: kept blocks are freed to the
+ * system, and blocks that are still in use are when they are freed. The next worker that starts
+ * reopens a closed cache, and then those blocks return to it. So a block may point to its cache
+ * forever, without a reference count.
  */
 #ifndef WEFT_BUF_HOME_H
 #define WEFT_BUF_HOME_H
@@ -20,15 +20,16 @@
 #include "buf/block.h"
 #include "buf/returns.h"
 
-/* Of one class: written by the owner alone, read by anybody. */
+/* Per class: written by the owner only, read by any thread. */
 struct weft__home_counts {
     _Atomic(uint64_t) hits, misses, put, kept;
 };
 
-/* Of one class, what others freed: apart from the former, which change at every use. */
+/* Per class, blocks freed by other threads: separate from the counters above, which change at every
+ * use. */
 struct weft__home_foreign {
     _Atomic(uint64_t) freed;    /* any thread */
-    _Atomic(uint64_t) strays;   /* any thread: ... and not handed over */
+    _Atomic(uint64_t) strays;   /* any thread: of those, freed to the system instead of pushed */
     _Atomic(uint64_t) taken_in; /* written by the owner */
 };
 
@@ -36,7 +37,7 @@ struct weft__home {
     /* owner only */
     weft_buf *free[WEFT__BLOCK_SMALL];
     size_t kept_bytes;
-    uint32_t trims; /* how many calls for a trim it has followed */
+    uint32_t trims; /* the number of trim requests it has handled */
 
     /* written by the owner, read by any thread */
     alignas(WEFT__CACHE_LINE) struct weft__home_counts counts[WEFT__BLOCK_SMALL];
@@ -45,42 +46,44 @@ struct weft__home {
     alignas(WEFT__CACHE_LINE) struct weft__returns returns;
     struct weft__home_foreign foreign[WEFT__BLOCK_SMALL];
 
-    /* under the lock of the homes */
+    /* under the lock of the list of caches */
     bool used;
-    struct weft__home *next; /* immutable: all that were ever made */
+    struct weft__home *next; /* immutable: list of all caches ever created */
 };
 
-/* The calling worker's home; NULL: a plain thread. Given by the layer that knows of workers. */
+/* The calling worker's cache; NULL: a plain thread. Defined by the scheduler, which knows
+ * workers. */
 struct weft__home *weft__home_self(void);
-/* The calling fiber, for messages; 0: none. Likewise. */
+/* The calling fiber, for messages; 0: none. Defined there as well. */
 uint64_t weft__home_fiber(void);
 
 /* 0 or -ENOMEM. */
 int weft__home_open(struct weft__home **out);
-/* By whoever owned it, or has seen its end. NULL is nothing. */
+/* By the former owner, or by code that has seen its end. NULL is ignored. */
 void weft__home_close(struct weft__home *home);
-/* The first half of it: no return gets in any more, and all that is here goes to the system. */
+/* The first half of close: no remote free is accepted any more, and all blocks here are freed to
+ * the system. */
 void weft__home_shut(struct weft__home *home);
 
 /* Owner only: when the list is empty. NULL: no memory. */
 weft_buf *weft__home_take_slow(struct weft__home *home, unsigned class);
-/* Any thread but the owner's. */
+/* Any thread except the owner's. */
 void weft__home_give_remote(struct weft__home *home, weft_buf *block);
 
-/* Owner only: takes in what came back, and follows a call for a trim. */
+/* Owner only: drains the remote-free list, and handles a trim request. */
 void weft__home_tick(struct weft__home *home);
-/* Owner only, when it is out of work: gives up to `most` blocks that exceed the limits to the
+/* Owner only, when it is out of work: frees up to `most` blocks that exceed the limits to the
  * system. True: there are more. */
 bool weft__home_settle(struct weft__home *home, unsigned most);
-/* Owner only: everything it keeps. Returns the bytes. */
+/* Owner only: frees all kept blocks. Returns the number of bytes. */
 size_t weft__home_trim(struct weft__home *home);
-/* From now on every home is to be trimmed by its owner. */
+/* Requests that every cache is trimmed by its owner. */
 void weft__home_call_trim(void);
 
-/* Any thread: what the class has seen in all homes, added to *out. */
+/* Any thread: adds the counters of the class in all caches to *out. */
 void weft__home_add_stats(unsigned class, struct weft_buf_class_stats *out);
 
-/* Limits, of homes and depot. */
+/* Limits of the worker caches and of the shared pool. */
 #define WEFT__LIMIT_WORKER_CLASS ((size_t)256 << 10)
 #define WEFT__LIMIT_WORKER ((size_t)1 << 20)
 #define WEFT__LIMIT_SHARED_CLASS ((size_t)16 << 20)
@@ -103,7 +106,7 @@ static inline uint64_t weft__home_get(const _Atomic(uint64_t) *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* By the owner, who alone writes it. */
+/* By the owner, which is the only writer. */
 static inline void weft__home_count(_Atomic(uint64_t) *counter, int64_t n)
 {
     atomic_store_explicit(counter, weft__home_get(counter) + (uint64_t)n, memory_order_relaxed);
@@ -129,7 +132,7 @@ static inline weft_buf *weft__home_unkeep(struct weft__home *home, unsigned clas
     return block;
 }
 
-/* Is there more of the class, or of all, than `times` the limits? */
+/* Whether the class, or all classes together, exceed `times` the limits. */
 static inline bool weft__home_exceeds(const struct weft__home *home, unsigned class, unsigned times)
 {
     size_t of_class = weft__home_get(&home->counts[class].kept) * weft__class_total(class);
@@ -159,8 +162,8 @@ static inline void weft__home_give_local(struct weft__home *home, weft_buf *bloc
     }
 }
 
-/* Around a fork, in the parent and in the child. The homes of workers stay with nobody in the
- * child. For sched/fork.c. */
+/* Around a fork, in the parent and in the child. In the child, the workers' caches have no owner.
+ * For sched/fork.c. */
 void weft__home_fork_prepare(void);
 void weft__home_fork_done(void);
 

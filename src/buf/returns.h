@@ -1,10 +1,10 @@
-/* Returns: blocks that other threads hand back to the home they came from. Many producers, one
- * consumer that takes all, and an end: a home that is closed takes nothing any more.
+/* Remote-free list: blocks that other threads return to the worker cache they came from. Many
+ * producers, one consumer that takes all, and a closed state: a closed cache accepts nothing.
  *
- * A stack: producers push by CAS, the owner takes the whole of it by one exchange. CLOSED is a
- * value of the head that no push goes over; closing is one exchange too, so each block is either in
- * what the closer gets or refused to its producer, who then frees it. No ABA: nobody pops single
- * blocks. The order is of no interest.
+ * A stack: producers push by compare-and-swap, the owner takes the whole stack by one exchange.
+ * CLOSED is a value of the head that no push replaces; closing is one exchange too, so each block
+ * is either in what the closer gets or is rejected, and then the producer frees it. No ABA: single
+ * blocks are never popped. The order is irrelevant.
  */
 #ifndef WEFT_BUF_RETURNS_H
 #define WEFT_BUF_RETURNS_H
@@ -21,13 +21,13 @@ struct weft__returns {
 
 #define WEFT__RETURNS_CLOSED ((weft_buf *)1)
 
-/* Also after a close: the next owner begins. Nobody is told by it, so it needs no order. */
+/* Also after a close, when the next owner starts. It publishes nothing, so it needs no ordering. */
 static inline void weft__returns_open(struct weft__returns *returns)
 {
     atomic_store_explicit(&returns->newest, NULL, memory_order_relaxed);
 }
 
-/* Any thread. False: closed, the block is still the caller's. */
+/* Any thread. False: closed, the block still belongs to the caller. */
 static inline bool weft__returns_push_remote(struct weft__returns *returns, weft_buf *block)
 {
     weft_buf *newest = atomic_load_explicit(&returns->newest, memory_order_relaxed);
@@ -44,7 +44,7 @@ static inline bool weft__returns_push_remote(struct weft__returns *returns, weft
     return true;
 }
 
-/* Owner only, while open: everything there is. */
+/* Owner only, while open: takes all blocks. */
 static inline weft_buf *weft__returns_drain_local(struct weft__returns *returns)
 {
     if (atomic_load_explicit(&returns->newest, memory_order_relaxed) == NULL) {
@@ -54,7 +54,7 @@ static inline weft_buf *weft__returns_drain_local(struct weft__returns *returns)
                                     memory_order_acquire); /* pairs: weft__returns_push_remote */
 }
 
-/* Owner only: the last of it. */
+/* Owner only: takes the last blocks. */
 static inline weft_buf *weft__returns_close(struct weft__returns *returns)
 {
     return atomic_exchange_explicit(&returns->newest, WEFT__RETURNS_CLOSED,

@@ -19,7 +19,7 @@ void weft_barrier_deinit(weft_barrier *barrier)
     weft__source_deinit(&weft__barrier_of(barrier)->source, "barrier");
 }
 
-/* Under the lock. False: it is the last, and all the others go on. */
+/* Under the lock. False: this is the last party, and all others are woken. */
 static bool arrive_locked(struct weft__barrier *b, struct weft__node *node,
                           struct weft__chain *ready)
 {

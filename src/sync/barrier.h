@@ -1,4 +1,4 @@
-/* The barrier as its own struct, and its wait in two steps for bodies without a stack. */
+/* The barrier struct, and its wait split in two steps (arm, finish) for stackless tasks. */
 #ifndef WEFT_SYNC_BARRIER_H
 #define WEFT_SYNC_BARRIER_H
 
@@ -9,7 +9,7 @@
 struct WEFT__OVERLAY weft__barrier {
     struct weft__source source;
     uint32_t parties; /* immutable */
-    uint32_t arrived; /* under the lock: as many as are in the list */
+    uint32_t arrived; /* under the lock: the number of nodes in the list */
 };
 
 #ifndef WEFT_EXPLORE
@@ -21,10 +21,11 @@ static inline struct weft__barrier *weft__barrier_of(weft_barrier *barrier)
     return (struct weft__barrier *)(void *)barrier;
 }
 
-/* Arrives: links the node, whose waiter is armed. False: it was the last. */
+/* Arrives: links the node, whose waiter is armed. False: this was the last party, nothing was
+ * linked. */
 bool weft__barrier_arm(struct weft__barrier *barrier, struct weft__node *node);
-/* After the wait has ended, for whatever reason. True: the phase is over, and whatever has ended
- * the wait, the party has been part of it. False: it has left. */
+/* After the wait has ended, for any reason. True: the phase is complete and the party took part in
+ * it, whatever ended its wait. False: the party has left. */
 bool weft__barrier_finish(struct weft__barrier *barrier, struct weft__node *node);
 
 #endif

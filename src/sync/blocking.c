@@ -1,13 +1,13 @@
-/* The pool of blocking threads: who is idle, when one more is made, when one ends. What happens to
- * a job is in job.h.
+/* The pool of blocking threads: idle threads, when a thread is started, when one ends. The life of
+ * a job is described in job.h.
  *
- * A submit queues its job and sees that somebody comes for it: an idle thread, the one that was
- * idle last, or a new one. Such a thread counts as *coming* until it has looked; a submit calls one
- * more only if more jobs are queued than threads are coming. Whoever comes takes the oldest job, or
- * finds that a thread which had just become free was faster.
+ * A submit queues its job and ensures that a thread comes for it: an idle thread, the one that was
+ * busy last, or a new one. Such a thread counts as *coming* until it has checked the queue; a
+ * submit wakes or starts another only if more jobs are queued than threads are coming. A thread
+ * that comes takes the oldest job, or finds that a thread which had just become free was faster.
  *
- * Threads are detached and each has a reference to the pool, so that nobody has to wait for a
- * function that hangs.
+ * Threads are detached and each has a reference to the pool, so that a hanging function blocks
+ * neither stop nor destroy.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,20 +34,21 @@
 
 /* One thread, on its own stack. */
 struct thread {
-    struct thread *below, *above; /* in the stack of idle ones, under the lock */
-    _Atomic(uint32_t) called;     /* set under the lock by who takes it off that stack */
+    struct thread *below, *above; /* in the stack of idle threads, under the lock */
+    _Atomic(uint32_t) called;     /* set under the lock by the thread that removes it from that
+                                   * stack */
 };
 
 struct weft_blocking_pool {
-    struct weft__jobs jobs; /* first; its source's waiters are those who stop the pool */
+    struct weft__jobs jobs; /* first; its source's waiters are the callers of stop */
     /* immutable */
-    char *name; /* its own copy */
+    char *name; /* an owned copy */
     struct weft_blocking_opts opts;
     uint32_t born; /* sched/fork.h */
     /* under the lock */
     struct thread *idle; /* the one that was busy last */
     unsigned idle_count, coming;
-    unsigned threads; /* places: they run, or are being made */
+    unsigned threads; /* reserved: running, or being started */
     unsigned running, peak;
     unsigned serial;
     bool stopping;
@@ -87,7 +88,7 @@ static void idle_remove_locked(weft_blocking_pool *pool, struct thread *thread)
     pool->idle_count--;
 }
 
-/* Sleeps until it is called, or has been idle for too long. True: it is to end. */
+/* Sleeps until woken, or until the idle time has passed. True: the thread should end. */
 static bool rest_locked(weft_blocking_pool *pool, struct thread *self)
 {
     idle_push_locked(pool, self);
@@ -112,7 +113,7 @@ static bool rest_locked(weft_blocking_pool *pool, struct thread *self)
 static void work_locked(weft_blocking_pool *pool)
 {
     struct thread self;
-    pool->coming--; /* it was made because a job was queued, or to be one of the first */
+    pool->coming--; /* the thread was started because a job was queued, or as one of min_threads */
     for (;;) {
         struct weft__job *job = weft__jobs_take_locked(&pool->jobs);
         if (job) {
@@ -168,7 +169,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* For a place that was taken under the lock (threads, coming). */
+/* For a thread that was reserved under the lock (threads, coming). */
 static int thread_start(weft_blocking_pool *pool)
 {
     pthread_attr_t attr;
@@ -191,8 +192,8 @@ static void take_place_locked(weft_blocking_pool *pool)
     pool->coming++;
 }
 
-/* No thread could be made. What is queued is for those that are there; if there are none, its
- * callers are refused. */
+/* A thread could not be started. Queued jobs are left to the existing threads; if there are none,
+ * the callers get -EAGAIN. */
 static void start_failed(weft_blocking_pool *pool)
 {
     struct weft__chain ready;
@@ -212,7 +213,7 @@ static void start_failed(weft_blocking_pool *pool)
     weft__place_chain(&ready);
 }
 
-/* --- life ----------------------------------------------------------------------------- */
+/* --- create, stop, destroy ------------------------------------------------------------------ */
 
 static int check_opts(struct weft_blocking_opts *opts)
 {
@@ -278,7 +279,7 @@ int weft_blocking_create(weft_blocking_pool **out, const struct weft_blocking_op
     return 0;
 }
 
-/* Under the lock: from now on nobody rests. */
+/* Under the lock, after `stopping` is set: wakes all idle threads. */
 static void call_everybody_locked(weft_blocking_pool *pool)
 {
     while (pool->idle) {
@@ -308,7 +309,7 @@ int weft_blocking_stop(weft_blocking_pool *pool, int64_t deadline)
     }
     struct weft__node node;
     weft__node_init(&node, NULL, 0);
-    weft__outside_ref(); /* a thread that ends, without a job, will tell */
+    weft__outside_ref(); /* a thread that ends, without a job, wakes this wait */
     int err = weft__source_wait_locked(&pool->jobs.source, &pool->jobs.source.waiters, &node,
                                        deadline, &stop_kind);
     weft__outside_unref();
@@ -336,7 +337,8 @@ void weft_blocking_destroy(weft_blocking_pool *pool)
     pool_unref(pool);
 }
 
-/* --- the pool of the process --------------------------------------------------------------- */
+/* --- the default pool
+ * --------------------------------------------------------------------------- */
 
 static struct weft__lock default_lock;
 static weft_blocking_pool *default_pool; /* under the lock */
@@ -351,7 +353,7 @@ static void fork_parent(void)
     weft__unlock(&default_lock);
 }
 
-/* Its threads are not here; the next call makes another. */
+/* The threads do not exist in the child; the next call creates another pool. */
 static void fork_child(void)
 {
     default_pool = NULL;
@@ -379,7 +381,8 @@ weft_blocking_pool *weft_blocking_default(void)
 
 /* --- calls --------------------------------------------------------------------------------- */
 
-/* How many jobs may be queued: one for each thread that could come for it, and the queue's own. */
+/* How many jobs may be queued: one for each thread that could run it immediately, plus the queue's
+ * own limit. */
 static uint64_t room_locked(const weft_blocking_pool *pool)
 {
     uint64_t free = (uint64_t)pool->idle_count + pool->coming;
@@ -387,7 +390,7 @@ static uint64_t room_locked(const weft_blocking_pool *pool)
     return free + (pool->opts.policy == WEFT_BLOCKING_WAIT ? pool->opts.queue_max : 0);
 }
 
-/* Queues the job and sees that somebody comes for it. 0, -EAGAIN, -ESHUTDOWN. */
+/* Queues the job and ensures that a thread comes for it. 0, -EAGAIN, -ESHUTDOWN. */
 static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__node *node)
 {
     struct thread *call = NULL;
@@ -402,7 +405,7 @@ static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__
     } else {
         weft__jobs_push_locked(&pool->jobs, job, node);
         if (pool->jobs.queued <= pool->coming) {
-            /* Enough are on their way. */
+            /* Enough threads are coming. */
         } else if (pool->idle) {
             call = pool->idle;
             idle_remove_locked(pool, call);
@@ -415,7 +418,7 @@ static int submit(weft_blocking_pool *pool, struct weft__job *job, struct weft__
     }
     weft__source_unlock(&pool->jobs.source);
     if (call) {
-        weft__futex_wake(&call->called, 1); /* it may be awake and gone */
+        weft__futex_wake(&call->called, 1); /* the thread may already be awake and gone */
     }
     if (grow && thread_start(pool) != 0) {
         start_failed(pool);
@@ -431,7 +434,7 @@ static void count_left(weft_blocking_pool *pool, enum weft__job_left left)
     weft__source_unlock(&pool->jobs.source);
 }
 
-/* 0: it has run. Else it did not, or it runs still: *left says. */
+/* 0: the job has run. Otherwise *left says whether it never ran or is still running. */
 static int run_job(weft_blocking_pool *pool, struct weft__job *job, int64_t deadline,
                    enum weft__job_left *left)
 {
@@ -500,7 +503,7 @@ void weft_blocking_release(struct weft_blocking_job *job)
     }
 }
 
-/* A call's job, on the caller's stack. */
+/* The job of weft_blocking_call, on the caller's stack. */
 struct call {
     struct weft_blocking_job job; /* first */
     weft_fn fn;
@@ -537,7 +540,8 @@ int weft_blocking_call(weft_blocking_pool *which, weft_fn fn, void *arg, void **
     return err;
 }
 
-/* --- seeing -------------------------------------------------------------------------------- */
+/* --- statistics
+ * -------------------------------------------------------------------------------- */
 
 void weft_blocking_stats(weft_blocking_pool *which, struct weft_blocking_stats *out)
 {

@@ -19,7 +19,7 @@ static uint64_t slots_for(uint64_t capacity)
     return slots;
 }
 
-/* --- life ---------------------------------------------------------------------------- */
+/* --- create, destroy, close ------------------------------------------------------------- */
 
 int weft_chan_create(weft_chan **out, size_t item_bytes, const struct weft_chan_opts *opts)
 {
@@ -56,7 +56,7 @@ void weft_chan_destroy(weft_chan *c)
     if (!c) {
         return;
     }
-    c->source.owner = NULL; /* who may be gone */
+    c->source.owner = NULL; /* the owner may be gone */
     lock_both(c, is_buffered(c));
     bool waited_on = c->senders.first || c->source.waiters.first;
     unlock_both(c, is_buffered(c));
@@ -72,7 +72,8 @@ void weft_chan_close(weft_chan *c)
     struct weft__chain ready;
     weft__chain_init(&ready);
     lock_both(c, is_buffered(c));
-    /* Release: who sees it closed sees what was done before. pairs: weft_chan_is_closed */
+    /* Release: a thread that sees the channel closed sees what happened before. pairs:
+     * weft_chan_is_closed */
     atomic_store_explicit(&c->closed, true, memory_order_release);
     weft__source_fire_all(&c->source.waiters, -EPIPE, &ready);
     weft__source_fire_all(&c->senders, -EPIPE, &ready);
@@ -91,7 +92,8 @@ size_t weft_chan_length(const weft_chan *c)
     WEFT__NEED_AS(c, "chan");
     uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
-    return (int64_t)(tail - head) > 0 ? tail - head : 0; /* they are not of one moment */
+    return (int64_t)(tail - head) > 0 ? tail - head : 0; /* head and tail were not read at one
+                                                          * instant */
 }
 
 size_t weft_chan_capacity(const weft_chan *c)
@@ -100,7 +102,7 @@ size_t weft_chan_capacity(const weft_chan *c)
     return c->max_capacity;
 }
 
-/* --- what is seldom needed --------------------------------------------------------------- */
+/* --- rarely needed ----------------------------------------------------------------------- */
 
 bool weft__chan_grow(weft_chan *c)
 {
@@ -138,7 +140,7 @@ void weft__chan_refill(weft_chan *c, struct weft__chain *ready)
 
 /* --- send and receive ------------------------------------------------------------------ */
 
-/* Both latches on entry, none on return. */
+/* Both latches are held on entry, none on return. */
 HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bool buffered)
 {
     if (deadline <= 0) {
@@ -171,8 +173,9 @@ HOT int wait_locked(weft_chan *c, void *item, int64_t deadline, bool to_send, bo
     return weft__reason_errno(reason);
 }
 
-/* Without a buffer, with the latch, while nobody waits on the other side. One function for both
- * sides, so that fibers that wait for one another come back to it the same way. */
+/* Without a buffer, with the latch held, while the other side has no waiters. One function for both
+ * sides, so that fibers that wait for one another return through the same code path (branch
+ * prediction). */
 static __attribute__((noinline)) int wait_unbuffered(weft_chan *c, void *item, int64_t deadline,
                                                      bool to_send)
 {
@@ -228,7 +231,7 @@ static __attribute__((noinline)) int recv_when_empty(weft_chan *c, void *item, i
     return recv_or_wait(c, item, deadline, true);
 }
 
-/* With the senders' latch, which it lets go. */
+/* With the senders' latch held, which it releases. */
 static __attribute__((noinline)) int send_locked_once(weft_chan *c, const void *item,
                                                       int64_t deadline)
 {
@@ -266,7 +269,7 @@ static __attribute__((noinline)) int recv_after_lock(weft_chan *c, void *item, i
 
 /* --- without a buffer ------------------------------------------------------------------ */
 
-/* With the latch: whatever it takes. */
+/* The general path, with the latch held. */
 static __attribute__((noinline)) int send_any(weft_chan *c, const void *item, int64_t deadline)
 {
     return send_or_wait(c, item, deadline, false);
@@ -290,9 +293,9 @@ static __attribute__((noinline)) int recv_any_after_lock(weft_chan *c, void *ite
     return recv_any(c, item, deadline);
 }
 
-/* With the latch: ends the wait of the node's fiber, if that can be done in one step and the item
- * is a word. Nobody runs the fiber until it is placed, so its node and its item are still there.
- * NULL: not so simple, and nothing was done. */
+/* With the latch held: ends the wait of the node's fiber, if that is possible in one atomic step
+ * and the item is a word. The fiber does not run until it is queued, so its node and its item stay
+ * valid. NULL: not possible, and nothing was done. */
 HOT struct weft__task *win(const weft_chan *c, const struct weft__node *node)
 {
     const struct weft__waiter *waiter = node->waiter;
@@ -344,11 +347,12 @@ static __attribute__((noinline)) int recv_unbuffered(weft_chan *c, void *item, i
     return weft__place_front(task);
 }
 
-/* --- the calls --------------------------------------------------------------------------- */
+/* --- public calls -------------------------------------------------------------------------- */
 
-/* A word through a buffer, with nobody in the way, needs no frame; everything else is a jump to
- * where it has one. Whoever waits comes back through every call it is in, and the processor has
- * forgotten the way: as few as can be. */
+/* A word through a buffer without contention needs no stack frame; every other case is a tail call
+ * to a function that has one. A waiter returns through every call that it is in, and the
+ * processor's return predictor has forgotten those calls by then: so there are as few as
+ * possible. */
 
 int weft_chan_send(weft_chan *c, const void *item, int64_t deadline)
 {

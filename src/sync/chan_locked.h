@@ -1,4 +1,4 @@
-/* What is done with a channel's latches in hand: the ring, and those who wait. For sync/chan.c and
+/* Channel operations that run with latches held: the ring, and the waiters. For sync/chan.c and
  * sync/chan_steps.c. */
 #ifndef WEFT_SYNC_CHAN_LOCKED_H
 #define WEFT_SYNC_CHAN_LOCKED_H
@@ -8,7 +8,7 @@
 
 #include "sync/chan.h"
 
-/* The parts of one hand-over are one function each, and one piece of code. */
+/* The parts of one transfer are separate functions that compile into one. */
 #define HOT static inline __attribute__((always_inline))
 
 /* --- latches ------------------------------------------------------------------------- */
@@ -50,7 +50,8 @@ static inline void unlock_receivers(weft_chan *c)
     }
 }
 
-/* Without a buffer the senders' is for both sides. `buffered` is a constant where it matters. */
+/* Without a buffer, the senders' latch serves both sides. `buffered` is a compile-time constant on
+ * hot paths. */
 HOT void lock_both(weft_chan *c, bool buffered)
 {
     if (__builtin_expect(c->source.owner != NULL, 0)) {
@@ -83,7 +84,7 @@ static inline bool is_closed(const weft_chan *c)
 
 #define WORD sizeof(uint64_t)
 
-/* Most items are a word: a call would cost more than the copy. */
+/* Most items are one word: a call would cost more than the copy. */
 HOT void copy_bytes(void *to, const void *from, size_t bytes)
 {
     if (bytes == WORD) {
@@ -103,7 +104,7 @@ static inline char *slot(const weft_chan *c, uint64_t index)
     return c->slots + (index & c->mask) * c->item_bytes;
 }
 
-/* With the senders' latch. Is there room for one more? */
+/* With the senders' latch held: whether the ring has a free slot. */
 static inline bool has_room(weft_chan *c)
 {
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
@@ -114,15 +115,15 @@ static inline bool has_room(weft_chan *c)
     return tail - c->head_seen < c->capacity;
 }
 
-/* Slots wander from the CPU that fills them to the one that empties them and back, and an atomic
- * operation waits for the stores before it: a slot is asked for some lines ahead, unless the other
- * side may be near. */
+/* Slots move between the CPU that fills them and the CPU that empties them, and an atomic operation
+ * waits for the stores before it: so a slot is prefetched some lines ahead, unless the other side
+ * may be close. */
 static inline bool is_far(const weft_chan *c, uint64_t items)
 {
     return items > 8 * c->ahead;
 }
 
-/* `bytes`: the item's, a constant where it can be. */
+/* `bytes`: the item size, a compile-time constant where possible. */
 HOT void push(weft_chan *c, const void *item, size_t bytes)
 {
     uint64_t tail = atomic_load_explicit(&c->tail, memory_order_relaxed);
@@ -133,7 +134,7 @@ HOT void push(weft_chan *c, const void *item, size_t bytes)
     atomic_store_explicit(&c->tail, tail + 1, memory_order_release); /* pairs: has_item */
 }
 
-/* With the receivers'. */
+/* With the receivers' latch held: whether the ring has an item. */
 static inline bool has_item(weft_chan *c)
 {
     uint64_t head = atomic_load_explicit(&c->head, memory_order_relaxed);
@@ -154,21 +155,22 @@ HOT void pop(weft_chan *c, void *item, size_t bytes)
     atomic_store_explicit(&c->head, head + 1, memory_order_release); /* pairs: has_room */
 }
 
-/* With both: twice the capacity, or as much as may be. False: it is as large as it may be, or there
- * is no memory. */
+/* With both latches held: doubles the capacity, up to the limit. False: the limit is reached, or
+ * there is no memory. */
 bool weft__chan_grow(weft_chan *c);
-/* With both: those who wait to send get what room there is. */
+/* With both latches held: gives the free slots to waiting senders. */
 void weft__chan_refill(weft_chan *c, struct weft__chain *ready);
 
-/* --- those who wait -------------------------------------------------------------------- */
+/* --- waiters --------------------------------------------------------------------------- */
 
-/* With the senders': hands the item to somebody who waits for one. False: nobody does, any more. */
+/* With the senders' latch held: hands the item to a waiting receiver. False: there is none left. */
 HOT bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
 {
     struct weft__node *node;
     while ((node = weft__waitlist_pop(&c->source.waiters))) {
         if (__builtin_expect(node->shared, 0)) {
-            void *to = node->item; /* the finish of the winner takes the latch: still there */
+            void *to = node->item; /* the winner's finish takes the latch, so the memory is still
+                                    * valid */
             if (weft__node_fire(node, NULL, 0, ready)) {
                 copy(c, to, item);
                 return true;
@@ -183,7 +185,7 @@ HOT bool hand_over(weft_chan *c, const void *item, struct weft__chain *ready)
     return false;
 }
 
-/* With the receivers': takes the item of somebody who waits to send. */
+/* With the receivers' latch held: takes the item of a waiting sender. */
 HOT bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
 {
     struct weft__node *node;
@@ -198,7 +200,8 @@ HOT bool take_over(weft_chan *c, void *to, struct weft__chain *ready)
 
 /* --- one item -------------------------------------------------------------------------- */
 
-/* With the senders' latch. 0, -EPIPE, or -EAGAIN: it has to wait, or the buffer to grow. */
+/* With the senders' latch held. 0, -EPIPE, or -EAGAIN: the caller has to wait, or the buffer to
+ * grow. */
 HOT int send_locked(weft_chan *c, const void *item, struct weft__chain *ready, bool buffered)
 {
     if (__builtin_expect(is_closed(c), 0)) {
@@ -214,7 +217,7 @@ HOT int send_locked(weft_chan *c, const void *item, struct weft__chain *ready, b
     return 0;
 }
 
-/* With both. */
+/* With both latches held. */
 HOT int send_locked_both(weft_chan *c, const void *item, struct weft__chain *ready, bool buffered)
 {
     int status = send_locked(c, item, ready, buffered);

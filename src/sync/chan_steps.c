@@ -1,11 +1,12 @@
-/* Channels otherwise than one item at a time: batches; and in steps, for a select and for bodies
- * without a stack. */
+/* Channel operations other than one blocking send or receive: batches, tries, and the wait split in
+ * two steps (arm, finish) for select and for stackless tasks. */
 #include "base/need.h"
 #include "sync/chan_locked.h"
 
-/* --- many at once ------------------------------------------------------------------------ */
+/* --- batches ----------------------------------------------------------------------------- */
 
-/* What needs no waiting, with both latches; below 0: why it were none. */
+/* Transfers as many items as possible without waiting, with both latches held; negative: the reason
+ * why no item was transferred. */
 static ssize_t send_some(weft_chan *c, const char *items, size_t n)
 {
     struct weft__chain ready;
@@ -68,7 +69,8 @@ ssize_t weft_chan_recv_many(weft_chan *c, void *items, size_t n, int64_t deadlin
     return more > 0 ? 1 + more : 1;
 }
 
-/* --- in steps, for a select and for bodies without a stack ------------------------------------ */
+/* --- try, arm and finish, for select and for stackless tasks
+ * -------------------------------------- */
 
 static int try_send_any(weft_chan *c, const void *item)
 {
@@ -92,9 +94,9 @@ static int try_recv_any(weft_chan *c, void *item)
     return status;
 }
 
-/* In its own group no latch is needed, and who waits is of it, too. If that one has settled in its
- * wait, the item goes straight from one to the other; else, and where more than one is concerned,
- * the way is the long one. */
+/* In its own group no latch is needed, and every waiter belongs to the group too. If the waiter is
+ * fully parked, the item goes directly from one to the other; otherwise, and where more than one
+ * waiter is involved, the general path is taken. */
 int weft__chan_send_own(struct weft__worker *w, weft_chan *c, const void *item)
 {
     struct weft__node *node = c->source.waiters.first;
@@ -138,7 +140,8 @@ int weft__chan_try_recv(weft_chan *c, void *item)
     return weft__chan_recv_own(c, item);
 }
 
-/* A select does not meet itself: whatever else it waits for, it cannot be both sides. */
+/* A select does not match itself: whatever else it waits for, it cannot be both sides of a
+ * transfer. */
 static bool another_waits(const struct weft__waitlist *list, const struct weft__waiter *self)
 {
     const struct weft__node *node = list->first;
@@ -172,7 +175,7 @@ bool weft__chan_arm_recv(weft_chan *c, struct weft__node *node)
     return wait;
 }
 
-/* The lists of those who wait are changed by the other side, and so is where they leave. */
+/* Each list of waiters is changed by the other side, so leaving it takes the other side's latch. */
 void weft__chan_finish_send(weft_chan *c, struct weft__node *node)
 {
     lock_both(c, is_buffered(c));

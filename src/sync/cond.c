@@ -5,7 +5,7 @@
 
 static const struct weft__wait_kind cond_kind = {.name = "condition", .label = weft__source_label};
 
-/* Several; on the stack of the one who waits. */
+/* Describes a wait on several conditions, for dumps; on the waiter's stack. */
 struct shown {
     weft_cond *const *conds;
     unsigned n;
@@ -33,8 +33,8 @@ void weft_cond_deinit(weft_cond *cond)
     weft__source_deinit(&weft__cond_of(cond)->source, "condition");
 }
 
-/* The nodes are linked before the mutex is unlocked: who locks it after that, changes something and
- * signals, finds them. */
+/* The nodes are linked before the mutex is unlocked: a thread that then locks the mutex, changes
+ * the state and signals finds them. */
 static int wait_for(weft_cond *const *conds, unsigned n, struct weft__node *nodes,
                     struct weft__waiter *waiter, weft_mutex *mutex, unsigned *which,
                     int64_t deadline)
@@ -82,12 +82,12 @@ int weft_cond_wait_any(weft_cond *const *conds, unsigned n, weft_mutex *mutex, u
     return wait_for(conds, n, nodes, &waiter, mutex, which, deadline);
 }
 
-/* Under the lock: fires the first. Returns a fiber that must be queued, or NULL. */
+/* Under the lock: fires the first node. Returns a fiber that must be queued, or NULL. */
 static inline struct weft__task *fire_first(struct weft__cond *c)
 {
     struct weft__task *ready = NULL;
     struct weft__node *node;
-    /* One whose wait has ended already passes it on. */
+    /* A node whose wait has already ended is skipped: the signal goes to the next. */
     while ((node = weft__waitlist_pop(&c->source.waiters)) &&
            !weft__node_fire_one(node, node->value, 0, &ready)) {
     }

@@ -1,4 +1,4 @@
-/* The condition as its own struct, and its wait in two steps, for bodies without a stack and for
+/* The condition struct, and its wait split in two steps (arm, finish) for stackless tasks and for
  * select. */
 #ifndef WEFT_SYNC_COND_H
 #define WEFT_SYNC_COND_H
@@ -20,7 +20,7 @@ static inline struct weft__cond *weft__cond_of(weft_cond *cond)
     return (struct weft__cond *)(void *)cond;
 }
 
-/* Links the node, whose waiter is armed: always, for a condition remembers nothing. */
+/* Links the node, whose waiter is armed: always, because a condition stores no signal. */
 static inline void weft__cond_arm(struct weft__cond *c, struct weft__node *node)
 {
     weft__source_lock(&c->source);
@@ -28,7 +28,7 @@ static inline void weft__cond_arm(struct weft__cond *c, struct weft__node *node)
     weft__source_unlock(&c->source);
 }
 
-/* After the wait has ended, for whatever reason. */
+/* After the wait has ended, for any reason. */
 static inline void weft__cond_finish(struct weft__cond *c, struct weft__node *node)
 {
     weft__source_leave(&c->source, &c->source.waiters, node);

@@ -1,19 +1,19 @@
-/* Futures made of futures, and callbacks.
+/* Derived futures (map, all, any), and callbacks.
  *
- * A derived future and those it is derived from are held together by a *group*, with a member for
- * each of the latter. Who refers to whom:
+ * A derived future and its inputs are connected by a *group*, with one member per input.
+ * References:
  *
- *   future --thens--> member --group--> derived future --group--> group
+ *   input --thens--> member --group--> derived future --group--> group
  *
- * until the future is decided.
+ * until the input is decided.
  *
- * Nothing keeps alive the futures that it is derived from: one that is dropped undecided tells its
- * members that it failed. A member knows its future (`on`) under the derived one's lock, and the
- * future's end, which comes before its memory is freed, clears that; so under that lock the memory
- * is there, though maybe without a reference left.
+ * The group does not keep the inputs alive: an input that is dropped undecided reports failure to
+ * its members. A member knows its input (`on`) under the derived future's lock, and the input's
+ * end, which comes before its memory is freed, clears `on`; so while that lock is held and `on` is
+ * set, the memory is valid, though possibly without a reference left.
  *
- * The lock of a derived future may be held while those of its origins are taken, never the other
- * way round.
+ * Lock order: the lock of a derived future may be held while those of its inputs are taken, never
+ * the other way round.
  */
 #include <errno.h>
 
@@ -24,7 +24,7 @@
 enum kind { MAP, ALL, ANY };
 
 struct member {
-    struct weft__then then; /* first: what is told is the member */
+    struct weft__then then; /* first: the continuation is the member */
     struct weft__group *group;
     weft_future *on; /* under the derived future's lock */
     size_t index;
@@ -38,13 +38,13 @@ struct weft__group {
     void *arg;
     size_t n;
     /* under the lock of `to` */
-    size_t refs; /* one for each member that will be told, one for `to` */
-    size_t left; /* members that were not told yet */
+    size_t refs; /* one for each member that will be run, one for `to` */
+    size_t left; /* members that were not run yet */
     bool decided;
     struct member members[];
 };
 
-/* Under the lock. True: the caller frees it with group_free. */
+/* Under the lock. True: the caller frees the group with group_free. */
 static bool group_unref_locked(struct weft__group *group)
 {
     return --group->refs == 0;
@@ -66,7 +66,7 @@ static void group_unref(struct weft__group *group, struct weft__work *work)
     }
 }
 
-/* Under the lock, of one that was told: does it decide? */
+/* Under the lock: records the result of a member. True: this member decides the derived future. */
 static bool decides_locked(struct weft__group *group, const struct member *member)
 {
     if (group->decided) {
@@ -76,7 +76,7 @@ static bool decides_locked(struct weft__group *group, const struct member *membe
     if (group->kind == ALL && !member->then.err) {
         group->to->values[member->index] = member->then.value;
     }
-    /* Of all, a failure; of any, a success. */
+    /* `all` is decided by a failure, `any` by a success. */
     group->decided = last || (group->kind == ALL) == (member->then.err != 0);
     return group->decided;
 }
@@ -112,7 +112,8 @@ static void member_told(struct weft__then *then, struct weft__work *work)
     group_unref(group, work);
 }
 
-/* The member's future, with a reference. NULL: it is let go of already, or will be told. */
+/* The member's input, with a reference. NULL: it was dropped already, or its continuation will
+ * run. */
 static weft_future *take_origin(struct weft__group *group, struct member *member)
 {
     weft__source_lock(&group->to->source);
@@ -128,7 +129,7 @@ static weft_future *take_origin(struct weft__group *group, struct member *member
 void weft__group_leave(struct weft__group *group, struct weft__work *work)
 {
     weft__source_lock(&group->to->source);
-    group->decided = true; /* maybe not by one of its members */
+    group->decided = true; /* possibly not by one of its members */
     weft__source_unlock(&group->to->source);
     for (size_t i = 0; i < group->n; i++) {
         weft_future *on = take_origin(group, &group->members[i]);
@@ -142,7 +143,7 @@ void weft__group_leave(struct weft__group *group, struct weft__work *work)
     group_unref(group, work);
 }
 
-/* With the derived future's lock, so that nobody is told before all are linked. */
+/* Under the derived future's lock, so that no member runs before all are linked. */
 static void link_members(struct weft__group *group, weft_future *const *futures,
                          struct weft__work *work)
 {
@@ -213,7 +214,7 @@ int weft_future_any(weft_future *const *futures, size_t n, weft_future **out)
 /* --- callbacks ------------------------------------------------------------------------- */
 
 struct callback {
-    struct weft__then then; /* first: what is told is the callback */
+    struct weft__then then; /* first: the continuation is the callback */
     weft_future_fn fn;
     void *arg;
 };

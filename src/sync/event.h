@@ -1,4 +1,4 @@
-/* The event as its own struct, and its wait in two steps for bodies without a stack. */
+/* The event struct, and its wait split in two steps (arm, finish) for stackless tasks. */
 #ifndef WEFT_SYNC_EVENT_H
 #define WEFT_SYNC_EVENT_H
 
@@ -22,7 +22,7 @@ static inline struct weft__event *weft__event_of(weft_event *event)
 
 /* Links the node, whose waiter is armed. False: the event is set, nothing was linked; disarm. */
 bool weft__event_arm(struct weft__event *event, struct weft__node *node);
-/* After the wait has ended, for whatever reason. */
+/* After the wait has ended, for any reason. */
 void weft__event_finish(struct weft__event *event, struct weft__node *node);
 
 #endif

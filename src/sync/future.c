@@ -31,7 +31,7 @@ int weft_future_create(weft_future **out, const struct weft_sync_opts *opts)
     return 0;
 }
 
-/* Returns what it was. One that has an owner is counted without a read-modify-write. */
+/* Returns the old value. A future with an owner is counted without an atomic read-modify-write. */
 static uint32_t refs_add(weft_future *future, uint32_t n)
 {
     if (future->source.owner) {
@@ -40,7 +40,8 @@ static uint32_t refs_add(weft_future *future, uint32_t n)
         atomic_store_explicit(&future->refs, refs + n, memory_order_relaxed);
         return refs;
     }
-    /* Who drops the last sees what the others did before they dropped theirs. pairs: itself */
+    /* The caller that drops the last reference sees what the others did before they dropped theirs.
+     * pairs: itself */
     return atomic_fetch_add_explicit(&future->refs, n, memory_order_acq_rel);
 }
 
@@ -73,8 +74,7 @@ void weft__future_unref(weft_future *future, struct weft__work *work)
     }
     weft__source_deinit(&future->source, "future");
     weft__future_decide(future, -EPIPE, NULL, -1, work);
-    future->dead =
-        work->dead; /* not before those were told who may still look at it: weft__group_leave */
+    future->dead = work->dead; /* freed later: weft__group_leave may still access it */
     work->dead = future;
 }
 
@@ -103,7 +103,7 @@ static void take_out(struct weft__thens *list, struct weft__then *then)
     *(then->next ? &then->next->prev : &list->last) = then->prev;
 }
 
-/* From now on `then` is only touched by whoever does the work. */
+/* From now on `then` is accessed only by the thread that processes the work list. */
 static void give_result(const weft_future *future, struct weft__then *then, struct weft__work *work)
 {
     then->err = future->err;
@@ -208,7 +208,7 @@ int weft_future_cancel(weft_future *future)
     return decide(future, -ECANCELED, NULL);
 }
 
-/* --- asking and waiting ------------------------------------------------------------------ */
+/* --- results and waiting ------------------------------------------------------------------ */
 
 static enum weft__future_state state_of(const weft_future *future)
 {

@@ -1,9 +1,10 @@
-/* The future as a struct; deciding it step by step; its wait for bodies without a stack.
+/* The future struct; deciding a future step by step; and its wait split in two steps (arm, finish)
+ * for stackless tasks.
  *
- * To decide a future is to write its result, to end all waits, and to take off the list of those
- * who are to be told (struct weft__then). These go to a list of work and are told one after the
- * other with no lock held; telling one may decide a derived future, whose own list is then
- * appended. So a chain of any length is worked off in a loop.
+ * Deciding a future writes its result, ends all waits, and detaches its list of continuations
+ * (struct weft__then). The continuations go to a work list and run one after the other with no lock
+ * held; a continuation may decide a derived future, whose own continuations are then appended to
+ * the work list. So a chain of any length is processed in a loop, without recursion.
  */
 #ifndef WEFT_SYNC_FUTURE_H
 #define WEFT_SYNC_FUTURE_H
@@ -15,13 +16,15 @@
 struct weft__work;
 struct weft__group;
 
-/* One who is to be told. */
+/* A continuation. */
 struct weft__then {
-    struct weft__then *next, *prev; /* of the future's list, under its lock; then of the work's */
+    struct weft__then *next, *prev; /* in the future's list, under its lock; then in the work
+                                     * list */
     bool linked;                    /* in the future's list; under its lock */
     int err;                        /* the result, once it is known */
     void *value;
-    void (*tell)(struct weft__then *then, struct weft__work *work); /* takes it */
+    void (*tell)(struct weft__then *then, struct weft__work *work); /* runs the continuation, and
+                                                                     * takes it */
 };
 
 struct weft__thens {
@@ -36,45 +39,47 @@ enum weft__future_state {
 
 struct weft__future {
     struct weft__source source;
-    _Atomic(uint32_t) refs;  /* by its owner alone, if it has one */
+    _Atomic(uint32_t) refs;  /* changed only by the owner, if there is one */
     _Atomic(uint32_t) state; /* written under the lock */
-    int err;                 /* these three: immutable once it is decided */
+    int err;                 /* err, which and value: immutable once the future is decided */
     int which;
     void *value;
     struct weft__thens thens;  /* under the lock */
-    struct weft__group *group; /* under the lock: what it is derived from, until it is decided */
-    struct weft__future *dead; /* the next in a list of work */
-    void *values[];            /* of weft_future_all */
+    struct weft__group *group; /* under the lock: the inputs it is derived from, until it is
+                                * decided */
+    struct weft__future *dead; /* the next in a work list */
+    void *values[];            /* for weft_future_all */
 };
 
-/* What is still to be done once no lock is held. */
+/* Work that remains to be done when no lock is held. */
 struct weft__work {
     struct weft__thens thens;
-    struct weft__future *dead; /* to be freed when all were told */
+    struct weft__future *dead; /* freed when all continuations have run */
 };
 
-/* n: how many values it holds. NULL: no memory. */
+/* n: number of values it can hold. NULL: no memory. */
 struct weft__future *weft__future_new(const struct weft_sync_opts *opts, size_t n);
-/* False: it was decided before. */
+/* False: the future was decided before. */
 bool weft__future_decide(struct weft__future *future, int err, void *value, int which,
                          struct weft__work *work);
-/* Takes a reference of a future that may be losing its last one. False: it is. */
+/* Adds a reference to a future that may be losing its last one. False: it has none left. */
 bool weft__future_try_ref(struct weft__future *future);
 void weft__future_unref(struct weft__future *future, struct weft__work *work);
-/* Has it told now, if the future is decided, or later. */
+/* Runs the continuation through `work` if the future is decided, otherwise when it is decided. */
 void weft__future_link(struct weft__future *future, struct weft__then *then,
                        struct weft__work *work);
-/* False: it is not linked any more, and will be told. */
+/* False: the continuation is no longer linked, and will run. */
 bool weft__future_unlink(struct weft__future *future, struct weft__then *then);
 void weft__work_do(struct weft__work *work);
 
-/* A derived future was decided: it lets go of all it was derived from. Takes its reference of the
- * group. */
+/* A derived future was decided: it drops all its inputs. Takes the derived future's reference to
+ * the group. */
 void weft__group_leave(struct weft__group *group, struct weft__work *work);
 
-/* Links the node, whose waiter is armed. False: it is decided, nothing was linked; disarm. */
+/* Links the node, whose waiter is armed. False: the future is decided, nothing was linked;
+ * disarm. */
 bool weft__future_arm(struct weft__future *future, struct weft__node *node);
-/* After the wait has ended, for whatever reason. */
+/* After the wait has ended, for any reason. */
 void weft__future_finish(struct weft__future *future, struct weft__node *node);
 
 #endif

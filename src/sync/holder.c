@@ -5,7 +5,7 @@
 
 #include "sched/body.h"
 
-/* Of a plain thread, or of a worker's own context, neither of which ever moves. */
+/* For a plain thread or a worker's own context; neither ever migrates to another thread. */
 static _Thread_local uint64_t this_thread;
 
 __attribute__((noinline)) uint64_t weft__holder_thread(void)

@@ -1,8 +1,8 @@
-/* Who holds a lock, as a number: a fiber by the address of its control block, a plain thread by its
- * tid. The low bits are left to the lock. 0: nobody.
+/* The holder of a lock as a number: a fiber is represented by the address of its control block, a
+ * plain thread by its tid. The low bits are left to the lock. 0: no holder.
  *
- * Control blocks are never unmapped, so a holder may be looked at by anybody at any time; what is
- * seen is true of its own moment. */
+ * Control blocks are never unmapped, so any thread may inspect a holder at any time; the result may
+ * be out of date immediately. */
 #ifndef WEFT_SYNC_HOLDER_H
 #define WEFT_SYNC_HOLDER_H
 
@@ -14,14 +14,14 @@
 #include "sched/worker.h"
 
 enum {
-    WEFT__HOLDER_THREAD = 4, /* tid << 3 is or-ed to it */
-    WEFT__HOLDER_FLAGS = 3,  /* the lock's own */
+    WEFT__HOLDER_THREAD = 4, /* ORed with tid << 3 */
+    WEFT__HOLDER_FLAGS = 3,  /* reserved for the lock */
 };
 
-/* A fiber that has ended, and did not let go. */
+/* A fiber that ended without unlocking. */
 #define WEFT__HOLDER_GONE ((uint64_t)WEFT__HOLDER_THREAD)
 
-/* The calling thread's. */
+/* The calling thread as a holder. */
 uint64_t weft__holder_thread(void);
 
 static inline uint64_t weft__holder_of(const struct weft__task *task)
@@ -29,10 +29,12 @@ static inline uint64_t weft__holder_of(const struct weft__task *task)
     return task ? (uint64_t)(uintptr_t)task : weft__holder_thread();
 }
 
-/* The body whose step runs on this worker, if bodies of its kind hold locks; else NULL. */
+/* The stackless task whose step runs on this worker, if tasks of its kind can hold locks; else
+ * NULL. */
 struct weft__task *weft__holder_body(const struct weft__worker *w);
 
-/* The fiber that calls, with a stack or without one. NULL: a plain thread, or what counts as one.
+/* The calling fiber, with or without a stack. NULL: a plain thread, or a context that counts as
+ * one.
  */
 static inline struct weft__task *weft__holder_caller(void)
 {
@@ -48,15 +50,15 @@ static inline struct weft__task *weft__holder_task(uint64_t holder)
                : (struct weft__task *)(uintptr_t)(holder & ~(uint64_t)WEFT__HOLDER_FLAGS);
 }
 
-/* Its handle; 0: nobody, or a thread. */
+/* The holder's fiber handle; 0: no holder, or a thread. */
 static inline uint64_t weft__holder_fiber(uint64_t holder)
 {
     const struct weft__task *task = weft__holder_task(holder);
     return task ? weft__task_handle(task) : 0;
 }
 
-/* Is it worth while to spin until the holder lets go? Only while it runs, which is on another
- * thread than the caller's. */
+/* Whether it is worthwhile to spin until the holder unlocks: only while the holder runs, which is
+ * then on a thread other than the caller's. */
 static inline bool weft__holder_runs(uint64_t holder)
 {
     const struct weft__task *task = weft__holder_task(holder);

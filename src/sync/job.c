@@ -20,8 +20,8 @@ void weft__job_init(struct weft__job *job, void (*run)(struct weft_blocking_job 
 
 bool weft__job_unref(struct weft__job *job)
 {
-    /* Release: what this side did to the job comes before the end of it; acquire: what the other
-     * side did. pairs: itself */
+    /* Release: what this side did to the job precedes its end; acquire: what the other side did.
+     * pairs: itself */
     return atomic_fetch_sub_explicit(&job->refs, 1, memory_order_acq_rel) == 1;
 }
 
@@ -35,7 +35,7 @@ void weft__jobs_push_locked(struct weft__jobs *jobs, struct weft__job *job, stru
     *(jobs->last ? &jobs->last->next : &jobs->first) = job;
     jobs->last = job;
     jobs->queued++;
-    weft__outside_ref(); /* until it has run: whatever it does, it may wake a fiber */
+    weft__outside_ref(); /* until it has run: a running job may wake a fiber */
     atomic_fetch_add_explicit(&job->refs, 1, memory_order_relaxed);
 }
 
@@ -68,7 +68,8 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     jobs->ended++;
     bool last = weft__job_unref(job);
     if (node) {
-        weft__node_tell(node, 0, &ready); /* lost: its caller is about to leave, and will see */
+        weft__node_tell(node, 0, &ready); /* if this fire fails, the caller is about to leave and
+                                           * will see the state */
     }
     weft__source_unlock(&jobs->source);
     weft__place_chain(&ready);
@@ -78,8 +79,8 @@ void weft__jobs_end(struct weft__jobs *jobs, struct weft__job *job)
     weft__outside_unref();
 }
 
-/* It will not run. The caller of this, or the one who waits, has a reference: it is not the last.
- * Who is told of it is told by the caller, which is awake. */
+/* The job will not run. The caller of this function, or the waiter, has a reference: this one is
+ * not the last. The waiter is notified by the caller, which is awake. */
 static void give_up_locked(struct weft__jobs *jobs, struct weft__job *job)
 {
     unlink_locked(jobs, job);
@@ -120,14 +121,15 @@ enum weft__reason weft__jobs_park(struct weft__jobs *jobs, struct weft__waiter *
     return weft__waiter_park(waiter, deadline, &job_kind, (uint64_t)(uintptr_t)&jobs->source);
 }
 
-/* The word may be gone by now; waking a futex that is none disturbs nobody who loops. */
+/* The word may be freed by now; a wake of an unrelated futex does not disturb code that waits in a
+ * loop. */
 static void wake_thread(struct weft__waiter *waiter)
 {
     weft__futex_wake(&waiter->word, 1);
 }
 
-/* The thread itself sleeps, worker or not: for a fiber that is aborted, whose waits all end at
- * once. */
+/* Blocks the thread itself, worker or not: for a fiber that is aborted, whose waits all end
+ * immediately. */
 static void sleep_through(struct weft__waiter *waiter)
 {
     while (weft__waiter_reason(waiter) == WEFT__REASON_NONE) {
@@ -141,7 +143,7 @@ static struct weft__task *self(void)
     return w ? weft__current(w) : NULL;
 }
 
-/* Once more, from where leave has left off. True: it has run. */
+/* Waits again, continuing from leave. True: the job has run. */
 static bool await_once(struct weft__jobs *jobs, struct weft__job *job)
 {
     struct weft__waiter waiter;
@@ -180,6 +182,6 @@ static bool await_once(struct weft__jobs *jobs, struct weft__job *job)
 void weft__jobs_await(struct weft__jobs *jobs, struct weft__job *job)
 {
     while (!await_once(jobs, job)) {
-        /* Aborted meanwhile. */
+        /* Aborted meanwhile: try again. */
     }
 }

@@ -17,7 +17,8 @@ enum {
 #define OLD_NS 1000000
 #define PATIENCE 64
 
-/* A holder keeps a contended lock for tens of nanoseconds, mostly: about two microseconds. */
+/* A holder usually keeps a contended lock for tens of nanoseconds: spin for about two
+ * microseconds. */
 #ifdef WEFT_EXPLORE
 #define SPINS 1
 #define PAUSES 1
@@ -26,7 +27,7 @@ enum {
 #define PAUSES 30
 #endif
 
-/* How a waiter is told. */
+/* How a waiter is woken. */
 enum {
     HANDED,
     TRY,
@@ -56,7 +57,8 @@ static inline uint64_t holder_in(uint64_t word)
     return word & ~(uint64_t)FLAGS;
 }
 
-/* One step of the word; of an owned mutex, which nobody else looks at, by a store. */
+/* Changes the word by compare-and-swap; for a mutex with an owner, which no other thread accesses,
+ * by a store. */
 static inline __attribute__((always_inline)) bool step(struct weft__mutex *m, uint64_t *from,
                                                        uint64_t to, memory_order order)
 {
@@ -86,14 +88,14 @@ void weft_mutex_deinit(weft_mutex *mutex)
                   weft__holder_text(load(m)).text);
 }
 
-/* --- what a fiber holds --------------------------------------------------------- */
+/* --- mutexes that a fiber holds ------------------------------------------------------ */
 
 static struct weft__mutex *of_held(struct weft__held *held)
 {
     return (struct weft__mutex *)(void *)((char *)held - offsetof(struct weft__mutex, held));
 }
 
-/* Small on the stack, and no streams: the fiber may have little left. */
+/* Uses little stack and no stdio streams, because the fiber may have little stack left. */
 static __attribute__((noinline)) void report_forsaken(const struct weft__task *task,
                                                       const struct weft__mutex *m)
 {
@@ -102,11 +104,11 @@ static __attribute__((noinline)) void report_forsaken(const struct weft__task *t
         text, sizeof text, "weft: %s ended while it held mutex %.63s (%p), which stays locked\n",
         weft__holder_text((uint64_t)(uintptr_t)task).text, name_of(m), (const void *)m);
     if (write(STDERR_FILENO, text, (size_t)n) < 0) {
-        return; /* nobody left to tell it to */
+        return; /* stderr is closed: the report is lost */
     }
 }
 
-/* The fiber ends. */
+/* Called when the fiber ends. */
 static void forsake(struct weft__task *task, struct weft__held *held)
 {
     struct weft__mutex *m = of_held(held);
@@ -125,8 +127,8 @@ static inline void hold(struct weft__task *task, struct weft__mutex *m)
     }
 }
 
-/* Usually the innermost. Not in the list: the caller does not hold it, which its unlock will find
- * out. */
+/* Usually the innermost mutex. If the mutex is not in the list, the caller does not hold it, which
+ * the unlock reports. */
 static inline void let_go(struct weft__task *task, const struct weft__mutex *m)
 {
     struct weft__held **at = &task->held;
@@ -152,13 +154,13 @@ static void check_rank(const struct weft__task *task, const struct weft__mutex *
 
 /* --- locking ---------------------------------------------------------------------- */
 
-/* One who wants the lock. */
+/* One attempt to lock, by one caller. */
 struct suitor {
     struct weft__mutex *mutex;
     uint64_t self;
-    bool awake;    /* WOKEN is its own */
-    int spins;     /* left */
-    int64_t since; /* when it queued up first; 0: it has not */
+    bool awake;    /* this caller set WOKEN, or was woken with it */
+    int spins;     /* remaining */
+    int64_t since; /* when the caller first queued; 0: it has not */
 };
 
 static inline uint64_t without_own_flag(const struct suitor *suitor, uint64_t word)
@@ -166,7 +168,7 @@ static inline uint64_t without_own_flag(const struct suitor *suitor, uint64_t wo
     return suitor->awake ? word & ~(uint64_t)WOKEN : word;
 }
 
-/* While the holder runs on another thread it may be faster than a switch. */
+/* While the holder runs on another thread, spinning may be faster than a switch. */
 static bool spin(struct suitor *suitor, uint64_t word)
 {
     if (suitor->spins == 0 || !weft__holder_runs(word)) {
@@ -183,7 +185,7 @@ static bool spin(struct suitor *suitor, uint64_t word)
     return true;
 }
 
-/* Under the lock: the list has become what it is. */
+/* Under the lock: clears WAITERS if the list is empty. */
 static void note_waiters_locked(struct weft__mutex *m)
 {
     uint64_t word = load(m);
@@ -192,7 +194,7 @@ static void note_waiters_locked(struct weft__mutex *m)
     }
 }
 
-/* Under the lock, if somebody holds the mutex: announces a waiter. False: it is free. */
+/* Under the lock: if the mutex is held, announces a waiter. False: the mutex is free. */
 static bool announce_locked(struct suitor *suitor)
 {
     uint64_t word = load(suitor->mutex);
@@ -213,7 +215,7 @@ static void waitlist_push_front(struct weft__waitlist *list, struct weft__node *
     node->linked = true;
 }
 
-/* 0: handed over. -EAGAIN: free, or woken to try. Else why the wait ended. */
+/* 0: handed over. -EAGAIN: free, or woken to try. Otherwise the reason why the wait ended. */
 static int queue_up(struct suitor *suitor, int64_t deadline)
 {
     struct weft__mutex *m = suitor->mutex;
@@ -248,7 +250,7 @@ static int queue_up(struct suitor *suitor, int64_t deadline)
     return weft__reason_errno(reason);
 }
 
-/* True: somebody else's processor, at least, lets the holder go on. */
+/* Whether the holder can make progress while the caller spins: only on another processor. */
 static bool spinning_helps(void)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -287,7 +289,7 @@ static int lock_slow(struct weft__mutex *m, struct weft__task *task, int64_t dea
     return err;
 }
 
-/* The word is read first: a compare-and-swap that must fail, because of the flags, costs as much as
+/* The word is read first: a compare-and-swap that must fail because of the flags costs as much as
  * one that succeeds. */
 int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
 {
@@ -307,8 +309,7 @@ int weft_mutex_lock(weft_mutex *mutex, int64_t deadline)
     return lock_slow(m, task, deadline);
 }
 
-/* An abort goes through a shield, and then again and again: nothing is left but to try between
- * yields. */
+/* An abort passes through a shield, repeatedly: then the only option is to retry between yields. */
 void weft__mutex_lock_surely(struct weft__mutex *m)
 {
     struct weft__task *task = weft__holder_caller();
@@ -332,11 +333,12 @@ static void set_locked(struct weft__mutex *m, uint64_t holder, uint64_t set, uin
     }
 }
 
-/* Under the lock, by the holder: the first who waits and is there gets the lock, or is woken to
- * try; nobody, if it is young and another will try. True: it has the lock. */
+/* Under the lock, by the holder: hands the lock to the first waiter that is still waiting, or wakes
+ * it to try; wakes none if that waiter is young and another thread is about to try. True: the lock
+ * was handed over. */
 static bool tell_first_locked(struct weft__mutex *m, uint64_t self, struct weft__chain *ready)
 {
-    /* A dispatcher's order must not depend on the time: who waits is the next. */
+    /* A dispatcher's order must not depend on time: there, the first waiter is always next. */
     const struct weft__worker *w = weft__worker_self();
     bool by_dispatcher = w && w->rounds;
     int64_t now = weft__clock_ns();
@@ -366,7 +368,8 @@ static bool tell_first(struct weft__mutex *m, uint64_t self, struct weft__chain 
     return handed;
 }
 
-/* Who was handed the lock should not wait for us to end: we may compute for long. */
+/* The waiter that was handed the lock should not have to wait until the calling fiber yields, which
+ * may take long: notify an idle worker. */
 static void place_handed(struct weft__chain *ready)
 {
     struct weft__worker *w = weft__worker_self();
@@ -388,8 +391,8 @@ static void unlock_slow(struct weft__mutex *m, uint64_t self)
     do {
         WEFT__REQUIRE(holder_in(word) == self, "%s unlocks mutex %s, which is held by %s",
                       weft__holder_text(self).text, name_of(m), weft__holder_text(word).text);
-        /* Again if the word has changed: one who queues up sets WAITERS, one who was told to try,
-         * and could not, takes WOKEN back. */
+        /* Repeat if the word has changed: a caller that queues sets WAITERS, and a waiter that was
+         * woken to try and failed clears WOKEN. */
         while ((word & WAITERS) && (!(word & WOKEN) || ++m->passed_over >= PATIENCE)) {
             if (tell_first(m, self, &ready)) {
                 place_handed(&ready);
@@ -423,7 +426,7 @@ void weft_mutex_unlock(weft_mutex *mutex)
     unlock_slow(m, weft__holder_of(task));
 }
 
-/* --- asking, and bodies without a stack ------------------------------------------------ */
+/* --- queries, and stackless tasks ------------------------------------------------ */
 
 bool weft_mutex_is_mine(const weft_mutex *mutex)
 {
@@ -461,7 +464,7 @@ bool weft__mutex_arm(struct weft__mutex *m, struct weft__node *node, uint64_t se
         uint64_t word = load(m);
         if ((wait = announce_locked(&suitor))) {
             node->item = (void *)(uintptr_t)self;
-            node->value = (void *)(intptr_t)-OLD_NS; /* older than anybody */
+            node->value = (void *)(intptr_t)-OLD_NS; /* older than any other waiter */
             weft__waitlist_push(&m->source.waiters, node);
             break;
         }

@@ -94,7 +94,7 @@ static void call(struct weft__once *o, void (*fn)(void *arg), void *arg)
 {
     struct weft_cleanup guard;
     const struct weft__worker *w = weft__worker_self();
-    bool fiber = w && weft__current(w); /* with a stack: others have no cleanups */
+    bool fiber = w && weft__current(w); /* only fibers with a stack have cleanups */
     if (fiber) {
         weft_cleanup_push(&guard, left_by_exit, o);
     }

@@ -1,6 +1,6 @@
-/* Once as its own struct, and its wait in two steps for bodies without a stack.
+/* The once struct, and its wait split in two steps (arm, finish) for stackless tasks.
  *
- * Word: 0, then who calls the function (sync/holder.h), then DONE. */
+ * Word: 0, then the caller that runs the function (sync/holder.h), then DONE. */
 #ifndef WEFT_SYNC_ONCE_H
 #define WEFT_SYNC_ONCE_H
 
@@ -24,16 +24,15 @@ static inline struct weft__once *weft__once_of(weft_once *once)
 }
 
 enum weft__once_turn {
-    WEFT__ONCE_DONE, /* it is done */
-    WEFT__ONCE_CALL, /* the caller, `self`, is the first: it calls the function, then
-                        weft__once_done */
+    WEFT__ONCE_DONE, /* the function has returned */
+    WEFT__ONCE_CALL, /* `self` is the first caller: it calls the function, then weft__once_done */
     WEFT__ONCE_WAIT, /* the node, whose waiter is armed, was linked */
 };
 
 enum weft__once_turn weft__once_arm(struct weft__once *once, struct weft__node *node,
                                     uint64_t self);
 void weft__once_done(struct weft__once *once);
-/* After the wait has ended, for whatever reason. */
+/* After the wait has ended, for any reason. */
 void weft__once_finish(struct weft__once *once, struct weft__node *node);
 
 #endif

@@ -1,6 +1,6 @@
-/* The state is changed under the lock only, and whoever takes the value takes the lock after it:
- * the object may be gone as soon as the wait has returned, so the one who notified must have let go
- * of it by then. */
+/* The state changes only under the lock, and a waiter that takes the value acquires the lock
+ * afterwards: the object may be freed as soon as the wait has returned, so the notifier must have
+ * released the lock by then. */
 #include "sync/oneshot.h"
 #include "base/need.h"
 
@@ -23,7 +23,7 @@ void weft_oneshot_deinit(weft_oneshot *oneshot)
     weft__source_deinit(&weft__oneshot_of(oneshot)->source, "oneshot");
 }
 
-/* True: it went to the one who waits. */
+/* True: the waiter got it. */
 static bool hand_over_locked(struct weft__oneshot *o, void *value, int status,
                              struct weft__chain *ready)
 {
@@ -68,7 +68,7 @@ int weft_oneshot_close(weft_oneshot *oneshot)
     return 0;
 }
 
-/* True: there is nothing to take yet. Else the node has the value and the status. */
+/* True: there is nothing to take yet. Otherwise the node has the value and the status. */
 static bool must_wait_locked(struct weft__oneshot *o, struct weft__node *node)
 {
     WEFT__REQUIRE(o->state != WEFT__ONESHOT_TAKEN && !o->source.waiters.first,

@@ -1,4 +1,4 @@
-/* The one-shot waiter as its own struct, and its wait in two steps for bodies without a stack. */
+/* The oneshot struct, and its wait split in two steps (arm, finish) for stackless tasks. */
 #ifndef WEFT_SYNC_ONESHOT_H
 #define WEFT_SYNC_ONESHOT_H
 
@@ -8,9 +8,9 @@
 
 enum weft__oneshot_state {
     WEFT__ONESHOT_EMPTY,
-    WEFT__ONESHOT_FULL,   /* notified; the value is kept here */
-    WEFT__ONESHOT_TAKEN,  /* somebody has it */
-    WEFT__ONESHOT_CLOSED, /* there will be none */
+    WEFT__ONESHOT_FULL,   /* notified; the value is stored here */
+    WEFT__ONESHOT_TAKEN,  /* a waiter has taken the value */
+    WEFT__ONESHOT_CLOSED, /* there will be no value */
 };
 
 struct WEFT__OVERLAY weft__oneshot {
@@ -31,7 +31,7 @@ static inline struct weft__oneshot *weft__oneshot_of(weft_oneshot *oneshot)
 /* Links the node, whose waiter is armed. False: nothing was linked, the node has the value and the
  * status; disarm. */
 bool weft__oneshot_arm(struct weft__oneshot *oneshot, struct weft__node *node);
-/* After the wait has ended, for whatever reason. If this node ended it, it has the value and the
+/* After the wait has ended, for any reason. If this node ended the wait, it has the value and the
  * status. */
 void weft__oneshot_finish(struct weft__oneshot *oneshot, struct weft__node *node);
 

@@ -1,9 +1,9 @@
-/* A child process. Three hold it: the handle, the watcher until the child was reaped, and every
- * caller that waits.
+/* A child process. References to it are held by the handle, by the watcher until the child is
+ * reaped, and by every caller that waits.
  *
- * The watcher sees the pidfd become readable, takes the status, and lets everybody go on. As nobody
- * else waits for this child, it is a zombie until then and its number cannot be used again; after
- * that the pidfd answers ESRCH.
+ * The watcher sees the pidfd become readable, takes the status, and wakes all waiters. Because no
+ * other code waits for this child, it is a zombie until then and its process id cannot be reused;
+ * afterwards the pidfd returns ESRCH.
  */
 #include "sync/process.h"
 
@@ -37,9 +37,9 @@ struct weft_process {
     /* under the lock */
     int pidfd; /* -1: reaped */
     bool done;
-    int err; /* -ECHILD: the status is not known */
+    int err; /* -ECHILD: the status is unknown */
     struct weft_process_status status;
-    int ends[3]; /* of pipes to the child, until they are taken; -1: none */
+    int ends[3]; /* the parent's side of pipes to the child, until they are taken; -1: none */
     /* any thread */
     _Atomic(uint32_t) refs;
 };
@@ -54,9 +54,9 @@ static void unref(weft_process *process)
     }
 }
 
-/* --- its end ------------------------------------------------------------------------- */
+/* --- end of the child --------------------------------------------------------------------- */
 
-/* Takes the status of a child that has ended. False: it has not. */
+/* Takes the status of a child that has ended. False: it still runs. */
 static bool reap(int pidfd, struct weft_process_status *status, int *err)
 {
     siginfo_t info = {0};
@@ -100,16 +100,16 @@ static bool on_readable(struct weft__fdwatch *watch)
     return false;
 }
 
-/* --- its beginning ----------------------------------------------------------------------- */
+/* --- start of the child ---------------------------------------------------------------------- */
 
 struct plan {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
-    int theirs[3]; /* the child's ends of pipes, and copies of what its 0..2 would overwrite; -1:
-                      none */
+    int theirs[3]; /* the child's side of pipes, and copies of descriptors that its 0..2 would
+                    * overwrite; -1: none */
 };
 
-/* A descriptor of ours that is none of 0, 1 and 2, which the child's would overwrite. */
+/* Moves one of the parent's descriptors above 0, 1 and 2, which the child's would overwrite. */
 static int above_stdio(int fd)
 {
     if (fd < 0 || fd > 2) {
@@ -121,7 +121,7 @@ static int above_stdio(int fd)
     return copy;
 }
 
-/* The child's end blocks, as programs expect; ours does not. */
+/* The child's end is blocking, as programs expect; the parent's end is not. */
 static int open_pipe(int which, int *theirs, int *ours)
 {
     int ends[2];
@@ -133,8 +133,8 @@ static int open_pipe(int which, int *theirs, int *ours)
     return *theirs < 0 || fcntl(*ours, F_SETFL, O_NONBLOCK) != 0 ? -errno : 0;
 }
 
-/* What becomes the child's 0, 1 and 2. They are set one after the other: one that is itself 0, 1 or
- * 2 is copied first, or it could be overwritten before its turn. */
+/* Sets up the child's 0, 1 and 2. They are set one after the other: a source descriptor that is
+ * itself 0, 1 or 2 is copied first, because it could be overwritten before its turn. */
 static int plan_stdio(struct plan *plan, const struct weft_process_opts *opts, int ours[3])
 {
     const int wanted[3] = {opts->in, opts->out, opts->err};
@@ -215,7 +215,7 @@ static void plan_deinit(struct plan *plan)
     posix_spawn_file_actions_destroy(&plan->actions);
 }
 
-/* exec's arguments are not const for the sake of programs of 1978; it does not write to them. */
+/* exec's arguments are not const for historical reasons; exec does not write to them. */
 static char *const *mutable(const char *const *strings)
 {
     return (char *const *)(uintptr_t)strings;
@@ -237,7 +237,7 @@ static int start(weft_process *process, const char *const *argv,
     return err;
 }
 
-/* The child cannot be watched: it must not be left behind. */
+/* The child cannot be watched: kills and reaps it. */
 static void abandon(pid_t pid)
 {
     kill(pid, SIGKILL);
@@ -245,8 +245,9 @@ static void abandon(pid_t pid)
     }
 }
 
-/* A descriptor for the child. Until somebody waits for it the number is its own, be it dead
- * already; -ESRCH: somebody has, and the number may be another's. */
+/* Opens a pidfd for the child. Until the child is waited for, its process id stays its own, even if
+ * it is already dead; -ESRCH: other code has waited for it, and the id may belong to another
+ * process. */
 static int open_pidfd(pid_t pid)
 {
     siginfo_t info;
@@ -307,7 +308,8 @@ free_process:
     return err;
 }
 
-/* --- calls ----------------------------------------------------------------------------------- */
+/* --- public calls
+ * ---------------------------------------------------------------------------------- */
 
 int weft_process_wait(weft_process *process, struct weft_process_status *out, int64_t deadline)
 {
@@ -363,7 +365,7 @@ int weft_process_kill(weft_process *process, int signal)
     return err;
 }
 
-/* Until it is taken nobody uses it, and Weft need not know it. */
+/* Until it is taken, the descriptor is unused and need not be registered with Weft. */
 int weft_process_take(weft_process *process, int which)
 {
     WEFT__NEED(process);
@@ -394,7 +396,8 @@ int weft_process_pid(const weft_process *process)
 void weft_process_close(weft_process *process)
 {
     if (!process || process->born != weft__fork_generation()) {
-        return; /* in a child of fork: the memory of a handle is not worth an allocator's lock */
+        return; /* in a child of fork: freeing the handle is not worth the risk of an allocator lock
+                 * that another thread held */
     }
     struct weft__chain ready;
     weft__chain_init(&ready);

@@ -18,18 +18,18 @@ _Static_assert((WRITER | QUEUED) < WEFT__SHOW_TAG && (SLOT | 3) + 1 == READER, "
 
 #define OLD_NS 1000000
 #define LEASE_NS 250000
-#define HOT_CALLS 256u   /* in a row, on one thread: it uses the lock without a pause, maybe */
+#define HOT_CALLS 256u   /* in a row, on one thread: it may be using the lock continuously */
 #define HOT_BOUNCES 64u  /* in a row, from one thread to another */
-#define LOOKS 16u        /* at a lock that may be in use all the time */
-#define SHOW_CALLS 1024u /* in a row, on one thread: it may show its readers */
+#define LOOKS 16u        /* of a lock that may be in continuous use */
+#define SHOW_CALLS 1024u /* in a row, on one thread: enter its reader slot */
 
-/* How a waiter is told; and while it is linked, how a reader may be told that is not old. */
+/* How a waiter is woken; in a linked node, how a reader that is not old may be woken. */
 enum {
     ADMITTED,
     TRY,
 };
 
-/* SPINS: as long as a switch would take, about. SHOWN_SPINS: a short section of a reader. */
+/* SPINS: about as long as a switch takes. SHOWN_SPINS: a short critical section of a reader. */
 #ifdef WEFT_EXPLORE
 #define SPINS 0
 #define SHOWN_SPINS 0
@@ -59,7 +59,7 @@ static inline uint64_t load(const struct weft__rwlock *l)
     return atomic_load_explicit(&l->word, memory_order_relaxed);
 }
 
-/* With what those who have left did, for whoever is let in. pairs: leave_read,
+/* Acquire: the admitted thread sees everything that the threads which left did. pairs: leave_read,
  * weft_rwlock_write_unlock */
 static inline uint64_t load_acquire(const struct weft__rwlock *l)
 {
@@ -71,8 +71,8 @@ static inline bool has_readers(uint64_t word)
     return word >= READER;
 }
 
-/* Adds (of flags that are known: sets or clears) and gives what was; of an owned lock, which nobody
- * else looks at, by a store. */
+/* Adds n to the word (also used to set or clear flags whose state is known) and returns the old
+ * value; for a lock with an owner, which no other thread accesses, by a store. */
 static inline __attribute__((always_inline)) uint64_t add(struct weft__rwlock *l, int64_t n,
                                                           memory_order order)
 {
@@ -90,8 +90,8 @@ static inline struct weft__show *slot_of(uint64_t word)
     return weft__show_tagged(word & SLOT);
 }
 
-/* With QUEUED set. Before the readers in the word are looked at: a reader goes from the one to the
- * other. */
+/* Requires QUEUED. Call it before checking the readers in the word: a reader moves from the slot to
+ * the word. */
 static inline bool is_shown(const struct weft__rwlock *l)
 {
     uint64_t word = load(l);
@@ -143,8 +143,9 @@ static void tidy_locked(struct weft__rwlock *l)
     }
 }
 
-/* For a writer, with QUEUED set: whoever shows readers from another thread sees that from now on,
- * or is seen, and shows no more once it is seen not to. The thread's own have seen QUEUED. */
+/* For a writer, with QUEUED set. From now on a reader that uses the slot of another thread sees
+ * QUEUED, or the writer sees that reader; once the slot is seen empty it is removed from the word.
+ * The calling thread's own readers have already seen QUEUED. */
 static __attribute__((noinline)) void stop_showing_locked(struct weft__rwlock *l)
 {
     uint64_t slot = load(l) & SLOT;
@@ -171,7 +172,7 @@ static void announce_locked(struct weft__rwlock *l, uint64_t writer)
     }
 }
 
-/* With QUEUED set, so that nobody can come between. */
+/* Requires QUEUED, so that no other thread can take the lock in between. */
 static bool take_locked(struct weft__rwlock *l, uint64_t writer)
 {
     bool shown = writer && is_shown(l);
@@ -191,8 +192,9 @@ static bool take_locked(struct weft__rwlock *l, uint64_t writer)
     return true;
 }
 
-/* All who wait to read: let in if `old`, else told to try: one who does not run should not keep
- * writers away. Bodies, which cannot try, are let in. True: somebody was let in. */
+/* Wakes all waiting readers: admits them if `old`, otherwise wakes them to try, because a reader
+ * that is admitted but does not run yet would block writers. Stackless tasks, which cannot retry,
+ * are admitted. True: a reader was admitted. */
 static bool tell_readers_locked(struct weft__rwlock *l, bool old, struct weft__chain *ready)
 {
     struct weft__node *node;
@@ -233,7 +235,7 @@ static bool first_reader_is_old_locked(const struct weft__rwlock *l)
     return node && weft__clock_ns() - (int64_t)(intptr_t)node->value > OLD_NS;
 }
 
-/* Lets in who may: after a writer the readers, if the first of them is old, else the next
+/* Admits the next waiters: after a writer the readers, if the first of them is old, else the next
  * writer. */
 static void serve(struct weft__rwlock *l, bool after_writer)
 {
@@ -243,7 +245,7 @@ static void serve(struct weft__rwlock *l, bool after_writer)
     if (!(load_acquire(l) & WRITER)) {
         bool old = first_reader_is_old_locked(l);
         bool admitted = old && after_writer && tell_readers_locked(l, true, &ready);
-        /* Of ghosts and true readers alike the last looks again. */
+        /* The last counted reader, tentative or real, checks again. */
         if (!admitted && !is_shown(l) && !has_readers(load_acquire(l))) {
             admitted = admit_writer_locked(l, &ready);
         }
@@ -264,7 +266,7 @@ static bool fired(const struct weft__waiter *waiter)
                         : weft__waiter_reason(waiter) != WEFT__REASON_NONE;
 }
 
-/* `told`: TRY, or ADMITTED for one that must be let in. */
+/* `told`: TRY, or ADMITTED for a reader that must be admitted directly. */
 static void link_locked(struct weft__rwlock *l, struct weft__node *node, uint64_t writer,
                         int64_t since, int told)
 {
@@ -274,7 +276,7 @@ static void link_locked(struct weft__rwlock *l, struct weft__node *node, uint64_
     weft__waitlist_push(writer ? &l->source.waiters : &l->readers, node);
 }
 
-/* Those who hold the lock keep it for less than a switch, mostly, if they run. */
+/* Holders that are running usually keep the lock for less time than a switch takes. */
 static void spin(const struct weft__rwlock *l, const struct weft__waiter *waiter)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -289,8 +291,8 @@ static void spin(const struct weft__rwlock *l, const struct weft__waiter *waiter
     }
 }
 
-/* 0: taken, or let in. -EAGAIN: a reader is to try again. Else why the wait ended. *since is when
- * it queued up first. */
+/* 0: taken, or admitted. -EAGAIN: a reader should try again. Otherwise the reason why the wait
+ * ended. *since is when the caller first queued. */
 static int queue_up(struct weft__rwlock *l, uint64_t writer, int64_t *since, int64_t deadline)
 {
     struct weft__waiter waiter;
@@ -317,11 +319,11 @@ static int queue_up(struct weft__rwlock *l, uint64_t writer, int64_t *since, int
     return node.status == TRY ? -EAGAIN : 0;
 }
 
-/* A reader leaves, or a ghost. */
+/* A reader leaves, tentative or real. */
 static inline void leave_read(struct weft__rwlock *l)
 {
-    /* Release: for the writer. Acquire: what the readers before have done, for the writer that is
-     * let in here. pairs: weft_rwlock_write, take_locked, serve */
+    /* Release: for the writer. Acquire: what the earlier readers did, for the writer that is
+     * admitted here. pairs: weft_rwlock_write, take_locked, serve */
     uint64_t word = add(l, -READER, memory_order_acq_rel);
     WEFT__REQUIRE(has_readers(word), "rwlock %s, which nobody reads, was unlocked by a reader",
                   name_of(l));
@@ -342,7 +344,7 @@ static __attribute__((noinline)) int read_slow(struct weft__rwlock *l, int64_t d
     return err == -EAGAIN ? 0 : err;
 }
 
-/* --- readers that are shown ----------------------------------------------------------------- */
+/* --- reader slots ----------------------------------------------------------------------- */
 
 void weft__rwlock_show_up(struct weft__rwlock *l)
 {
@@ -353,7 +355,7 @@ void weft__rwlock_show_up(struct weft__rwlock *l)
     if (!w->show && !(w->show = weft__show_open(w))) {
         return;
     }
-    /* Whatever flags there are, this thread has seen them from now on. */
+    /* This thread sees all flags that are set at this point. */
     uint64_t word = load(l);
     if (!(word & SLOT)) {
         atomic_compare_exchange_strong_explicit(&l->word, &word, word | w->show->tag,
@@ -361,7 +363,7 @@ void weft__rwlock_show_up(struct weft__rwlock *l)
     }
 }
 
-/* --- whose thread uses it ------------------------------------------------------------------- */
+/* --- the thread that uses the lock -------------------------------------------------------- */
 
 static inline uint32_t get(const _Atomic(uint32_t) *count)
 {
@@ -374,7 +376,7 @@ static inline void set(_Atomic(uint32_t) *count, uint32_t n)
 }
 
 #ifdef WEFT_EXPLORE
-/* What is guessed changes only when one waits; the clients let threads show up by themselves. */
+/* The heuristics only affect timing; the model clients enter reader slots explicitly. */
 static bool at_home(const struct weft__rwlock *l)
 {
     return l != NULL;
@@ -405,8 +407,8 @@ static __attribute__((noinline)) void move_in(struct weft__rwlock *l, uint32_t c
     set(&l->calls, calls);
 }
 
-/* Does its home use it right now, every 100 ns or so? A thread that shows its readers does if one
- * is seen to come and go. */
+/* Whether the last caller's thread uses the lock right now, about every 100 ns. A thread that uses
+ * a reader slot does if a reader is seen both present and absent. */
 static bool is_hot(const struct weft__rwlock *l)
 {
     uint32_t before = get(&l->calls), shown = 0;
@@ -417,15 +419,15 @@ static bool is_hot(const struct weft__rwlock *l)
     return get(&l->calls) - before > LOOKS / 2 || (shown > 1 && shown < LOOKS);
 }
 
-/* Holds the calling fiber back until the lease of the thread that uses the lock without a pause is
- * over; the next lease is the caller's. */
+/* Delays the calling fiber until the lease of the thread that uses the lock continuously has
+ * expired; the next lease is the caller's. */
 static int hold_back(struct weft__rwlock *l, int64_t deadline, const struct weft__wait_kind *kind)
 {
     struct weft__waiter waiter;
     int64_t now = weft__clock_ns();
     int64_t until = atomic_load_explicit(&l->leased_until, memory_order_relaxed);
     if (now < until && until < deadline) {
-        weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT); /* only time or a cancel ends it */
+        weft__waiter_arm(&waiter, WEFT__WAIT_OBJECT); /* only time or a cancel ends this wait */
         enum weft__reason reason = weft__waiter_park(&waiter, until, kind, (uint64_t)(uintptr_t)l);
         if (reason != WEFT__REASON_TIMEOUT) {
             return weft__reason_errno(reason);
@@ -453,10 +455,10 @@ static __attribute__((noinline)) int come_from_afar(struct weft__rwlock *l, int6
 
 /* --- the lock --------------------------------------------------------------------------------- */
 
-/* What looks at the thread's own slot is a function by itself, never part of one that switches:
- * that one would keep where the slot was found. */
+/* Functions that access the thread's own slot are never part of a function that switches fibers:
+ * the compiler would keep the address of the slot across the switch. */
 
-/* The usual way. */
+/* The normal path: the reader is counted in the word. */
 static __attribute__((noinline)) int read_counted(struct weft__rwlock *l, int64_t deadline)
 {
     if (__builtin_expect(!at_home(l), 0)) {
@@ -493,7 +495,7 @@ static inline void hide(struct weft__rwlock *l, struct weft__show *slot)
     }
 }
 
-/* Somebody has come meanwhile. */
+/* Another thread changed the word meanwhile. */
 static __attribute__((noinline, cold)) int read_unshown(struct weft__rwlock *l,
                                                         struct weft__show *slot, int64_t deadline)
 {
@@ -532,7 +534,7 @@ __attribute__((noinline)) void weft_rwlock_read_unlock(weft_rwlock *lock)
     }
 }
 
-/* Who calls, as a holder. A thread that shows readers has its worker at hand. */
+/* The caller as a holder. A thread that uses a reader slot finds its worker there. */
 static inline uint64_t caller(void)
 {
     const struct weft__worker *w = weft__show_self()->worker;
@@ -540,7 +542,7 @@ static inline uint64_t caller(void)
     return task ? weft__holder_of(task) : weft__holder_of(weft__holder_caller());
 }
 
-/* Nobody has it, and nobody but this thread shows readers. */
+/* Takes the lock for writing if it is free and no slot except this thread's own is entered. */
 static inline bool take_free(struct weft__rwlock *l, uint64_t writer)
 {
     const struct weft__show *self = weft__show_self();
@@ -557,7 +559,7 @@ static inline bool take_free(struct weft__rwlock *l, uint64_t writer)
     return true;
 }
 
-/* 0: it is taken; else who could not have it. */
+/* 0: the lock was taken; otherwise the caller's holder number. */
 static __attribute__((noinline)) uint64_t take_or_tell(struct weft__rwlock *l)
 {
     uint64_t self = caller();
@@ -612,7 +614,7 @@ __attribute__((noinline)) void weft_rwlock_write_unlock(weft_rwlock *lock)
     }
 }
 
-/* --- bodies without a stack ---------------------------------------------------------------- */
+/* --- stackless tasks --------------------------------------------------------------------- */
 
 bool weft__rwlock_arm(struct weft__rwlock *l, struct weft__node *node, uint64_t writer)
 {
@@ -631,7 +633,8 @@ bool weft__rwlock_arm(struct weft__rwlock *l, struct weft__node *node, uint64_t 
 void weft__rwlock_finish(struct weft__rwlock *l, struct weft__node *node, uint64_t writer)
 {
     weft__source_lock(&l->source);
-    bool gave_up = node->linked; /* else it was let in, or those behind it have been served */
+    bool gave_up = node->linked; /* otherwise it was admitted, or the waiters after it have been
+                                  * served */
     if (gave_up) {
         weft__waitlist_remove(writer ? &l->source.waiters : &l->readers, node);
     }

@@ -1,44 +1,48 @@
-/* The lock for readers and writers as its own struct, and its wait in two steps for bodies without
- * a stack.
+/* The rwlock struct, and its wait split in two steps (arm, finish) for stackless tasks.
  *
  * Word: readers << 9 | slot << 2 | QUEUED | WRITER.
  *
- * A reader adds itself first and looks second. If it finds WRITER or QUEUED it takes itself back
- * and goes to the queue; until then it is a ghost: counted, but not there. Ghosts only appear while
- * one of the flags is set, and whoever leaves as the last of the counted, ghost or not, looks after
- * those who wait.
+ * A reader first adds itself to the count and then checks the flags. If it finds WRITER or QUEUED
+ * set, it subtracts itself and queues; until then it is a tentative reader: counted, but not
+ * holding the lock. Tentative readers appear only while one of the flags is set, and the last
+ * counted reader to leave, tentative or not, serves the waiters.
  *
- * QUEUED is set and cleared under the source's lock. It is set before one looks whether it can have
- * the lock after all: an unlock, one read-modify-write of the same word, comes either before that,
- * and then the look sees it, or after, and then it sees QUEUED and serves the queue, under the
- * lock. While QUEUED is set, new ones are let in under the lock alone. The same holds for WRITER
- * without readers: whoever sets it with QUEUED set need not mind ghosts.
+ * QUEUED is set and cleared under the source's lock. A waiter sets it before it checks whether it
+ * can take the lock after all. An unlock is one read-modify-write of the same word: it comes either
+ * before the setting, and then the check sees it, or after, and then the unlock sees QUEUED and
+ * serves the queue under the lock. While QUEUED is set, new readers and writers are admitted only
+ * under the lock. The same holds for WRITER without readers: a thread that sets WRITER while QUEUED
+ * is set may ignore tentative readers.
  *
- * Shown readers. A thread whose slot (sched/show.h) is in the word need not count its readers:
+ * Reader slots (biased readers, cf. BRAVO). A thread whose slot (sched/show.h) is named in the word
+ * need not count its readers:
  *
- *   reader, on the slot's thread                 writer, elsewhere
- *   1. slot = this lock                          1. QUEUED, under the lock
- *   2. look at the word: no flag, same slot      2. membarrier
- *   3. slot = nothing                            3. look at the slot: this lock? then wait
- *   4. look at the word: QUEUED? serve
+ *   reader, on the slot's thread                 writer, on another thread
+ *   1. slot = this lock                          1. set QUEUED, under the lock
+ *   2. load the word: no flag, same slot?        2. membarrier
+ *   3. slot = empty                              3. load the slot: this lock? then wait
+ *   4. load the word: QUEUED? serve
  *
- * The barrier falls between two steps of the reader. Before 1: the reader sees QUEUED in 2 and
- * takes itself back, as a ghost. Between 1 and 3: the writer sees the slot, and the reader sees
- * QUEUED in 4. After 3: the writer sees that it is over. So one of them always looks after the
- * other, and the reader stores and loads, nothing else. A slot that was seen without this lock,
- * after the barrier and while QUEUED is set, cannot get it again; the writer takes it out of the
- * word.
+ * The membarrier takes effect between two steps of the reader. Before 1: the reader sees QUEUED in
+ * 2 and withdraws, as a tentative reader. Between 1 and 3: the writer sees the slot, and the reader
+ * sees QUEUED in 4. After 3: the writer sees that the read is over. So one of them always takes
+ * care of the other, and the reader uses only plain loads and stores. A slot that was seen without
+ * this lock, after the membarrier and while QUEUED is set, cannot get this lock again; the writer
+ * removes the slot from the word.
  *
- * A writer on the slot's own thread needs no barrier: what that thread does is in order, and no
- * other fiber runs there meanwhile. Nor does one that was let in from the queue: either it made the
- * barrier when it queued up, or the slot was entered later, by a read-modify-write that saw QUEUED.
+ * A writer on the slot's own thread needs no membarrier: a thread's own operations are in order,
+ * and no other fiber runs there meanwhile. A writer that is admitted from the queue needs none
+ * either: it executed the membarrier when it queued, or the slot was entered later, by a
+ * read-modify-write that saw QUEUED.
  *
- * Before a fiber that reads is switched away it is counted in the word, and then its slot is
- * cleared. So whoever wants to know of readers looks at the slot first and at the word second. Two
- * who leave at once, one in the slot and one in the word, may each see the other: but with QUEUED
- * set the one that was shown always serves, under the lock, where the later of them sees both gone.
+ * Before a reading fiber is switched out, it is counted in the word and then its slot is cleared.
+ * So a thread that checks for readers loads the slot first and the word second. If two readers
+ * leave at the same time, one through the slot and one through the word, each may see the other;
+ * but with QUEUED set the slot reader always serves, under the lock, where the later of the two
+ * sees both gone.
  *
- * Home and lease are guesses, from relaxed counters, and nothing but time depends on them.
+ * The thread that used the lock last, and its lease, are heuristics from relaxed counters; they
+ * affect only timing, not correctness.
  */
 #ifndef WEFT_SYNC_RWLOCK_H
 #define WEFT_SYNC_RWLOCK_H
@@ -49,15 +53,16 @@
 #include "sync/source.h"
 
 struct WEFT__OVERLAY weft__rwlock {
-    struct weft__source source; /* its list: writers */
+    struct weft__source source; /* its list holds the waiting writers */
     _Atomic(uint64_t) word;
-    _Atomic(uint64_t) writer; /* sync/holder.h; written by who gives the lock, and by the writer */
+    _Atomic(uint64_t) writer; /* sync/holder.h; written by the thread that grants the lock, and by
+                               * the writer */
     struct weft__waitlist readers; /* under the lock */
-    /* Any thread, relaxed: what is guessed of how the lock is used. */
+    /* Any thread, relaxed: heuristics about how the lock is used. */
     _Atomic(uint64_t) home; /* the thread that called last */
     _Atomic(int64_t) leased_until;
-    _Atomic(uint32_t) calls;   /* of home in a row */
-    _Atomic(uint32_t) bounces; /* of home, in a row */
+    _Atomic(uint32_t) calls;   /* in a row by that thread */
+    _Atomic(uint32_t) bounces; /* changes of that thread in a row */
 };
 
 #ifndef WEFT_EXPLORE
@@ -69,13 +74,14 @@ static inline struct weft__rwlock *weft__rwlock_of(weft_rwlock *lock)
     return (struct weft__rwlock *)(void *)lock;
 }
 
-/* From now on the calling worker's thread shows its readers, if nobody does. */
+/* Enters the calling worker's reader slot in the word if no other slot is entered. */
 void weft__rwlock_show_up(struct weft__rwlock *lock);
 
-/* Takes the lock, or links the node, whose waiter is armed: then true, and if the wait ends by this
- * node it is taken. For writing if `writer`, by that holder; else, 0, for reading. */
+/* Takes the lock and returns false, or links the node, whose waiter is armed, and returns true: if
+ * the wait ends by this node, the lock is taken. `writer`: the holder that wants to write; 0: for
+ * reading. */
 bool weft__rwlock_arm(struct weft__rwlock *lock, struct weft__node *node, uint64_t writer);
-/* After the wait has ended, for whatever reason; `writer` as it was armed. */
+/* After the wait has ended, for any reason; `writer` as passed to arm. */
 void weft__rwlock_finish(struct weft__rwlock *lock, struct weft__node *node, uint64_t writer);
 
 /* The fiber that holds the lock at this address for writing, as weft__wait_kind.holder. */

@@ -1,18 +1,18 @@
-/* A child has a record on its own stack, from its start to its end; one without a stack, in memory
- * of its own. Start: it links the record, so that a cancel finds it, and makes itself known as a
- * joiner of its own. End: first, as the last of its cleanups, it says how it went; then, where
- * joiners are told, and under its ident lock like them, it unlinks the record and counts itself
- * out. So the parent goes on when a joiner would.
+/* A child has a record on its own stack, from its start to its end; a stackless child has it in
+ * separate memory. Start: the child links the record, so that a cancel finds it, and registers
+ * itself as its own joiner. End: first, as the last of its cleanups, it records its result; then,
+ * where joiners are notified, and under its ident lock like them, it unlinks the record and
+ * decrements the count of live children. So the parent continues when a joiner would.
  *
- * Lock order: a fiber's ident lock, then the scope's. Hence a cancel of the children takes one
- * record at a time off the list `running` under the scope's lock and cancels that fiber, by its
- * handle, without it.
+ * Lock order: a fiber's ident lock, then the scope's. Hence cancelling the children takes one
+ * record at a time off the list `running` under the scope's lock, and cancels that fiber by its
+ * handle without the lock.
  *
- * Whoever counts itself out last fires the parent and then unlocks; the parent takes the lock once
- * more before it returns, because the scope is gone after that.
+ * The last child to be counted out fires the parent and then unlocks; the parent acquires the lock
+ * once more before it returns, because the scope may be freed after that.
  *
- * Rejected: a deadline that each wait of a child looks at (every wait would need a timer); a fiber
- * that keeps the deadline (one more per scope).
+ * Rejected designs: checking the deadline in each wait of a child (every wait would need a timer);
+ * a fiber that keeps the deadline (one more fiber per scope).
  */
 #include "sync/scope.h"
 
@@ -28,7 +28,7 @@
 #include "sched/pool.h"
 #include "sync/holder.h"
 
-#define EXPIRE_AT_ONCE 256 /* children that the timer cancels, if the parent can do the others */
+#define EXPIRE_AT_ONCE 256 /* children the timer cancels; a waiting parent cancels the rest */
 
 struct weft__child {
     struct weft__waiter waiter; /* first: the waiter is the child */
@@ -67,7 +67,7 @@ static void unlink_child(struct weft__child *child)
     }
 }
 
-/* Cancels up to `max` children that run, but not the caller. True: there may be more. */
+/* Cancels up to `max` running children, except the caller. True: there may be more. */
 static bool cancel_children(struct weft__scope *s, size_t max, struct weft__chain *ready)
 {
     weft_fiber self = weft_self();
@@ -84,13 +84,14 @@ static bool cancel_children(struct weft__scope *s, size_t max, struct weft__chai
             return false;
         }
         if (fiber != self) {
-            weft__cancel(fiber, WEFT__IDENT_CANCEL, ready); /* unless it has ended meanwhile */
+            weft__cancel(fiber, WEFT__IDENT_CANCEL, ready); /* no effect if it has ended
+                                                             * meanwhile */
         }
     }
     return true;
 }
 
-/* Under the lock: something happened that close will answer, unless something did before. */
+/* Under the lock: records the result of close, unless one was recorded before. */
 static void note_locked(struct weft__scope *s, int err)
 {
     if (s->result == 0) {
@@ -134,8 +135,8 @@ static void expire_locked(struct weft__scope *s)
     }
 }
 
-/* Under the wheel's lock, which close takes as well. Of very many children the parent cancels the
- * rest, if it waits. */
+/* Called under the wheel's lock, which close takes as well. If there are very many children, the
+ * parent cancels the rest if it is waiting. */
 static void deadline_passed(struct weft__timer *timer, void *arg)
 {
     struct weft__scope *s =
@@ -157,7 +158,7 @@ static void deadline_passed(struct weft__timer *timer, void *arg)
 
 /* --- a child ------------------------------------------------------------------------------ */
 
-/* One fewer is live; fires the parent with the last. */
+/* Decrements the count of live children; the last child fires the parent. */
 static void count_out(struct weft__scope *s, struct weft__child *child)
 {
     struct weft__chain ready;
@@ -170,10 +171,10 @@ static void count_out(struct weft__scope *s, struct weft__child *child)
         weft__source_fire_all(&s->source.waiters, 0, &ready);
     }
     weft__source_unlock(&s->source);
-    weft__place_chain(&ready); /* the scope may be gone */
+    weft__place_chain(&ready); /* the scope may be freed by now */
 }
 
-/* Where joiners are told. */
+/* Called where joiners are notified. */
 static void child_ended(struct weft__waiter *waiter)
 {
     struct weft__child *child = (struct weft__child *)(void *)waiter;
@@ -194,7 +195,7 @@ static void note_result(struct weft__scope *s, int result)
     }
 }
 
-/* The last of its cleanups: its result is known. */
+/* The last of the child's cleanups: its result is known. */
 static void child_leaves(void *arg)
 {
     struct weft__child *child = arg;
@@ -210,7 +211,7 @@ static void make_joiner(struct weft__child *child, struct weft__scope *s,
     child->node.next = NULL;
 }
 
-/* A cancel finds it from now on. */
+/* From now on a cancel finds the child. */
 static void link_started(struct weft__child *child, struct weft__scope *s)
 {
     weft__source_lock(&s->source);
@@ -227,13 +228,13 @@ static void child_starts(struct weft__child *child, struct weft__scope *s)
     struct weft__task *task = current();
     make_joiner(child, s, child_ended);
     child->fiber = weft__task_handle(task);
-    task->joiners = &child->node; /* it is detached: nobody else looks at them */
+    task->joiners = &child->node; /* the fiber is detached: it has no other joiners */
     weft__task_rare(task)->scope = s;
     weft_cleanup_push(&child->cleanup, child_leaves, child);
     link_started(child, s);
 }
 
-/* Does not return: the record is needed to the end. */
+/* Does not return, because the record must stay valid until the end. */
 static void *child_run(struct weft__parent *parent, weft_fn fn, void *arg)
 {
     struct weft__child child;
@@ -280,7 +281,7 @@ int weft_scope_spawn(weft_scope *scope, weft_fiber *out, int (*fn)(void *arg), v
 
 /* --- the parent ------------------------------------------------------------------------------ */
 
-/* A fiber that would have to act first: one of the children. */
+/* A fiber that the parent waits for: one of the children. */
 static uint64_t some_child(uint64_t on)
 {
     struct weft__scope *s = (struct weft__scope *)(uintptr_t)on;
@@ -296,7 +297,7 @@ static uint64_t some_child(uint64_t on)
 static const struct weft__wait_kind scope_kind = {
     .name = "scope", .holder = some_child, .label = weft__source_label};
 
-/* Locked on entry, unlocked on return. `firm`: whatever comes, this wait goes on. */
+/* Locked on entry, unlocked on return. `firm`: nothing but the children ends this wait. */
 static int wait_locked(struct weft__scope *s, bool firm)
 {
     struct weft__waiter waiter;
@@ -312,7 +313,8 @@ static int wait_locked(struct weft__scope *s, bool firm)
     return weft__reason_errno(reason);
 }
 
-/* The parent's wait has ended, by this: the children are told, also what the timer has left. */
+/* The parent's wait has ended with this error: cancels the children accordingly, including those
+ * that the timer has left. */
 static void tell_children(struct weft__scope *s, int err)
 {
     if (err == -ETIMEDOUT) {
@@ -348,8 +350,8 @@ static void wait_for_children(struct weft__scope *s, bool firm)
     }
 }
 
-/* Where the timer is, or what the fiber's deadline was read from, may be gone if the fiber has left
- * for good. */
+/* False if the fiber has migrated for good: the wheel that holds the timer may be gone, and so may
+ * the source of the fiber's deadline. */
 static bool at_home(const struct weft__scope *s, const struct weft__task *task)
 {
     return task->home == s->home || weft__hop_returns_to(weft__task_rare(task), s->home);
@@ -371,7 +373,7 @@ static void end(struct weft__scope *s)
     s->open = false;
 }
 
-/* The fiber ends with the scope open. */
+/* Called when the fiber ends with the scope open. */
 static void close_as_cleanup(void *arg)
 {
     struct weft__scope *s = arg;
@@ -397,7 +399,8 @@ static struct weft__holder_text opener_of(const struct weft__scope *s)
                      : (struct weft__holder_text){.text = "a plain thread"};
 }
 
-/* In a fiber of either kind: what is around it counts as well, and a timer keeps the deadline. */
+/* In a fiber of either kind: applies the deadline of the enclosing scope, and starts a timer for
+ * the deadline. */
 static void keep_deadline(struct weft__scope *s, struct weft__worker *w)
 {
     if (s->outer && s->outer->deadline < s->deadline) {
@@ -423,7 +426,7 @@ static void open_in_fiber(struct weft__scope *s, struct weft__task *task)
     weft_cleanup_push(&s->cleanup, close_as_cleanup, s);
 }
 
-/* The scope whose child a body is, or NULL. */
+/* The scope that a stackless task is a child of, or NULL. */
 static struct weft__scope *around_body(const struct weft__task *task)
 {
     return task->body->scope ? task->body->scope(task) : NULL;
@@ -491,7 +494,8 @@ int64_t weft_scope_deadline(void)
     return s ? s->deadline : WEFT_FOREVER;
 }
 
-/* --- without a stack -------------------------------------------------------------------------- */
+/* --- stackless tasks
+ * ------------------------------------------------------------------------------- */
 
 static struct weft__child *child_of(const struct weft__node *node)
 {
@@ -499,7 +503,7 @@ static struct weft__child *child_of(const struct weft__node *node)
                                           offsetof(struct weft__child, node));
 }
 
-/* Where joiners are told. */
+/* Called where joiners are notified. */
 static void body_ended(struct weft__waiter *waiter)
 {
     struct weft__child *child = (struct weft__child *)(void *)waiter;

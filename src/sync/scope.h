@@ -1,4 +1,4 @@
-/* The scope as its own struct, and its close in steps for bodies without a stack. */
+/* The scope struct, and its close split in steps for stackless tasks. */
 #ifndef WEFT_SYNC_SCOPE_H
 #define WEFT_SYNC_SCOPE_H
 
@@ -19,20 +19,21 @@ struct WEFT__OVERLAY weft__scope {
     struct weft__parent parent;
     /* under the lock */
     uint64_t live;                 /* children that were spawned and have not ended */
-    struct weft__children running; /* that have started, and were not cancelled by the scope */
-    struct weft__children told;    /* that were */
-    int32_t result;                /* what close will answer */
+    struct weft__children running; /* children that have started and were not cancelled by the
+                                    * scope */
+    struct weft__children told;    /* children that the scope has cancelled */
+    int32_t result;                /* the result of close */
     bool cancelled, expired;
     /* immutable */
     bool open, fail_fast;
-    int64_t deadline; /* the nearest, with those around */
-    weft_pool *pool;  /* of the children */
-    /* the opener's */
+    int64_t deadline; /* the earliest, including enclosing scopes */
+    weft_pool *pool;  /* runs the children */
+    /* used by the opener only */
     weft_fiber opener;         /* 0: a plain thread */
-    weft_pool *home;           /* whose wheel it is */
-    struct weft__wheel *wheel; /* which has the timer; NULL: none */
+    weft_pool *home;           /* the pool that the wheel belongs to */
+    struct weft__wheel *wheel; /* holds the timer; NULL: none */
     struct weft__timer timer;
-    struct weft__scope *outer; /* around it, of this fiber or of its parent */
+    struct weft__scope *outer; /* the enclosing scope, of this fiber or of its parent */
     struct weft_cleanup cleanup;
 };
 
@@ -45,30 +46,30 @@ static inline struct weft__scope *weft__scope_of(weft_scope *scope)
     return (struct weft__scope *)(void *)scope;
 }
 
-/* A body without a stack opens a scope as a plain thread does, and closes it so, once or several
- * times over:
+/* A stackless task opens a scope as a plain thread does, and closes it with these calls, possibly
+ * several times:
  *   arm     links the node, whose waiter is armed. False: no child is left, nothing was linked;
  *           disarm, and finish with REASON_NONE;
- *   finish  after the wait has ended, for this reason, which the children are told of as close
- *           tells them. True: the last has ended, the scope is closed, *result is what close
- *           answers. False: some still run; arm again. */
+ *   finish  after the wait has ended, for this reason, which cancels the children as close does.
+ *           True: the last child has ended, the scope is closed, *result is the result of close.
+ *           False: some children still run; arm again. */
 bool weft__scope_arm(struct weft__scope *scope, struct weft__node *node);
 bool weft__scope_finish(struct weft__scope *scope, struct weft__node *node,
                         enum weft__reason reason, int *result);
 
-/* When whoever keeps the deadline of such a body, or the plain thread itself, ends the wait with
+/* The time at which the runner of such a task, or the plain thread itself, ends the wait with
  * REASON_TIMEOUT. */
 static inline int64_t weft__scope_until(const struct weft__scope *scope)
 {
     return scope->opener || scope->wheel || scope->expired ? WEFT_FOREVER : scope->deadline;
 }
 
-/* A child without a stack. Spawning it is
- *   admit    0, or what weft_scope_spawn answers; then the child counts;
+/* A stackless child. Spawning it takes these steps:
+ *   admit    0, or the result of weft_scope_spawn; then the child is counted;
  *   make     its record, and the node that is its only joiner; NULL: no memory;
- *   unadmit  if it could not be spawned after all; the record, unless NULL, goes back.
- * The node stands for the child. It says itself that it starts, when it first runs, and that it
- * leaves, with its status, before it ends. */
+ *   unadmit  if it could not be spawned after all; frees the record unless NULL.
+ * The node identifies the child. The child itself calls starts when it first runs, and leaves, with
+ * its status, before it ends. */
 int weft__scope_admit(struct weft__scope *scope);
 struct weft__node *weft__scope_child_make(struct weft__scope *scope);
 void weft__scope_unadmit(struct weft__scope *scope, struct weft__node *node);

@@ -12,7 +12,7 @@
 
 #define NODES_ON_STACK 8
 
-/* What a select waits on; on the stack of the one who does. */
+/* Describes what a select waits on, for dumps; on the waiter's stack. */
 struct shown {
     const struct weft_case *cases;
     size_t n;
@@ -24,7 +24,8 @@ uint64_t weft__select_first(const struct weft_case *cases, size_t n, unsigned *o
     unsigned count = 0;
     for (size_t i = 0; i < n; i++) {
         first = first ? first : cases[i].object;
-        count += cases[i].object || cases[i].kind == WEFT_CASE_AT; /* else it is never ready */
+        count += cases[i].object || cases[i].kind == WEFT_CASE_AT; /* otherwise the case is never
+                                                                    * ready */
     }
     *others = count ? count - 1 : 0;
     return (uint64_t)(uintptr_t)first;
@@ -80,7 +81,7 @@ static bool arm_recv(struct weft_case *one, struct weft__node *node)
     return weft__chan_arm_recv(one->object, node);
 }
 
-/* Also if it has won: the item is written after the fire, under the lock. */
+/* Also if the node has won: the item is written after the fire, under the latch. */
 static void finish_recv(struct weft_case *one, struct weft__node *node, bool won)
 {
     (void)won;
@@ -121,7 +122,7 @@ static void finish_future(struct weft_case *one, struct weft__node *node, bool w
     }
 }
 
-/* A condition remembers nothing. */
+/* A condition stores no signal. */
 static bool arm_cond(struct weft_case *one, struct weft__node *node)
 {
     WEFT__REQUIRE(!one->item || weft_mutex_is_mine(one->item),
@@ -137,7 +138,7 @@ static void finish_cond(struct weft_case *one, struct weft__node *node, bool won
     }
 }
 
-/* Time has no node: the wait's own deadline ends with the earliest of them. */
+/* A time case has no node: the deadline of the wait is the earliest of them. */
 static bool take_at(struct weft_case *one)
 {
     return settled(one, one->at <= weft__clock_ns() ? 0 : -EAGAIN);
@@ -185,7 +186,7 @@ const struct weft__case_ops *weft__case_ops_of(const struct weft_case *one)
 
 /* --- select ------------------------------------------------------------------------- */
 
-/* Any number; no two selects need the same. */
+/* A pseudo-random number; consecutive selects get different ones. */
 static uint32_t any_number(void)
 {
     static _Atomic(uint32_t) turns;
@@ -194,9 +195,9 @@ static uint32_t any_number(void)
              : atomic_fetch_add_explicit(&turns, 0x9e3779b9u, memory_order_relaxed);
 }
 
-/* The index of the case that was done, or -1. Each that is ready has a chance: the round begins
- * anywhere, and goes either way, so that neighbours of those that are not ready are not
- * preferred. */
+/* The index of the case that was performed, or -1. Every ready case has a chance: the scan starts
+ * at a random case and runs in a random direction, so that ready cases next to cases that are not
+ * ready are not preferred. */
 int weft__select_take(struct weft_case *cases, size_t n)
 {
     uint32_t dice = any_number();
@@ -212,7 +213,7 @@ int weft__select_take(struct weft_case *cases, size_t n)
     return -1;
 }
 
-/* Links nodes until one need not wait. Its index, or n. */
+/* Links nodes until a case need not wait. Returns the index of that case, or n. */
 static size_t arm_all(struct weft_case *cases, size_t n, struct weft__node *nodes,
                       struct weft__waiter *waiter)
 {
@@ -228,7 +229,7 @@ static size_t arm_all(struct weft_case *cases, size_t n, struct weft__node *node
     return i;
 }
 
-/* The earliest point in time among the cases; -1: there is none. */
+/* The earliest time case; -1: there is none. */
 static int earliest(const struct weft_case *cases, size_t n)
 {
     int first = -1;
@@ -240,7 +241,7 @@ static int earliest(const struct weft_case *cases, size_t n)
     return first;
 }
 
-/* The mutex of a condition, unless an earlier case has it too. */
+/* The mutex of a condition case, unless an earlier case has the same one. */
 static weft_mutex *mutex_of(const struct weft_case *cases, size_t which)
 {
     if (cases[which].kind != WEFT_CASE_COND || !cases[which].object) {
@@ -275,14 +276,13 @@ static void lock_all(const struct weft_case *cases, size_t n)
     }
 }
 
-/* The earliest point in time, if it comes before the deadline; -1: it does not. */
 int weft__select_timer(const struct weft_case *cases, size_t n, int64_t deadline)
 {
     int timer = earliest(cases, n);
     return timer >= 0 && cases[timer].at <= deadline ? timer : -1;
 }
 
-/* Step 4, and what has become of it: the wait of the first `armed` has ended for this reason. */
+/* Step 4, and the result: the wait of the first `armed` cases has ended for this reason. */
 static int finish_all(struct weft_case *cases, struct weft__node *nodes, size_t armed, int timer,
                       enum weft__reason reason)
 {
@@ -301,8 +301,8 @@ static int finish_all(struct weft_case *cases, struct weft__node *nodes, size_t 
     return reason == WEFT__REASON_NONE ? -EAGAIN : weft__reason_errno(reason);
 }
 
-/* Of a wait that was taken back, because the case after those that were armed need not wait.
- * -EAGAIN: somebody was faster there, and nothing was done. */
+/* For a wait that was disarmed because the case after the armed ones need not wait. -EAGAIN:
+ * another thread was faster at that case, and nothing was performed. */
 static int finish_early(struct weft_case *cases, struct weft__node *nodes, size_t armed, int timer,
                         enum weft__reason reason)
 {
@@ -311,7 +311,7 @@ static int finish_early(struct weft_case *cases, struct weft__node *nodes, size_
                                                                                     : done;
 }
 
-/* One round of steps 2 to 5. -EAGAIN: another. */
+/* One round of steps 2 to 5. -EAGAIN: another round is needed. */
 static int wait_once(struct weft_case *cases, size_t n, struct weft__node *nodes,
                      struct weft__waiter *waiter, int64_t deadline)
 {
@@ -351,7 +351,7 @@ int weft_select(struct weft_case *cases, size_t n, int64_t deadline)
     return done;
 }
 
-/* --- without a stack ------------------------------------------------------------------ */
+/* --- stackless tasks ----------------------------------------------------------------------- */
 
 enum {
     LINKED = 1,
@@ -362,15 +362,15 @@ static void fired(struct weft__waiter *waiter)
 {
     struct weft__select *s = (struct weft__select *)(void *)waiter;
     void (*told)(struct weft__select *) = s->told;
-    /* Acquire: what the body did until all was linked. pairs: arm_once */
+    /* Acquire: what the task did until all nodes were linked. pairs: arm_once */
     if (atomic_fetch_or_explicit(&s->gate, FIRED, memory_order_acq_rel) & LINKED) {
         told(s);
     }
 }
 
-/* Who has fired while the nodes were being linked comes to the gate, and has to have been there
- * before the select may be used again: so all but those whom nobody has fired go by the gate, also
- * if a case need not wait. */
+/* A thread that fires while the nodes are being linked also sets its bit in `gate`, and must have
+ * done so before the select may be reused: so `gate` is used in every case except when nothing has
+ * fired, also if a case need not wait. */
 static int arm_once(struct weft__select *s)
 {
     atomic_init(&s->gate, 0);
@@ -379,8 +379,8 @@ static int arm_once(struct weft__select *s)
     if (s->armed < s->n && weft__waiter_disarm(&s->waiter) == WEFT__REASON_NONE) {
         return finish_early(s->cases, s->nodes, s->armed, s->timer, WEFT__REASON_NONE);
     }
-    /* pairs: fired, in both directions. From here on it is the body's, unless it was fired
-     * already. */
+    /* pairs: fired, in both directions. From here on the select belongs to the task, unless it was
+     * already fired. */
     if (atomic_fetch_or_explicit(&s->gate, LINKED, memory_order_acq_rel) & FIRED) {
         return weft__select_finish(s);
     }

@@ -27,7 +27,8 @@ void weft_sem_deinit(weft_sem *sem)
     weft__source_deinit(&weft__sem_of(sem)->source, "semaphore");
 }
 
-/* One step of the word; of an owned semaphore, which nobody else looks at, by a store. */
+/* Changes the word by compare-and-swap; for a semaphore with an owner, which no other thread
+ * accesses, by a store. */
 static inline __attribute__((always_inline)) bool step(struct weft__sem *s, uint64_t *from,
                                                        uint64_t to, memory_order order)
 {
@@ -39,7 +40,7 @@ static inline __attribute__((always_inline)) bool step(struct weft__sem *s, uint
     return atomic_compare_exchange_weak_explicit(&s->word, from, to, order, memory_order_relaxed);
 }
 
-/* Nobody waits, and there are enough. */
+/* Takes n permits if there are no waiters and enough permits. */
 static bool take(struct weft__sem *s, uint64_t n)
 {
     uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
@@ -51,7 +52,7 @@ static bool take(struct weft__sem *s, uint64_t n)
     return false;
 }
 
-/* Under the lock: the same, or QUEUED is set, in one step. */
+/* Under the lock: takes n permits, or sets QUEUED, in one atomic step. */
 static bool take_or_announce_locked(struct weft__sem *s, uint64_t n)
 {
     uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
@@ -64,13 +65,13 @@ static bool take_or_announce_locked(struct weft__sem *s, uint64_t n)
     }
 }
 
-/* Under the lock, if somebody may wait: serves those at the front for whom there is enough. */
+/* Under the lock: serves the waiters at the front for which there are enough permits. */
 static void serve_locked(struct weft__sem *s, struct weft__chain *ready)
 {
     struct weft__node *node;
     uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
     if (!(word & QUEUED)) {
-        return; /* others may change it */
+        return; /* without QUEUED, other threads may change the word */
     }
     while ((node = s->source.waiters.first)) {
         uint64_t wants = (uint64_t)(uintptr_t)node->item;
@@ -85,7 +86,8 @@ static void serve_locked(struct weft__sem *s, struct weft__chain *ready)
     if (!s->source.waiters.first) {
         word &= ~(uint64_t)QUEUED;
     }
-    /* Release: whoever takes what is left has what was before its release. pairs: take */
+    /* Release: a later taker of the remaining permits sees everything that happened before their
+     * release. pairs: take */
     atomic_store_explicit(&s->word, word, memory_order_release);
 }
 

@@ -1,21 +1,21 @@
-/* Signals: from the kernel to the sets that have them.
+/* Delivery of signals from the kernel to the sets that contain them.
  *
  *   delivered to a thread that does not block it:   handler --record--> pipe  \
  *                                                                              watcher
  *   pending, because all threads block it:          ------------> signalfd    /
  *
- *   watcher -> each set that has it -> a waiter
+ *   watcher -> each set that contains it -> a waiter
  *
  * The kernel gives each signal to one of the two, so the sum is right whatever the threads block. A
- * record is smaller than PIPE_BUF, hence written whole or not at all; while the pipe is full
+ * record is smaller than PIPE_BUF, hence written whole or not at all; while the pipe is full,
  * signals are only counted (`overflow`).
  *
- * The pipe is made once and stays: a handler may be about to write, on any thread, long after its
- * set was closed, and must not find a descriptor of somebody else's there.
+ * The pipe is created once and never closed: a handler may be about to write, on any thread, long
+ * after its set was closed, and must not find a reused descriptor.
  *
- * `changes` is held while sets are opened and closed (it is held over system calls); `lock` guards
- * the list of sets, which the watcher reads. Order: changes, the watcher's lock, lock, a set's
- * lock.
+ * `changes` is held while sets are opened and closed (it is held over system calls); `lock`
+ * protects the list of sets, which the watcher reads. Order: changes, the watcher's lock, lock, a
+ * set's lock.
  */
 #include "sync/signal.h"
 
@@ -35,7 +35,7 @@
 #include "sched/fork.h"
 #include "sync/source.h"
 
-#define SIGNALS 65 /* of the kernel: 1 .. 64 */
+#define SIGNALS 65 /* the kernel's signals: 1 .. 64 */
 
 struct weft_signal_set {
     struct weft__source source;
@@ -54,18 +54,18 @@ struct weft_signal_set {
 static struct {
     struct weft__lock changes;
     /* under changes */
-    unsigned users[SIGNALS]; /* sets that have the signal */
+    unsigned users[SIGNALS]; /* sets that contain the signal */
     struct sigaction before[SIGNALS];
-    bool piped;   /* there is a pipe */
-    bool watched; /* it is watched, and so is the signalfd */
+    bool piped;   /* the pipe exists */
+    bool watched; /* the pipe and the signalfd are watched */
     int pipe_in, sigfd;
     struct weft__fdwatch pipe_watch, sigfd_watch;
     /* under lock */
     struct weft__lock lock;
     weft_signal_set *sets;
-    /* for the handler */
+    /* used by the handler */
     _Atomic(int) pipe_out;
-    _Atomic(pid_t) pid; /* of the process whose pipe it is */
+    _Atomic(pid_t) pid; /* of the process that the pipe belongs to */
     _Atomic(uint32_t) overflow[SIGNALS];
 } hub;
 
@@ -85,7 +85,7 @@ static void unref(weft_signal_set *set)
 
 /* --- delivery -------------------------------------------------------------------------- */
 
-/* Async-signal-safe; on any thread, maybe on a fiber's stack. */
+/* Async-signal-safe; runs on any thread, possibly on a fiber's stack. */
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
     int before = errno;
@@ -105,11 +105,11 @@ static void on_signal(int signal, siginfo_t *info, void *context)
         if (write(fd, &record, sizeof record) < 0) {
             atomic_fetch_add_explicit(&hub.overflow[signal], 1, memory_order_relaxed);
         }
-    } /* else a child that has forked a moment ago */
+    } /* otherwise this is a child that has just forked */
     errno = before;
 }
 
-/* Gives one signal to a set: to who waits, or to its memory. */
+/* Gives one signal to a set: to a waiter, or stores it. */
 static void set_deliver(weft_signal_set *set, const struct weft_signal_info *info,
                         struct weft__chain *ready)
 {
@@ -121,7 +121,7 @@ static void set_deliver(weft_signal_set *set, const struct weft_signal_info *inf
     set->pending |= bit(info->signal);
     struct weft__node *node;
     while (set->pending && (node = weft__waitlist_pop(&set->source.waiters))) {
-        *(struct weft_signal_info *)node->item = *kept; /* if the fire is lost, it is not read */
+        *(struct weft_signal_info *)node->item = *kept; /* if the fire fails, it is not read */
         if (weft__node_fire(node, NULL, 0, ready)) {
             set->pending &= ~bit(info->signal);
         }
@@ -192,7 +192,7 @@ static bool may_wait_for(int signal)
     case SIGTRAP:
     case SIGABRT:
         return false;
-    default: /* the C library keeps two for itself and says so here */
+    default: /* the C library reserves two signals, which sigaction reports here */
         return signal > 0 && signal < SIGNALS && sigaction(signal, NULL, &now) == 0;
     }
 }
@@ -226,11 +226,11 @@ static void give_back(int signal)
     }
 }
 
-/* Which signals the descriptor stands for, from now on; -1: a new one. Not through the C library,
- * whose checkers take each call for the birth of a descriptor. */
+/* Sets which signals the signalfd reports; fd -1 creates a new one. Calls the kernel directly,
+ * because checkers that intercept the C library treat each call as opening a descriptor. */
 static int sigfd_set(int fd)
 {
-    uint64_t mask = 0; /* as the kernel has it */
+    uint64_t mask = 0; /* in the kernel's format */
     for (int signal = 1; signal < SIGNALS; signal++) {
         mask |= hub.users[signal] ? bit(signal) : 0;
     }
@@ -271,7 +271,7 @@ static int pipe_open(void)
         atomic_store_explicit(&hub.pid, getpid(), memory_order_relaxed);
         hub.piped = true;
     }
-    struct weft_signal_info old; /* from the time of sets that are closed */
+    struct weft_signal_info old; /* left over from sets that are closed */
     while (read(hub.pipe_in, &old, sizeof old) > 0) {
     }
     return 0;
@@ -307,8 +307,7 @@ close_sigfd:
 
 static void hub_close(void)
 {
-    if (hub.watched &&
-        !hub.sets) { /* read without its lock: nobody writes it but under `changes` */
+    if (hub.watched && !hub.sets) { /* read without its lock: it is written only under `changes` */
         weft__fdwatch_remove(&hub.sigfd_watch);
         weft__fdwatch_remove(&hub.pipe_watch);
         close(hub.sigfd);
@@ -316,7 +315,8 @@ static void hub_close(void)
     }
 }
 
-/* --- forks ------------------------------------------------------------------------------------ */
+/* --- fork
+ * ------------------------------------------------------------------------------------------- */
 
 static void fork_prepare(void)
 {
@@ -340,7 +340,7 @@ static void fork_child(void)
     if (hub.watched) {
         close(hub.sigfd);
     }
-    if (hub.piped) { /* it is the parent's */
+    if (hub.piped) { /* it belongs to the parent */
         close(hub.pipe_in);
         close(atomic_load_explicit(&hub.pipe_out, memory_order_relaxed));
     }
@@ -354,7 +354,8 @@ static void watch_forks(void)
     weft__fork_hook(&hook);
 }
 
-/* --- calls ------------------------------------------------------------------------------------ */
+/* --- public calls
+ * ------------------------------------------------------------------------------------ */
 
 /* -EINVAL, -EPERM, or 0 and the mask. */
 static int mask_of(const int *signals, size_t count, bool force, uint64_t *mask)
@@ -409,7 +410,7 @@ bool weft_signal_has(const weft_signal_set *set, int signal)
     return signal > 0 && signal < SIGNALS && (set->mask & bit(signal));
 }
 
-/* What was remembered, lowest first. */
+/* Takes a stored signal, lowest number first. */
 static bool take_locked(weft_signal_set *set, struct weft_signal_info *out)
 {
     if (!set->pending) {
@@ -466,7 +467,7 @@ void weft__signal_finish(weft_signal_set *set, struct weft__node *node)
 void weft_signal_close(weft_signal_set *set)
 {
     if (!set || set->born != weft__fork_generation()) {
-        return; /* in a child of fork: nothing is open */
+        return; /* in a child of fork: no set is open */
     }
     struct weft__chain ready;
     weft__chain_init(&ready);

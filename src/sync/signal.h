@@ -1,4 +1,4 @@
-/* The wait for a signal in two steps, for bodies without a stack. */
+/* The wait for a signal split in two steps (arm, finish), for stackless tasks. */
 #ifndef WEFT_SYNC_SIGNAL_H
 #define WEFT_SYNC_SIGNAL_H
 
@@ -7,10 +7,10 @@
 #include "sched/waiter.h"
 
 /* Links the node, whose waiter is armed and whose item is a struct weft_signal_info, and keeps the
- * set in memory until finish. False: a signal was there and is in the item, nothing was linked;
- * disarm. */
+ * set in memory until finish. False: a signal was pending and is now in the item, nothing was
+ * linked; disarm. */
 bool weft__signal_arm(weft_signal_set *set, struct weft__node *node);
-/* After the wait has ended, for whatever reason; node->status is -EPIPE if the set was closed. */
+/* After the wait has ended, for any reason; node->status is -EPIPE if the set was closed. */
 void weft__signal_finish(weft_signal_set *set, struct weft__node *node);
 
 #endif

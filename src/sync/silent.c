@@ -8,7 +8,7 @@
 
 #define PERIOD_NS INT64_C(60000000000)
 #define PRECISION_NS INT64_C(1000000000)
-#define LOOKS 1024u /* members that are looked at before others get a turn */
+#define LOOKS 1024u /* members checked before other callbacks get a turn */
 
 static const struct weft__wait_kind idle_kind = {.name = "idle group", .label = weft__source_label};
 
@@ -17,7 +17,7 @@ static int64_t read_clock(void)
     return weft__clock_ns();
 }
 
-/* Under the lock: somebody who waits is told that there is a batch. */
+/* Under the lock: wakes one waiter if there is a batch. */
 static void tell_one(struct weft__idle_group *g, struct weft__chain *ready)
 {
     struct weft__node *node;
@@ -36,8 +36,8 @@ weft_idle_member *weft__idle_group_take(struct weft__idle_group *g, size_t *n)
     return (weft_idle_member *)(void *)first;
 }
 
-/* A slice of a tick. The lock is not held while the callback runs, and a slice that is not the last
- * hands out nothing: a batch is whole. */
+/* One slice of a tick. The lock is not held while the callback runs, and only the last slice hands
+ * out members: a batch is complete. */
 static void on_tick(weft_timer *timer, void *arg, uint64_t times)
 {
     struct weft__idle_group *g = arg;
@@ -65,7 +65,7 @@ static void on_tick(weft_timer *timer, void *arg, uint64_t times)
     }
 }
 
-/* A second, as far as a period can be, and has to be, cut into those. */
+/* One second, limited to the allowed fractions of a period. */
 static int64_t usual_precision(int64_t period_ns)
 {
     int64_t least = period_ns / WEFT__SILENCE_PRECISIONS + 1;
@@ -101,7 +101,7 @@ void weft_idle_deinit(weft_idle_group *group)
 {
     WEFT__NEED(group);
     struct weft__idle_group *g = weft__idle_group_of(group);
-    int answer = weft__timer_end(&g->timer); /* first: a tick uses the rest */
+    int answer = weft__timer_end(&g->timer); /* first: a tick uses the other fields */
     WEFT__REQUIRE(answer != WEFT_TIMER_RUNNING, "idle group %s was destroyed by its own on_silent",
                   g->source.name ? g->source.name : "without a name");
     weft__source_deinit(&g->source, "idle group");

@@ -1,4 +1,4 @@
-/* The idle group as its own struct, and its wait in two steps for bodies without a stack. */
+/* The idle group struct, and its wait split in two steps (arm, finish) for stackless tasks. */
 #ifndef WEFT_SYNC_SILENT_H
 #define WEFT_SYNC_SILENT_H
 
@@ -12,7 +12,7 @@ struct WEFT__OVERLAY weft__idle_group {
     /* First: the public touch reads its first field; under the lock. */
     struct weft__silence silence;
     struct weft__source source;
-    weft_timer timer; /* ticks while there are members */
+    weft_timer timer; /* runs while there are members */
     bool ticking;     /* under the lock */
     void (*on_silent)(weft_idle_group *group, weft_idle_member *first, size_t n, void *arg);
     void *arg;
@@ -35,10 +35,10 @@ static inline struct weft__idle_group *weft__idle_group_of(weft_idle_group *grou
 /* Links the node, whose waiter is armed. False: there is a batch, nothing was linked; disarm and
  * take. */
 bool weft__idle_group_arm(struct weft__idle_group *group, struct weft__node *node);
-/* After the wait has ended, for whatever reason. If a node was fired and leaves without a take the
- * batch is still there: the next waiter is told. */
+/* After the wait has ended, for any reason. If the node was fired but its caller leaves without
+ * taking the batch, the batch remains: the next waiter is woken. */
 void weft__idle_group_finish(struct weft__idle_group *group, struct weft__node *node);
-/* What there is, or NULL. */
+/* The batch, or NULL. */
 weft_idle_member *weft__idle_group_take(struct weft__idle_group *group, size_t *n);
 
 #endif

@@ -27,7 +27,7 @@ void weft__source_init(struct weft__source *source, const struct weft_sync_opts 
 void weft__source_deinit(struct weft__source *source, const char *what)
 {
     if (source->owner) {
-        source->owner = NULL; /* who may be gone: a group that has finished, say */
+        source->owner = NULL; /* the owner may be gone, e.g. a finished group */
     }
     weft__source_lock(source);
     bool waited_on = source->waiters.first != NULL;

@@ -1,13 +1,13 @@
-/* A source: what every object that one can wait on begins with. A lock, the nodes of those who
- * wait, and for whom the object is.
+/* A source: the common first part of every object that can be waited on. It holds a lock, the list
+ * of waiting nodes, and the owner of the object.
  *
- * An object that has an owner (a pool with one worker, or a dispatcher's group) is used on one
- * thread only, where fibers do not preempt one another: its lock is no lock, and using it elsewhere
- * stops the program.
+ * An object with an owner (a pool with one worker, or a group of a dispatcher) is used on one
+ * thread only, where fibers do not preempt one another: its lock operations do nothing, and using
+ * the object from elsewhere stops the program.
  *
- * The public structs are storage; each module has its own struct over it, which begins with a
- * source and is static-asserted to fit. may_alias, because the storage was declared as something
- * else.
+ * The public structs are plain storage; each module has its own struct over that storage, which
+ * begins with a source and is static-asserted to fit. may_alias is needed because the storage was
+ * declared with another type.
  */
 #ifndef WEFT_SYNC_SOURCE_H
 #define WEFT_SYNC_SOURCE_H
@@ -34,14 +34,15 @@ struct WEFT__OVERLAY weft__source {
 _Static_assert(sizeof(struct weft__source) == sizeof(struct weft_source), "the public storage");
 #endif
 
-/* For init: zeroes what the caller's memory held. */
+/* For init: zeroes the caller's memory. */
 void weft__source_init(struct weft__source *source, const struct weft_sync_opts *opts);
 /* For deinit; `what` is the kind of object, for the message. */
 void weft__source_deinit(struct weft__source *source, const char *what);
-/* Stops the program: the caller is not the owner's. */
+/* Stops the program: the caller is not on the owner's thread. */
 void weft__source_foreign(const struct weft__source *source) __attribute__((cold, noreturn));
 
-/* Of one that has an owner: the worker whose it is, and the caller's. */
+/* Only for a source with an owner. Stops the program if the caller is not on the owner's thread;
+ * returns the caller's worker, which is the owner's. */
 static inline struct weft__worker *weft__source_check_owner(const struct weft__source *source)
 {
     struct weft__worker *w = weft__worker_self();
@@ -51,17 +52,18 @@ static inline struct weft__worker *weft__source_check_owner(const struct weft__s
     return w;
 }
 
-/* The same as a question; `w` is the caller's worker or NULL. Of one that has no owner never: every
- * worker has one. */
+/* The same check as a predicate; `w` is the caller's worker or NULL. Always false for a source
+ * without an owner, because every worker has one. */
 static inline bool weft__source_is_own(const struct weft__source *source,
                                        const struct weft__worker *w)
 {
     return __builtin_expect(w && w->owner == source->owner, 1);
 }
 
-/* Of one that has an owner: ends the wait of the first node of the list, if it is that of a fiber
- * that has settled in it, plainly. Then the fiber is the caller's, in no list any more and in no
- * queue yet: what it is to find may still be written. NULL: nothing was done. */
+/* Only for a source with an owner. Ends the wait of the first node in the list, if it belongs to a
+ * fiber that is fully parked in a plain wait. The fiber then belongs to the caller: it is in no
+ * list any more and in no queue yet, so the caller may still write the fiber's result. Returns NULL
+ * if nothing was done. */
 static inline struct weft__task *weft__source_win_first(struct weft__waitlist *list)
 {
     struct weft__node *node = list->first;
@@ -74,7 +76,7 @@ static inline struct weft__task *weft__source_win_first(struct weft__waitlist *l
     return task;
 }
 
-/* Queues a fiber that a source with an owner has fired: it is the owner's, too. */
+/* Queues a fiber that a source with an owner has fired; the fiber belongs to the same owner. */
 static inline void weft__source_wake_own(struct weft__worker *w, struct weft__task *task)
 {
     if (__builtin_expect(!w->rounds || weft__tracing(w), 0)) {
@@ -100,8 +102,8 @@ static inline void weft__source_unlock(struct weft__source *source)
     }
 }
 
-/* Finish: the node is unlinked unless the source has done so. Any thread's node, after its wait has
- * ended. */
+/* Finish: unlinks the node unless the source has already done so. Works for a node of any thread,
+ * after its wait has ended. */
 static inline void weft__source_leave(struct weft__source *source, struct weft__waitlist *list,
                                       struct weft__node *node)
 {
@@ -112,29 +114,31 @@ static inline void weft__source_leave(struct weft__source *source, struct weft__
     weft__source_unlock(source);
 }
 
-/* For one whose wait was ended by the source and who may free it next: whoever ended it is then no
- * longer at the lock. */
+/* Waits until the lock has been released once. For a waiter whose wait was ended by the source and
+ * that may free the source next: afterwards the thread that ended the wait is no longer at the
+ * lock. */
 static inline void weft__source_pass(struct weft__source *source)
 {
     weft__source_lock(source);
     weft__source_unlock(source);
 }
 
-/* The whole wait of the calling fiber or thread, for sources with one list: locked on entry,
- * unlocked on return. 0 or what the source gave as status; -ETIMEDOUT, -ECANCELED, -EINTR. The
- * node's value is the caller's to read. */
+/* The complete wait of the calling fiber or thread, for sources with one list: locked on entry,
+ * unlocked on return. Returns 0 or the status that the source set; -ETIMEDOUT, -ECANCELED, -EINTR.
+ * The caller may read the node's value. */
 int weft__source_wait_locked(struct weft__source *source, struct weft__waitlist *list,
                              struct weft__node *node, int64_t deadline,
                              const struct weft__wait_kind *kind);
 
-/* Under the lock: fires everybody on the list. Their values stay as they are. */
+/* Under the lock: fires every node in the list. Their values are unchanged. */
 void weft__source_fire_all(struct weft__waitlist *list, int status, struct weft__chain *ready);
 
-/* For `holder` of a kind: what `word` says. While the lock is taken it may name one who is still to
- * be fired, and then would seem to wait for itself: 0. Never blocks. */
+/* For weft__wait_kind.holder: returns the holder word. While the lock is taken, the word may name a
+ * waiter that is just being fired, which would then seem to wait for itself: returns 0 instead.
+ * Never blocks. */
 uint64_t weft__source_look(struct weft__source *source, const _Atomic(uint64_t) *word);
 
-/* For a kind whose `on` is the address of a source. */
+/* For a wait kind whose `on` is the address of a source. */
 const char *weft__source_label(uint64_t on);
 
 #endif

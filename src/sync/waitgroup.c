@@ -28,7 +28,8 @@ static int64_t count_in(uint64_t word)
     return (int64_t)(word / ONE);
 }
 
-/* One step of the word; of an owned group, which nobody else looks at, by a store. */
+/* Changes the word by compare-and-swap; for a group with an owner, which no other thread accesses,
+ * by a store. */
 static inline __attribute__((always_inline)) bool step(struct weft__waitgroup *g, uint64_t *from,
                                                        uint64_t to, memory_order order)
 {
@@ -58,7 +59,8 @@ static void add_locked(struct weft__waitgroup *g, int64_t n, struct weft__chain 
     do {
         to = sum(g, word, n);
         to = to == WAITED ? 0 : to;
-        /* Acquire, for those who are fired now: what the others did. pairs: weft_waitgroup_add */
+        /* Acquire: the waiters that are fired here see what the other callers did. pairs:
+         * weft_waitgroup_add */
     } while (!step(g, &word, to, memory_order_acq_rel));
     if (to == 0) {
         weft__source_fire_all(&g->source.waiters, 0, ready);
@@ -89,10 +91,10 @@ void weft_waitgroup_done(weft_waitgroup *group)
     weft_waitgroup_add(group, -1);
 }
 
-/* Under the lock: else WAITED is set, in one step. */
+/* Under the lock: if the count is not zero, sets WAITED in the same atomic step. */
 static bool is_zero_locked(struct weft__waitgroup *g)
 {
-    /* Acquire: what was done by those who were counted. pairs: weft_waitgroup_add */
+    /* Acquire: what the counted callers did. pairs: weft_waitgroup_add */
     uint64_t word = atomic_load_explicit(&g->word, memory_order_acquire);
     while (count_in(word) > 0) {
         if (step(g, &word, word | WAITED, memory_order_relaxed)) {

@@ -1,8 +1,8 @@
-/* The wait group as its own struct, and its wait in two steps for bodies without a stack.
+/* The wait group struct, and its wait split in two steps (arm, finish) for stackless tasks.
  *
- * Word: count << 1 | WAITED. WAITED is set under the source's lock, by one who queues up; with it
- * the count goes to zero under the lock, so that the one who waits, and takes the lock before it
- * returns, may free the group.
+ * Word: count << 1 | WAITED. A waiter sets WAITED under the source's lock when it queues. While
+ * WAITED is set, the count reaches zero only under the lock, so that a waiter, which takes the lock
+ * before it returns, may free the group.
  */
 #ifndef WEFT_SYNC_WAITGROUP_H
 #define WEFT_SYNC_WAITGROUP_H
@@ -25,9 +25,9 @@ static inline struct weft__waitgroup *weft__waitgroup_of(weft_waitgroup *group)
     return (struct weft__waitgroup *)(void *)group;
 }
 
-/* Links the node, whose waiter is armed. False: the count is zero. */
+/* Links the node, whose waiter is armed. False: the count is zero, nothing was linked. */
 bool weft__waitgroup_arm(struct weft__waitgroup *group, struct weft__node *node);
-/* After the wait has ended, for whatever reason. */
+/* After the wait has ended, for any reason. */
 void weft__waitgroup_finish(struct weft__waitgroup *group, struct weft__node *node);
 
 #endif
