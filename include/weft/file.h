@@ -1,23 +1,24 @@
-/* Files and paths: open, read, write, sync, stat and what else asks a disk, without stopping the
- * worker.
+/* File and path operations (open, read, write, sync, stat ...) that do not block the worker.
  *
- * All calls here, and weft_read, weft_write and their kin on a file (weft/io.h), are *late*: an
- * operation that has begun is waited for, and its result comes back however late that is. So
+ * Every call here, and weft_read, weft_write and the related calls on a file (weft/io.h), is
+ * *uninterruptible*: once the operation has begun, the call waits for it and returns its result,
+ * even after the deadline. Therefore
  *   -ETIMEDOUT, -ECANCELED, -EINTR
- *              it had not begun, has done nothing, and never will. A cancel or an interrupt that
- *              came too late is kept for the next wait. A deadline in the past begins nothing, but
- *              reads what is cached;
- *   -EBADFD    the same: another fiber or thread has closed the descriptor. weft_close waits for
- *              what has begun;
- *   -EAGAIN    there is no thread for it and none could be made.
- * Else the errno of the system call. A driver that has a ring does them there; on the others, and
- * in compute pools, they are done by threads of weft_blocking_default(). What the system has in
- * memory is read and opened at once either way.
+ *              the operation had not begun, has done nothing, and never will. A cancel or an
+ *              interrupt that arrives after the operation has begun stays pending for the next
+ *              wait. With a deadline in the past nothing is begun, but cached data is read;
+ *   -EBADFD    likewise nothing was done: another fiber or thread has closed the descriptor.
+ *              weft_close waits for operations that have begun;
+ *   -EAGAIN    no thread is free for the operation and none could be created.
+ * Other errors are those of the system call. A driver with io_uring runs the operations on its
+ * ring; with the other drivers, and in compute pools, threads of weft_blocking_default() run them.
+ * In both cases data and path entries that the kernel has cached are read and opened without that
+ * detour.
  *
- * Paths are borrowed. `dir` is a directory's descriptor or AT_FDCWD; a path that begins with '/'
- * does not use it.
+ * Paths are borrowed. `dir` is the descriptor of a directory or AT_FDCWD; it is ignored for a path
+ * that begins with '/'.
  *
- * A plain thread may call them too, and blocks, also past its deadline.
+ * Plain threads may make these calls too; they block, also past the deadline.
  */
 #ifndef WEFT_FILE_H
 #define WEFT_FILE_H
@@ -31,46 +32,92 @@ WEFT_BEGIN_DECLS
 
 struct statx;
 
-/* A descriptor, closed by exec; flags as of open(2), mode for what is made. A pipe with a name, a
- * terminal or a device is opened without waiting for its other end (-ENXIO: to write, and nobody
- * reads). Close it with weft_close. */
+/* Open a file. flags: as for open(2), O_CLOEXEC is always added; mode: for a file that is created.
+ * A FIFO, a terminal or a device is opened without waiting for its other end (-ENXIO: opened for
+ * writing, and there is no reader).
+ *
+ * Returns an owned descriptor, to be closed with weft_close; or the errno of open(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_open(const char *path, int flags, mode_t mode, int64_t deadline);
-/* The same below a directory; `resolve` (RESOLVE_BENEATH ... of <linux/openat2.h>) says where the
- * path may not lead: -EXDEV, -ELOOP. -ENOSYS: it is not 0, and the kernel has no such rules. */
+/* Open a file relative to a directory. `resolve` (RESOLVE_BENEATH ... of <linux/openat2.h>)
+ * restricts how the path is resolved; 0: no restriction.
+ *
+ * Returns an owned descriptor; -EXDEV, -ELOOP if the path violates `resolve`; -ENOSYS if `resolve`
+ * is not 0 and the kernel has no openat2; or the errno of open(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_open_at(int dir, const char *path, int flags, mode_t mode, uint64_t resolve,
                           int64_t deadline);
 
-/* At an offset; the file's position neither matters nor moves. Up to n bytes: less is the end of
- * the file, or an error that the next call will tell. */
+/* Read up to n bytes at an offset. The file position is neither used nor changed.
+ *
+ * Returns the number of bytes read; fewer than n: the end of the file, or an error that the next
+ * call will return. -EINVAL for a negative offset, or a count that is negative or above 1024.
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API ssize_t weft_pread(int fd, void *buf, size_t n, int64_t offset, int64_t deadline);
 WEFT_API ssize_t weft_preadv(int fd, const struct iovec *iov, int count, int64_t offset,
                              int64_t deadline);
-/* Up to n bytes: less means that the disk is full, say. */
+/* Write up to n bytes at an offset. The file position is neither used nor changed.
+ *
+ * Returns the number of bytes written; fewer than n: an error such as a full disk, which the next
+ * call will return. -EINVAL as for weft_pread.
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API ssize_t weft_pwrite(int fd, const void *buf, size_t n, int64_t offset, int64_t deadline);
 WEFT_API ssize_t weft_pwritev(int fd, const struct iovec *iov, int count, int64_t offset,
                               int64_t deadline);
 
-/* On the disk when it returns; fdatasync: what is needed to read the data again. */
+/* Flush a file to the disk (weft_fdatasync: only the data and what is needed to read it back), or
+ * set its length.
+ *
+ * Returns 0 or the errno of the system call.
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_fsync(int fd, int64_t deadline);
 WEFT_API int weft_fdatasync(int fd, int64_t deadline);
 WEFT_API int weft_ftruncate(int fd, int64_t length, int64_t deadline);
 
-/* As statx(2) with STATX_BASIC_STATS. */
+/* Get the status of a path, as statx(2) does with STATX_BASIC_STATS.
+ *
+ * Returns 0 and the status in *out; or the errno of statx(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_stat(const char *path, struct statx *out, int64_t deadline);
-/* Of an open descriptor. */
+/* Get the status of an open descriptor, as statx(2) does with STATX_BASIC_STATS.
+ *
+ * Returns 0 and the status in *out; -EBADF; or the errno of statx(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_fstat(int fd, struct statx *out, int64_t deadline);
-/* Any form of it. With an empty path, AT_EMPTY_PATH and AT_STATX_DONT_SYNC it never waits: for a
- * file of this machine that is no less true. */
+/* Get the status of a path, with any flags and mask of statx(2). With an empty path, AT_EMPTY_PATH
+ * and AT_STATX_DONT_SYNC the call never waits; for a local file the result is just as current.
+ *
+ * Returns 0 and the status in *out; or the errno of statx(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_stat_at(int dir, const char *path, int flags, unsigned mask, struct statx *out,
                           int64_t deadline);
 
+/* Rename a file, replacing any file at `to`.
+ *
+ * Returns 0 or the errno of rename(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_rename(const char *from, const char *to, int64_t deadline);
-/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE; 0. `to_dir` must stay open. */
+/* Rename a file. flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. `to_dir` must stay open during the
+ * call.
+ *
+ * Returns 0 or the errno of renameat2(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_rename_at(int dir, const char *from, int to_dir, const char *to, unsigned flags,
                             int64_t deadline);
+/* Remove a file.
+ *
+ * Returns 0 or the errno of unlink(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_unlink(const char *path, int64_t deadline);
-/* flags: AT_REMOVEDIR for a directory; 0. */
+/* Remove a file. flags: AT_REMOVEDIR for a directory, or 0.
+ *
+ * Returns 0 or the errno of unlinkat(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_unlink_at(int dir, const char *path, int flags, int64_t deadline);
+/* Create a directory, relative to the working directory or to `dir`.
+ *
+ * Returns 0 or the errno of mkdirat(2).
+ * Context: a fiber or a plain thread; waits; cancellation point until the operation begins. */
 WEFT_API int weft_mkdir(const char *path, mode_t mode, int64_t deadline);
 WEFT_API int weft_mkdir_at(int dir, const char *path, mode_t mode, int64_t deadline);
 

@@ -1,24 +1,26 @@
-/* Calls on descriptors that look blocking: a fiber that must wait lets others run meanwhile.
+/* Calls on descriptors that look blocking: while a fiber waits, its worker runs other fibers.
  *
- * Descriptors are plain numbers of the kernel. One that Weft has made (accept, connect, open, pipe
- * ...) is known to it; one that comes from elsewhere is looked at when it is first used. Its mode
- * is never changed: a terminal or a pipe that other processes have too, such as a shell's, still
- * blocks for them. (Where the kernel cannot do that for this kind, Weft opens the same file once
- * more for itself, until weft_close or weft_fd_release.) Close what was used here by weft_close, or
- * take it back with weft_fd_release before handing it on: a number that is closed behind Weft's
- * back and comes again is taken for the old one.
+ * Descriptors are plain kernel descriptors. Those that Weft creates (accept, connect, open, pipe
+ * ...) are registered with it; any other descriptor is inspected when it is first used. The mode of
+ * a descriptor is never changed by the calls in this header: a terminal or pipe shared with other
+ * processes, such as a shell's, still blocks for them. (Where the kernel cannot do that for this
+ * kind of descriptor, Weft reopens the same file for itself, until weft_close or weft_fd_release.)
+ * Close a descriptor that was used here with weft_close, or call weft_fd_release before handing it
+ * to other code: if a descriptor is closed without Weft's knowledge and the kernel reuses its
+ * number, Weft takes the new descriptor for the old one.
  *
- * Each call takes one absolute deadline and answers a count (or 0), or
- *   -ETIMEDOUT   the deadline came first; a time in the past tries once
+ * Every call takes one absolute deadline and returns a count (or 0), or
+ *   -ETIMEDOUT   the deadline passed; a deadline in the past tries once without waiting
  *   -ECANCELED, -EINTR   the fiber was cancelled or interrupted (weft/fiber.h)
- *   -EBADFD      another fiber or thread has closed the descriptor meanwhile
+ *   -EBADFD      another fiber or thread closed the descriptor during the call
  *   -EOPNOTSUPP  the fiber runs in a compute pool
- * or the errno of the system call. A signal ends none of them, and none raises SIGPIPE: -EPIPE is
- * all there is. Nothing is lost: what was read or written is in the count, however closely a
- * deadline raced. All are *cancellable*: they end by the deadline, plus one look of the worker at
- * its driver; calls on files of a disk are *late* (weft/file.h).
+ * or the errno of the system call. Signals do not interrupt the calls, and no call raises SIGPIPE:
+ * the caller just gets -EPIPE. No data is lost: whatever was read or written is in the count,
+ * however close the race with the deadline. Every call that waits is a cancellation point and
+ * returns at its deadline, plus the time until the worker next polls its driver; calls on files are
+ * uninterruptible (weft/file.h).
  *
- * A plain thread may call them too, and blocks.
+ * Plain threads may make these calls too; they block.
  */
 #ifndef WEFT_IO_H
 #define WEFT_IO_H
@@ -30,51 +32,83 @@
 
 WEFT_BEGIN_DECLS
 
-/* Up to n bytes; 0: the end. */
+/* Read up to n bytes.
+ *
+ * Returns the number of bytes read; 0 at the end of the stream; or an error as above. weft_readv:
+ * -EINVAL if count is negative or above 1024.
+ * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline);
 WEFT_API ssize_t weft_readv(int fd, const struct iovec *iov, int count, int64_t deadline);
-/* At least one byte, up to n. */
+/* Write at least one and up to n bytes.
+ *
+ * Returns the number of bytes written; or an error as above; -EPIPE or -ECONNRESET if the peer
+ * reads no more. weft_writev: -EINVAL if count is negative or above 1024.
+ * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API ssize_t weft_write(int fd, const void *buf, size_t n, int64_t deadline);
 WEFT_API ssize_t weft_writev(int fd, const struct iovec *iov, int count, int64_t deadline);
 
-/* All n bytes: 0, or an error, and *done, unless NULL, says how many were read or written before
- * it. If the stream ends before n bytes, weft_read_full answers -ENODATA; *done tells an end
- * between two messages (0) from one within. A peer that reads no more is -EPIPE or -ECONNRESET for
- * weft_write_all. */
+/* Read or write exactly n bytes. *done, unless NULL, gets the number of bytes transferred, also on
+ * an error.
+ *
+ * Returns 0, or an error as above. weft_read_full returns -ENODATA if the stream ends before n
+ * bytes; *done then distinguishes an end between two messages (0) from an end within one.
+ * weft_write_all returns -EPIPE or -ECONNRESET if the peer reads no more.
+ * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline);
 WEFT_API int weft_write_all(int fd, const void *buf, size_t n, size_t *done, int64_t deadline);
 
-/* The same over several buffers, up to 1024; the vector stays as it was. */
+/* Read or write the whole of several buffers, up to 1024. The vector is not modified.
+ *
+ * Returns as weft_read_full and weft_write_all; -EINVAL if count is negative or above 1024.
+ * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API int weft_readv_full(int fd, const struct iovec *iov, int count, size_t *done,
                              int64_t deadline);
 WEFT_API int weft_writev_all(int fd, const struct iovec *iov, int count, size_t *done,
                              int64_t deadline);
 
-/* weft_read and weft_write of a socket, with flags.
- *   recv: MSG_PEEK leaves what was read; MSG_TRUNC, TCP: throws it away, else: answers a datagram's
- *     whole length
- *   send: MSG_MORE, more follows, a small segment may wait for it (TCP), the datagram is continued
- *     (UDP); MSG_EOR
- * Other flags are -EINVAL: a deadline in the past stands for MSG_DONTWAIT, weft_read_full for
- * MSG_WAITALL. -ENOTSOCK. */
+/* Receive from or send to a socket, as weft_read and weft_write do, with flags.
+ *   recv: MSG_PEEK leaves the data in the socket; MSG_TRUNC discards the data on TCP, and returns
+ *     the full length of a datagram on other sockets
+ *   send: MSG_MORE: more data follows, so TCP may hold back a small segment and UDP continues the
+ *     datagram; MSG_EOR
+ *
+ * Returns as weft_read and weft_write; -ENOTSOCK; -EINVAL for any other flag. Use a deadline in the
+ * past for MSG_DONTWAIT, and weft_read_full for MSG_WAITALL.
+ * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API ssize_t weft_recv(int fd, void *buf, size_t n, int flags, int64_t deadline);
 WEFT_API ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline);
 
 enum {
-    WEFT_READABLE = 1, /* or at its end, or in error */
+    WEFT_READABLE = 1, /* readable, at end of file, or in error */
     WEFT_WRITABLE = 2,
 };
-/* Waits until the descriptor is ready for `events`, one of these: which it then answers. -EINVAL:
- * neither, or both. A file of a disk always is ready. */
+/* Wait until the descriptor is ready for `events`, which is one of these two. A regular file is
+ * always ready.
+ *
+ * Returns `events`; -EINVAL if `events` is neither or both; or an error as above.
+ * Context: a fiber or a plain thread; waits; cancellation point. */
 WEFT_API int weft_fd_wait(int fd, int events, int64_t deadline);
 
-/* A pipe: what is written to *out is read from *in. Both are closed by exec and do not block a
- * thread; for the standard descriptors of a child see weft/process.h. -EMFILE, -ENFILE, -ENOMEM. */
+/* Create a pipe: data written to *out is read from *in. Both descriptors are close-on-exec and
+ * non-blocking; for the standard descriptors of a child process see weft/process.h.
+ *
+ * Returns 0 and two owned descriptors; -EMFILE, -ENFILE, -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_pipe(int *in, int *out);
 
-/* Ends every wait on the descriptor, here and elsewhere, with -EBADFD, and closes it. */
+/* Close a descriptor. Every wait on it, in any fiber, thread or loop, ends with -EBADFD.
+ *
+ * Returns 0 or the errno of close(2).
+ * Context: a fiber or a plain thread waits, uncancellably, until operations in flight on the
+ * descriptor have ended; a callback on a worker does not wait: then the last of these operations
+ * closes the descriptor. */
 WEFT_API int weft_close(int fd);
-/* The same without closing it: Weft forgets the number. -EBADF: it did not know it. */
+/* Unregister a descriptor without closing it: every wait on it ends with -EBADFD, as for
+ * weft_close, and Weft forgets the number.
+ *
+ * Returns 0; -EBADF if the descriptor was not registered.
+ * Context: a fiber or a plain thread, not a callback on a worker; may wait, uncancellably, as
+ * weft_close does. */
 WEFT_API int weft_fd_release(int fd);
 
 WEFT_END_DECLS

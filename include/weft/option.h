@@ -1,10 +1,9 @@
-/* Options of sockets. Each answers 0, or
- *   -EINVAL       a value that cannot be: negative where no sense is given to it, or beyond what
- *                 the kernel takes
+/* Socket options. Unless noted, each call returns 0, or
+ *   -EINVAL       the value is negative where that has no meaning, or outside the kernel's range
  *   -EOPNOTSUPP   the socket is not of the kind that has the option
  *   -ENOTSOCK, -EBADF
- * Of TCP, connections take over what their listener had when they came. reuseport and defer-accept
- * are options of weft_listen and weft_datagram_open.
+ * A TCP connection inherits the options that its listener had when the connection arrived.
+ * reuseport and defer-accept are options of weft_listen and weft_datagram_open.
  */
 #ifndef WEFT_OPTION_H
 #define WEFT_OPTION_H
@@ -16,40 +15,66 @@
 
 WEFT_BEGIN_DECLS
 
-/* TCP: small writes go at once. */
+/* Enable or disable TCP_NODELAY: small writes are sent immediately.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_set_nodelay(int fd, bool on);
-/* TCP: nothing but full segments goes while it is on; turning it off sends the rest. */
+/* Enable or disable TCP_CORK: while it is on only full segments are sent; turning it off sends the
+ * rest.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_set_cork(int fd, bool on);
 
-/* TCP: a peer that is silent for `idle` seconds is asked every `interval` seconds, and after
- * `count` questions without an answer the connection ends with -ETIMEDOUT. A zero field: the
- * system's value. NULL: off. */
+/* Enable TCP keepalive: after `idle` seconds without data from the peer a probe is sent every
+ * `interval` seconds; after `count` unanswered probes the connection fails with -ETIMEDOUT. A field
+ * that is 0 keeps the system's value. NULL disables keepalive.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 struct weft_keepalive {
     int idle, interval, count; /* up to 32767, 32767 and 127 */
 };
 WEFT_API int weft_set_keepalive(int fd, const struct weft_keepalive *keepalive);
 
-/* TCP: what was written and is not acknowledged for so long ends the connection with -ETIMEDOUT; 0:
- * the system's rule. */
+/* Set TCP_USER_TIMEOUT: the connection fails with -ETIMEDOUT if written data stays unacknowledged
+ * for this time; 0: the system's rule.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_set_user_timeout(int fd, int ms);
 
-/* Sizes of the kernel's buffers; 0: leave as it is. The kernel doubles what it is given for its own
- * use, and cuts it without a word to net.core.rmem_max and wmem_max: weft_get_buffers says what
- * came of it, as doubled. To set one takes TCP's own tuning away. */
+/* Set or get the sizes of the kernel's socket buffers; 0 leaves a size unchanged. The kernel
+ * doubles the given size for its own bookkeeping and silently limits it to net.core.rmem_max and
+ * wmem_max: weft_get_buffers returns the resulting, doubled sizes. Setting a size disables TCP's
+ * buffer auto-tuning.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_set_buffers(int fd, int recv_bytes, int send_bytes);
 WEFT_API int weft_get_buffers(int fd, int *recv_bytes, int *send_bytes);
 
-/* What a close does with data that is not sent yet. WEFT_LINGER_DEFAULT: it goes on being sent. 0:
- * it is thrown away, and the peer of TCP gets a reset. More seconds would block the thread that
- * closes: -EINVAL. */
+/* Set what close does with unsent data. WEFT_LINGER_DEFAULT: the kernel keeps sending it. 0: the
+ * data is discarded, and a TCP peer gets a reset. Any other number of seconds would block the
+ * closing thread: -EINVAL.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 enum { WEFT_LINGER_DEFAULT = -1 };
 WEFT_API int weft_set_linger(int fd, int seconds);
 
-/* Reads of the socket may poll the device for so many microseconds before they give up
- * (SO_BUSY_POLL); 0: not. More than the system's value needs CAP_NET_ADMIN: -EPERM. */
+/* Let reads of the socket busy-poll the device for up to this many microseconds (SO_BUSY_POLL); 0:
+ * off. A value above the system's needs CAP_NET_ADMIN: -EPERM.
+ *
+ * Returns as above.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_set_busy_poll(int fd, int us);
 
-/* The error that the socket keeps, which reading it clears: 0 or a negative errno. */
+/* Get and clear the socket's pending error (SO_ERROR).
+ *
+ * Returns 0 if there is none, or the error as a negative errno; -EBADF, -ENOTSOCK.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_take_error(int fd);
 
 WEFT_END_DECLS

@@ -1,17 +1,15 @@
-/* The Reactor: a function that is called while a descriptor is ready.
+/* The reactor: call a function while a descriptor is ready.
  *
  * On a loop (weft_watch_*) the callback runs on the loop's thread and must not wait. On a pool
  * (weft_pool_watch_*, at the end) it runs in a fiber and may wait. The following is about loops.
  *
- * Readiness is a level, on every driver: as long as the descriptor is ready for something that the
- * watch wants, the callback is called once in every turn of the loop (weft/loop.h). It need not
- * read or write all there is.
+ * Watches are level-triggered with every driver: as long as the descriptor is ready for an event
+ * that the watch wants, the callback is called once in every turn of the loop (weft/loop.h). The
+ * callback need not read or write everything that is available.
  *
- * A callback may remove, cancel or modify any watch, its own too, and close any descriptor: a watch
- * that is removed is not called again, even if it was found ready in the same turn, and one that is
- * added is not called for what a descriptor with the same number was ready for.
- *
- * All calls are the loop's thread's.
+ * A callback may remove, cancel or modify any watch, including its own, and close any descriptor: a
+ * removed watch is not called again, even if it was found ready in the same turn, and a new watch
+ * is not called for the readiness of a closed descriptor that had the same number.
  */
 #ifndef WEFT_REACTOR_H
 #define WEFT_REACTOR_H
@@ -22,31 +20,45 @@
 WEFT_BEGIN_DECLS
 
 typedef struct weft_watch
-    weft_watch; /* the loop's memory: valid from add until remove, or until the end was told */
+    weft_watch; /* owned by the loop: valid from add until remove or the last callback */
 
-/* `events`: those of WEFT_READABLE and WEFT_WRITABLE that the watch wants and that are there (an
- * end or an error of the descriptor counts as both), or the end of the watch, after which it is
- * gone:
+/* The callback of a watch. `events`: those of WEFT_READABLE and WEFT_WRITABLE that the watch wants
+ * and the descriptor is ready for (end of file and errors count as both); or the reason why the
+ * watch has ended, which makes this its last call:
  *   -ECANCELED   weft_watch_cancel, weft_watch_cancel_all
- *   -EBADFD      the descriptor was closed; a watch that rests is told of a close by another thread
+ *   -EBADFD      the descriptor was closed; a paused watch learns of a close by another thread only
  *                when it is modified
- * or another error of waiting for it (-ENOMEM, -ENOSPC). */
+ * or another error of waiting for readiness (-ENOMEM, -ENOSPC). */
 typedef void (*weft_watch_fn)(weft_watch *watch, int fd, int events, void *arg);
 
-/* Several watches may be on one descriptor. -EINVAL: no events, or others; -EBADF; -EPERM: a file
- * or a directory, which have no readiness; -EBUSY: another loop or a pool uses it; -ENOMEM. */
+/* Add a watch. A descriptor may have several. events: WEFT_READABLE, WEFT_WRITABLE or both.
+ *
+ * Returns 0 and the watch in *out; -EINVAL for no events or other ones; -EBADF; -EPERM for files
+ * and directories, which have no readiness; -EBUSY if another loop or a pool uses the descriptor;
+ * -ENOMEM.
+ * Context: the loop's thread; does not wait. */
 WEFT_API int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_watch_fn fn,
                             void *arg);
-/* Wants these from now on; no events: rests. -EINVAL; -ENOENT: its end is about to be told, or is
- * being told. */
+/* Change the events that a watch wants. With no events the watch is paused.
+ *
+ * Returns 0; -EINVAL for other events; -ENOENT if the watch has ended (its last call is due or
+ * running).
+ * Context: the loop's thread; does not wait. */
 WEFT_API int weft_watch_modify(weft_watch *watch, int events);
-/* Forgets the watch without a word. -ENOENT: its end is being told. */
+/* Remove a watch without a last call.
+ *
+ * Returns 0; -ENOENT if its last call is running.
+ * Context: the loop's thread; does not wait. */
 WEFT_API int weft_watch_remove(weft_watch *watch);
-/* Ends it: the callback is told -ECANCELED in a later turn. -ENOENT: its end is about to be told,
- * or is being told. */
+/* Cancel a watch: its callback is called a last time, with -ECANCELED, in a later turn.
+ *
+ * Returns 0; -ENOENT if the watch has ended (its last call is due or running).
+ * Context: the loop's thread; does not wait. */
 WEFT_API int weft_watch_cancel(weft_watch *watch);
-/* The same for all watches on a descriptor; -1: all of the loop. How many; -ENOENT: there was
- * none. */
+/* Cancel all watches on a descriptor, or with fd -1 all watches of the loop.
+ *
+ * Returns the number of watches that were cancelled; -ENOENT if there was none.
+ * Context: the loop's thread; does not wait. */
 WEFT_API int weft_watch_cancel_all(weft_loop *loop, int fd);
 
 /* --- watches on a pool --------------------------------------------------------------------------
@@ -62,14 +74,14 @@ WEFT_API int weft_watch_cancel_all(weft_loop *loop, int fd);
  * with -ECANCELED.
  */
 
-/* `event` is the event of the watch, or a negative errno that says why the watch has ended: this is
- * then the last call.
+/* The callback of a watch on a pool. `event` is the event of the watch, or a negative errno that
+ * says why the watch has ended: this is then the last call.
  *   -ECANCELED   weft_pool_watch_cancel, weft_pool_watch_cancel_all, or a stop of the pool
  *   -EBADFD      the descriptor was closed or released
  * Other errors are those of weft_fd_wait. */
 typedef void (*weft_pool_watch_fn)(int fd, int event, void *arg);
 
-/* Calls fn(fd, event, arg) in a fiber of the pool while the descriptor is ready for `event`,
+/* Call fn(fd, event, arg) in a fiber of the pool while the descriptor is ready for `event`,
  * WEFT_READABLE or WEFT_WRITABLE.
  *
  * Returns 0; -EEXIST if the pool has a watch for this event of the descriptor; -EINVAL if `event`
@@ -79,21 +91,22 @@ typedef void (*weft_pool_watch_fn)(int fd, int event, void *arg);
  * Context: any thread; does not wait. */
 WEFT_API int weft_pool_watch_add(weft_pool *pool, int fd, int event, weft_pool_watch_fn fn,
                                  void *arg);
-/* Removes a watch without a last call.
+/* Remove a watch without a last call.
  *
- * Returns 0: the callback does not run and will not be called again; or -EINPROGRESS: the callback
- * runs, or the caller is that callback, and it will not be called again; -ENOENT: there is no such
- * watch, or it has ended already.
+ * Returns 0 if the callback is not running and will not be called again; -EINPROGRESS if the
+ * callback is running (perhaps as the caller) and will not be called again after that; -ENOENT if
+ * there is no such watch, or it has ended already.
  * Context: any thread; does not wait. */
 WEFT_API int weft_pool_watch_remove(weft_pool *pool, int fd, int event);
-/* Ends a watch: the callback is called a last time, with -ECANCELED.
+/* Cancel a watch: the callback is called a last time, with -ECANCELED.
  *
- * Returns 0; -ENOENT: there is no such watch, or it has ended already.
+ * Returns 0; -ENOENT if there is no such watch, or it has ended already.
  * Context: any thread; does not wait. */
 WEFT_API int weft_pool_watch_cancel(weft_pool *pool, int fd, int event);
-/* Ends, as weft_pool_watch_cancel, both watches of a descriptor, or with fd -1 all of the pool.
+/* Cancel both watches of a descriptor, or with fd -1 all watches of the pool, as
+ * weft_pool_watch_cancel does.
  *
- * Returns the number of watches that were ended; -ENOENT if there was none.
+ * Returns the number of watches that were cancelled; -ENOENT if there was none.
  * Context: any thread; does not wait. */
 WEFT_API int weft_pool_watch_cancel_all(weft_pool *pool, int fd);
 

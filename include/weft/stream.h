@@ -1,17 +1,16 @@
-/* Buffered reading and writing over buffers (weft/buf.h): lines, frames, and one frame for many
- * connections.
+/* Buffered reading and writing over buffer chains (weft/buf.h): lines, frames, and broadcast of one
+ * frame to many connections.
  *
- *   weft_reader   what has come and was not consumed yet. One fiber at a time.
- *   weft_writer   what was appended and not written yet: small pieces go out together. One fiber at
- *                 a time.
- *   weft_outbox   what others have to say to a connection: any fiber or thread posts buffers and
- *                 never waits, one fiber writes them. A frame that is posted to ten thousand
- *                 outboxes is in memory once.
+ *   weft_reader   buffers received bytes that were not consumed yet. Used by one fiber at a time.
+ *   weft_writer   buffers appended bytes and writes small pieces together. Used by one fiber at a
+ *                 time.
+ *   weft_outbox   a queue of outgoing buffers: any fiber or thread posts without waiting, one fiber
+ *                 writes. A frame posted to ten thousand outboxes is in memory once.
  *
- * They borrow the descriptor: who opened it closes it, after deinit. Or they read and write by
- * functions of the caller, for what is no descriptor. Errors are those of weft_read and weft_write
- * (weft/io.h), and after one nothing is lost: what was read stays in the reader, what was not
- * written stays in the writer, and the call may be made again.
+ * All three borrow the descriptor: its owner closes it after deinit. Alternatively the caller
+ * supplies the read or write function, for streams that are not descriptors. Errors are those of
+ * weft_read and weft_write (weft/io.h). An error loses nothing: bytes that were read stay in the
+ * reader, bytes that were not written stay in the writer, and the call may be repeated.
  */
 #ifndef WEFT_STREAM_H
 #define WEFT_STREAM_H
@@ -22,16 +21,16 @@
 
 WEFT_BEGIN_DECLS
 
-/* As weft_readv and weft_writev. */
+/* Reads or writes like weft_readv and weft_writev, in place of the descriptor. */
 typedef ssize_t (*weft_stream_fn)(void *arg, const struct iovec *iov, int count, int64_t deadline);
 
 /* --- reader ----------------------------------------------------------------------------- */
 
 struct weft_reader_opts {
-    size_t limit; /* most that is kept to find a line or to peek; default 64 KiB */
-    size_t chunk; /* bytes that one read asks for at most; default 8 KiB */
-    bool lean; /* no buffer is held while it waits with nothing left; costs a system call or two */
-    weft_stream_fn readv; /* instead of the descriptor, which is then not used */
+    size_t limit; /* most bytes that are buffered to find a line or to peek; default 64 KiB */
+    size_t chunk; /* most bytes that one read requests; default 8 KiB */
+    bool lean;    /* hold no buffer during a wait; costs one or two extra system calls */
+    weft_stream_fn readv; /* used in place of the descriptor, unless NULL */
     void *arg;
 };
 
@@ -39,66 +38,97 @@ typedef struct weft_reader {
     /* private */
     weft_bufs weft_have;
     struct weft_reader_opts weft_opts;
-    size_t weft_spent; /* given to the caller by the last call, to be dropped by the next */
+    size_t weft_spent; /* returned to the caller by the last call; the next call drops these
+                          bytes */
     int weft_fd;
     bool weft_ended;
 } weft_reader;
 
-/* Needs no memory yet. A limit or a chunk of more than 1 GiB is a caller's bug. */
+/* Initialise a reader. It allocates no memory yet. A limit or a chunk of more than 1 GiB is a bug
+ * of the program.
+ *
+ * fd: borrowed until deinit. opts: NULL for defaults; borrowed for the call.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_reader_init(weft_reader *reader, int fd, const struct weft_reader_opts *opts);
-/* Drops what was not consumed, and with it every pointer that a call below gave. */
+/* Drop the bytes that were not consumed, which invalidates every pointer returned by the calls
+ * below.
+ *
+ * Context: the reader's user; does not wait. */
 WEFT_API void weft_reader_deinit(weft_reader *reader);
 
-/* All calls below may answer -ENOMEM, and the errors of a read.
+/* All calls below may also return -ENOMEM and the errors of a read.
  *
- * Lifetimes: peek, until and line give pointers into the reader's buffers. Such a pointer is valid
- * until the next peek, read, read_full, take, until, line or deinit of this reader, whether that
- * succeeds or fails (-ETIMEDOUT too): each of them may free or move the bytes. Only buffered leaves
- * all of them valid, and consume those to bytes that it does not drop. Copy what is needed for
- * longer, or use take, which gives buffers of the caller's own. */
+ * Lifetimes: peek, read_until and read_line return pointers into the reader's buffers. Such a
+ * pointer is valid until the next peek, read, read_full, read_bufs, read_until, read_line or deinit
+ * of this reader, whether that call succeeds or fails (also with -ETIMEDOUT): each of them may free
+ * or move the bytes. Only buffered keeps all pointers valid, and consume keeps those to bytes that
+ * it does not drop. Copy bytes that are needed for longer, or use read_bufs, which returns buffers
+ * that the caller owns. */
 
-/* At least n bytes in a row, without consuming them: how many lie at *out, n or more, or fewer than
- * n (or 0) because the stream has ended. -EMSGSIZE: n is more than the limit. Ends the validity of
- * earlier pointers; *out is valid until the next call but buffered, and consume as stated there. */
+/* Buffer at least n contiguous bytes, without consuming them. Invalidates earlier pointers; *out is
+ * valid until the next call other than buffered, and after consume as described there.
+ *
+ * Returns the number of contiguous bytes at *out: n or more; fewer than n (or 0) if the stream has
+ * ended; -EMSGSIZE if n is more than the limit.
+ * Context: the reader's user; waits; cancellation point. */
 WEFT_API ssize_t weft_reader_peek(weft_reader *reader, size_t n, const unsigned char **out,
                                   int64_t deadline);
-/* Drops n bytes that peek has shown. More than there are is a caller's bug. Ends the validity of
- * pointers to these bytes, and of those that until and line gave; the bytes after them that peek
- * has shown stay where they are. */
+/* Drop n bytes that peek has returned. More bytes than are buffered is a bug of the program.
+ * Invalidates pointers to these bytes and those returned by read_until and read_line; the following
+ * bytes that peek has returned stay in place.
+ *
+ * Context: the reader's user; does not wait. */
 WEFT_API void weft_reader_consume(weft_reader *reader, size_t n);
-/* Bytes that are there without waiting. Leaves all pointers valid. */
+/* Get the number of bytes that can be read without waiting. Keeps all pointers valid.
+ *
+ * Context: the reader's user; does not wait. */
 WEFT_API size_t weft_reader_buffered(const weft_reader *reader);
 
-/* Up to n bytes, at least one; 0: the end. Large ones do not go through the buffer. Ends the
- * validity of earlier pointers. */
+/* Read up to n bytes, at least one. A large read bypasses the buffer. Invalidates earlier pointers.
+ *
+ * Returns the number of bytes; 0 at the end of the stream.
+ * Context: the reader's user; waits; cancellation point. */
 WEFT_API ssize_t weft_reader_read(weft_reader *reader, void *buf, size_t n, int64_t deadline);
-/* n bytes. 0; on an error *done, unless NULL, says how many are in `buf`; -ENODATA: the end came
- * before. Ends the validity of earlier pointers. */
+/* Read exactly n bytes. *done, unless NULL, gets the number of bytes stored in `buf`, also on an
+ * error. Invalidates earlier pointers.
+ *
+ * Returns 0; -ENODATA if the stream ends before n bytes.
+ * Context: the reader's user; waits; cancellation point. */
 WEFT_API int weft_reader_read_full(weft_reader *reader, void *buf, size_t n, size_t *done,
                                    int64_t deadline);
-/* n bytes as buffers, behind what is in `out`: shared where they lie, not copied. 0, or an error
- * and nothing was consumed; -ENODATA: the end came before; -EMSGSIZE: n is more than the limit.
- * Ends the validity of earlier pointers; the buffers in `out` are the caller's and outlive the
- * reader. */
+/* Read exactly n bytes as buffers and append them to `out`, sharing the memory without copying.
+ * Invalidates earlier pointers; the caller owns the buffers in `out`, which outlive the reader.
+ *
+ * Returns 0; or an error, with nothing consumed: -ENODATA if the stream ends before n bytes,
+ * -EMSGSIZE if n is more than the limit.
+ * Context: the reader's user; waits; cancellation point. */
 WEFT_API int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t deadline);
 
-/* Everything up to the delimiter (1 to 16 bytes), which is consumed and not given. The length,
- * which may be 0. *out is not ended by a zero. -EMSGSIZE: it does not come within the limit, the
- * delimiter counted; nothing is consumed. -ENODATA: the stream has ended, without a delimiter; what
- * is left can be peeked at. Ends the validity of earlier pointers; *out is valid until the next
- * call but buffered. */
+/* Read up to a delimiter of 1 to 16 bytes, which is consumed but not part of the result. *out is
+ * not zero-terminated. Invalidates earlier pointers; *out is valid until the next call other than
+ * buffered.
+ *
+ * Returns the length, which may be 0; -EMSGSIZE if the delimiter does not end within the limit,
+ * with nothing consumed; -ENODATA if the stream ends without a delimiter: the remaining bytes can
+ * be peeked at.
+ * Context: the reader's user; waits; cancellation point. */
 WEFT_API ssize_t weft_reader_until(weft_reader *reader, const void *delimiter, size_t len,
                                    const unsigned char **out, int64_t deadline);
-/* A line without its "\n" or "\r\n". What lies between the last one and the end is a line too;
- * after that -ENODATA. Ends the validity of earlier pointers, those of the line before too; *out is
- * valid until the next call but buffered. */
+/* Read a line, without its "\n" or "\r\n". Bytes after the last line feed form a last line.
+ * Invalidates earlier pointers, including that of the previous line; *out is valid until the next
+ * call other than buffered.
+ *
+ * Returns the length, which may be 0; -ENODATA at the end of the stream; -EMSGSIZE if the line
+ * exceeds the limit.
+ * Context: the reader's user; waits; cancellation point. */
 WEFT_API ssize_t weft_reader_line(weft_reader *reader, const char **out, int64_t deadline);
 
 /* --- writer ------------------------------------------------------------------------------ */
 
 struct weft_writer_opts {
-    size_t high_water;     /* bytes from which an append writes before it adds; default 64 KiB */
-    weft_stream_fn writev; /* instead of the descriptor, which is then not used */
+    size_t high_water;     /* number of buffered bytes from which an append first writes; default
+                              64 KiB */
+    weft_stream_fn writev; /* used in place of the descriptor, unless NULL */
     void *arg;
 };
 
@@ -109,37 +139,62 @@ typedef struct weft_writer {
     int weft_fd;
 } weft_writer;
 
-/* Needs no memory yet. */
+/* Initialise a writer. It allocates no memory yet.
+ *
+ * fd: borrowed until deinit. opts: NULL for defaults; borrowed for the call.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_writer_init(weft_writer *writer, int fd, const struct weft_writer_opts *opts);
-/* Drops what was not written: flush before. */
+/* Drop the bytes that were not written: flush first.
+ *
+ * Context: the writer's user; does not wait. */
 WEFT_API void weft_writer_deinit(weft_writer *writer);
 
-/* Appends. It waits only if the mark is reached before: then it writes until it is not. 0, or an
- * error and nothing was appended: -ENOMEM, or that of a write. A deadline in the past: -ETIMEDOUT
- * if the peer is that far behind. */
+/* Append a copy of n bytes. If high_water bytes are buffered already, the call first writes until
+ * fewer are left; only then does it wait.
+ *
+ * Returns 0; or an error, with nothing appended: -ENOMEM, or that of a write. With a deadline in
+ * the past: -ETIMEDOUT if the peer is that far behind.
+ * Context: the writer's user; may wait; cancellation point. */
 WEFT_API int weft_writer_append(weft_writer *writer, const void *bytes, size_t n, int64_t deadline);
-/* As printf. A text that cannot be formatted is -EILSEQ. */
+/* Append formatted text, as printf does.
+ *
+ * Returns as weft_writer_append; -EILSEQ if the text cannot be formatted.
+ * Context: the writer's user; may wait; cancellation point. */
 WEFT_API int weft_writer_printf(weft_writer *writer, int64_t deadline, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Takes the buffer; on an error it is still the caller's. Not copied; weft_buf_share it to write it
- * elsewhere too. */
+/* Append a buffer without copying. Takes the buffer; on an error the caller still owns it. Use
+ * weft_buf_share to write the same buffer elsewhere too.
+ *
+ * Returns as weft_writer_append.
+ * Context: the writer's user; may wait; cancellation point. */
 WEFT_API int weft_writer_append_buf(weft_writer *writer, weft_buf *buf, int64_t deadline);
-/* Takes all of the chain; on an error it is still the caller's. */
+/* Append a chain of buffers without copying. Takes all of the chain; on an error the caller still
+ * owns it.
+ *
+ * Returns as weft_writer_append.
+ * Context: the writer's user; may wait; cancellation point. */
 WEFT_API int weft_writer_append_bufs(weft_writer *writer, weft_bufs *bufs, int64_t deadline);
-/* Writes everything, as few writes as it takes. After an error the rest is still there. */
+/* Write everything, with as few system calls as possible.
+ *
+ * Returns 0, or the error of a write; the rest stays buffered.
+ * Context: the writer's user; waits; cancellation point. */
 WEFT_API int weft_writer_flush(weft_writer *writer, int64_t deadline);
-/* Bytes that are not written yet. */
+/* Get the number of bytes that are not written yet.
+ *
+ * Context: the writer's user; does not wait. */
 WEFT_API size_t weft_writer_pending(const weft_writer *writer);
 
 /* --- outbox -------------------------------------------------------------------------------- */
 
 struct weft_outbox_opts {
-    size_t high_water;     /* with so many bytes not written, posts are refused; default 1 MiB */
-    weft_stream_fn writev; /* instead of the descriptor, which is then not used */
+    size_t high_water;     /* number of unwritten bytes from which posts are refused; default 1
+                              MiB */
+    weft_stream_fn writev; /* used in place of the descriptor, unless NULL */
     void *arg;
-    /* A peer that takes nothing for so long, while there is something to write, has failed. What
-     * counts is what its system acknowledged, so a slow reader is none; since systems acknowledge
-     * in jumps, 30 s or more is a good value for peers elsewhere. Default 0: no limit. */
+    /* Stall timeout: a peer that acknowledges nothing for this long, while there is something to
+     * write, has failed. Bytes acknowledged by the peer's kernel count as progress, so a slow
+     * reader does not fail; because kernels acknowledge in large steps, 30 s or more is a good
+     * value for remote peers. Default 0: no limit. */
     int64_t stall_ns;
 };
 
@@ -156,26 +211,46 @@ typedef struct weft_outbox {
     bool weft_closed;
 } weft_outbox;
 
+/* Initialise an outbox.
+ *
+ * fd: borrowed until deinit. opts: NULL for defaults; borrowed for the call.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_outbox_init(weft_outbox *outbox, int fd, const struct weft_outbox_opts *opts);
-/* Nobody may post or run any more. Drops what was not written. */
+/* Drop the buffers that were not written. No other call on the outbox may be running.
+ *
+ * Context: the outbox's owner; does not wait. */
 WEFT_API void weft_outbox_deinit(weft_outbox *outbox);
 
-/* Any fiber or thread; never waits. 0: it takes the buffer. Else it is still the caller's: -EAGAIN:
- * the mark is reached, the peer does not keep up; -EPIPE: closed, or a write has failed. */
+/* Post a buffer. On success the outbox takes it; on an error the caller still owns it.
+ *
+ * Returns 0; -EAGAIN if high_water is reached: the peer does not keep up; -EPIPE if the outbox is
+ * closed or a write has failed.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_outbox_post(weft_outbox *outbox, weft_buf *buf);
-/* Borrows the frame and posts a share of it to each. How many took it; the others, if `refused` is
- * not NULL, are marked there with true, those that took it with false. */
+/* Post a frame to n outboxes. Borrows the frame and posts a shared reference to each. refused,
+ * unless NULL: refused[i] is set to true if outbox i refused the frame, else to false.
+ *
+ * Returns the number of outboxes that took the frame.
+ * Context: any thread; does not wait. */
 WEFT_API size_t weft_outbox_post_all(weft_outbox *const *outboxes, size_t n, const weft_buf *frame,
                                      bool *refused);
 
-/* The connection's one fiber: writes what is posted, many buffers at once, until the outbox is
- * closed and empty: then 0. Else the error of a write, or -ECANCELED, -EINTR; after a failed write
- * posts are refused. -ETIME: the peer took nothing for stall_ns, which is such a failure. The
- * deadline is for all of it: -ETIMEDOUT, and it may be run again. */
+/* Write posted buffers, many at a time, until the outbox is closed and empty. One fiber per
+ * connection calls this.
+ *
+ * Returns 0 when the outbox is closed and empty; the error of a write, after which posts are
+ * refused; -ETIME if the peer acknowledged nothing for stall_ns, which counts as such an error;
+ * -ETIMEDOUT at the deadline, which covers the whole call, -ECANCELED or -EINTR: the call may then
+ * be repeated.
+ * Context: a fiber or a plain thread, one at a time; waits; cancellation point. */
 WEFT_API int weft_outbox_run(weft_outbox *outbox, int64_t deadline);
-/* From now on posts are refused; what is there is still written. Any fiber or thread. */
+/* Close the outbox: later posts are refused; buffers posted before are still written.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API void weft_outbox_close(weft_outbox *outbox);
-/* Bytes that were posted and are not written. */
+/* Get the number of bytes that were posted and are not written yet.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API size_t weft_outbox_pending(weft_outbox *outbox);
 
 WEFT_END_DECLS

@@ -1,4 +1,4 @@
-/* Files and paths: each call is one operation of net/late.h. */
+/* File and path calls: each is one operation of net/file_op.h. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/openat2.h>
@@ -16,7 +16,7 @@ static const struct weft__wait_kind pread_kind = {.name = "pread", .descriptor =
 static const struct weft__wait_kind pwrite_kind = {.name = "pwrite", .descriptor = true};
 static const struct weft__wait_kind sync_kind = {.name = "fsync", .descriptor = true};
 
-/* Runs an operation on a descriptor that is open, or on a path below one. */
+/* Run an operation on an open descriptor, or on a path relative to one. */
 static int64_t run(struct weft__call *call, int64_t deadline, const struct weft__wait_kind *kind)
 {
     int err = 0;
@@ -32,7 +32,7 @@ static int64_t run(struct weft__call *call, int64_t deadline, const struct weft_
 
 static void path_init(struct weft__call *call, enum weft__op_code code, int dir, const char *path)
 {
-    /* What is said of the directory does not matter if the path does not begin there. */
+    /* The directory does not matter if the path is absolute. */
     weft__op_init(&call->op, path[0] == '/' ? AT_FDCWD : dir, code, WEFT__SIDE_IN);
     call->op.path = path;
     call->op.to_fd = AT_FDCWD;
@@ -41,7 +41,8 @@ static void path_init(struct weft__call *call, enum weft__op_code code, int dir,
 
 /* --- open ------------------------------------------------------------------------------ */
 
-/* A file of a disk needs no O_NONBLOCK, and a copy of it in another program might mind. */
+/* A regular file needs no O_NONBLOCK, and the flag might disturb another program that inherits the
+ * open file. */
 static int known(int fd, bool nonblocking)
 {
     unsigned flags;
@@ -68,12 +69,12 @@ int weft_open_at(int dir, const char *path, int flags, mode_t mode, uint64_t res
                            .resolve = resolve};
     path_init(&call, WEFT__OP_OPEN, dir, path);
     if (resolve) {
-        call.op.fd = dir; /* it may refuse a path that begins with '/' */
+        call.op.fd = dir; /* an absolute path may be refused */
     }
     call.op.how = &how;
     int64_t fd = run(&call, deadline, &open_kind);
     if (fd == -EAGAIN && !(flags & O_NONBLOCK)) {
-        /* A file under a lease: its holder is given time. */
+        /* A file under a lease: wait until its holder gives it up. */
         how.flags &= ~(uint64_t)O_NONBLOCK;
         fd = run(&call, deadline, &open_kind);
     }
@@ -123,7 +124,7 @@ ssize_t weft_pwrite(int fd, const void *buf, size_t n, int64_t offset, int64_t d
     return weft_pwritev(fd, &iov, 1, offset, deadline);
 }
 
-/* --- the descriptor ------------------------------------------------------------------------ */
+/* --- open descriptors ---------------------------------------------------------------------- */
 
 static int sync_file(int fd, int data_only, int64_t deadline)
 {

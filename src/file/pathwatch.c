@@ -1,6 +1,6 @@
-/* A watch: an inotify descriptor, and what was read from it and not yet given. Whoever finds
- * nothing left reads the next events, under a mutex that fibers wait for; the memory stays until
- * the last one in a call has left. */
+/* A pathwatch: an inotify descriptor, and the events that were read from it but not yet returned. A
+ * caller that finds no event left reads the next ones, under a mutex that fibers wait for; the
+ * memory is freed when the last caller has left. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,7 +107,7 @@ int weft_pathwatch_remove(weft_pathwatch *watch, int id)
 
 /* --- events ------------------------------------------------------------------------------ */
 
-/* Under the mutex. 0: there is one at least. */
+/* Under the mutex. 0: there is at least one event. */
 static int fill(weft_pathwatch *watch, int64_t deadline)
 {
     if (watch->at < watch->end) {

@@ -1,4 +1,5 @@
-/* Closing a descriptor by somebody who cannot wait. */
+/* Close a descriptor on behalf of a caller that cannot wait. If operations in flight still use the
+ * descriptor, the last of them closes it. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ static void close_later(struct weft__fd_closer *base, void *ready)
 
 int weft__fd_close_number(int fd)
 {
-    /* EINTR: Linux has closed it all the same, and the number may be another's by now. */
+    /* EINTR: Linux has closed the descriptor anyway, and the number may already be reused. */
     return close(fd) == 0 || errno == EINTR ? 0 : -errno;
 }
 

@@ -12,7 +12,7 @@
 
 _Atomic(int64_t) weft__driver_foreign;
 
-/* --- which ------------------------------------------------------------------------------ */
+/* --- choosing a driver ------------------------------------------------------------------ */
 
 static int choose_uring(const struct weft__driver_kind **out, const char **why)
 {
@@ -29,8 +29,8 @@ static int choose_uring(const struct weft__driver_kind **out, const char **why)
     return -EOPNOTSUPP;
 }
 
-/* WEFT_DRIVER in the environment stands for `auto`. AUTO: it is not set, or says that; -EINVAL: it
- * names no driver. */
+/* The driver named by WEFT_DRIVER, which the environment may set in place of `auto`.
+ * WEFT_DRIVER_AUTO: the variable is unset or says "auto"; -EINVAL: it names no driver. */
 static int from_environment(void)
 {
     static const char *const names[] = {"auto", "epoll", "uring", "poll"};
@@ -122,7 +122,7 @@ bool weft__driver_choose_again(enum weft_driver wanted, int err,
     return true;
 }
 
-/* --- life ---------------------------------------------------------------------------------- */
+/* --- open and close ------------------------------------------------------------------------ */
 
 int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
                       int wake_fd, struct weft__io_counters *counters)
@@ -185,12 +185,12 @@ void weft__driver_fork_child(const struct weft__driver *driver)
     }
 }
 
-/* --- from any thread ------------------------------------------------------------------------- */
+/* --- calls from any thread ------------------------------------------------------------------- */
 
 void weft__driver_wake(struct weft__driver *driver)
 {
     uint64_t one = 1;
-    /* EAGAIN: the counter is full, so it is woken anyway. */
+    /* EAGAIN: the counter is full, so the driver is awake already. */
     while (write(driver->wake_fd, &one, sizeof one) < 0 && errno != EAGAIN) {
         if (errno != EINTR) {
             weft__driver_failed(driver, "write", driver->wake_fd, errno);
@@ -202,7 +202,7 @@ void weft__driver_ask(struct weft__driver *driver, struct weft__op *op)
 {
     uint8_t free = WEFT__OP_FREE;
     weft__lock(&driver->lock);
-    /* pairs: over, which waits for the lock if it finds this */
+    /* pairs: weft__driver_over, which takes the lock if it reads this value */
     bool first = atomic_compare_exchange_strong_explicit(
         &op->fate, &free, WEFT__OP_ASKED, memory_order_relaxed, memory_order_relaxed);
     if (first) {
@@ -240,7 +240,7 @@ void weft__driver_unask(struct weft__driver *driver, struct weft__op *op)
     weft__unlock(&driver->lock);
 }
 
-/* Mostly nobody has asked, and then there is no lock to take. */
+/* Usually no cancellation was requested, and then there is no lock to take. */
 void weft__driver_over(struct weft__driver *driver, struct weft__op *op)
 {
     uint8_t fate = atomic_exchange_explicit(&op->fate, WEFT__OP_OVER, memory_order_relaxed);

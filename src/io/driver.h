@@ -1,17 +1,17 @@
-/* A driver: the I/O engine under one worker or one loop. The seam that epoll, uring and poll
- * implement.
+/* A driver: the I/O engine of one worker or one loop. This is the interface that epoll, uring and
+ * poll implement.
  *
- * `uring` completes operations by itself (kind->completes): submit hands one over, poll tells when
- * it is over. `epoll` and `poll` report readiness (io/fd.h): who uses them tries the call, waits,
- * and tries again.
+ * `uring` completes operations (kind->completes): submit hands an operation to the kernel, and
+ * dispatch reports its completion. `epoll` and `poll` report readiness (io/fd.h): their users try
+ * the call, wait, and try again.
  *
- * A driver belongs to a thread: only that one submits, waits and dispatches; but where it does not
- * complete operations, others may wait and dispatch in its stead, one at a time
- * (weft__driver_enter). Any thread may link a readiness wait, ask for an operation to be cancelled
- * (weft__driver_ask), forget a descriptor, and wake.
+ * A driver belongs to one thread: only that thread submits, waits and dispatches. With a driver
+ * that does not complete operations, other threads may wait and dispatch in its place, one at a
+ * time (weft__driver_enter). Any thread may link a readiness wait, request the cancellation of an
+ * operation (weft__driver_ask), forget a descriptor, and wake the driver.
  *
  * wait and dispatch are two steps because a worker that waits counts as asleep, and may make fibers
- * ready only when it no longer does.
+ * ready only after it counts as awake again.
  */
 #ifndef WEFT_IO_DRIVER_H
 #define WEFT_IO_DRIVER_H
@@ -28,102 +28,106 @@
 #include "io/op.h"
 
 #ifndef WEFT_URING
-#define WEFT_URING 0 /* whether liburing was found; the build says */
+#define WEFT_URING 0 /* set by the build: 1 if liburing was found */
 #endif
 
 struct weft__driver;
 
 struct weft__driver_kind {
     const char *name;
-    size_t bytes;   /* of the driver's struct, which begins with a struct weft__driver */
-    bool completes; /* operations, not readiness */
-    /* On the thread that will use it; `roams`: on any thread, one at a time. Fills in the pollable
-     * descriptor. */
+    size_t bytes;   /* size of the driver's struct, which begins with a struct weft__driver */
+    bool completes; /* true: completes operations; false: reports readiness */
+    /* Called on the thread that will use the driver; with `roams` any thread may use it, one at a
+     * time. Sets poll_fd. */
     int (*open)(struct weft__driver *driver, bool roams);
     void (*close)(struct weft__driver *driver);
-    /* Interest in both sides of a descriptor, for as long as it is open; under the record's lock,
-     * any thread. */
+    /* Register interest in both sides of a descriptor, for as long as it is open, and drop it. Any
+     * thread; under the record's lock. */
     int (*watch)(struct weft__driver *driver, struct weft__fd *record);
     void (*forget)(struct weft__driver *driver, struct weft__fd *record);
-    /* A wait was linked, under the record's lock, any thread; NULL: needs not know. */
+    /* A wait was linked. Any thread; under the record's lock. NULL: the driver need not know. */
     void (*armed)(struct weft__driver *driver);
-    /* The thread's. Takes the operation; it ends by its `complete`. */
+    /* Driver's thread. Takes the operation until it calls op->complete. */
     void (*submit)(struct weft__driver *driver, struct weft__op *op);
-    /* Waits for events, for submissions to be taken, or for a wake, until the deadline; 0: does not
+    /* Wait for events, for submissions to be accepted, or for a wake, until the deadline; 0: do not
      * wait. */
     void (*wait)(struct weft__driver *driver, int64_t deadline);
-    /* Tells whoever is concerned by what wait has found; how many events there were. `here`: the
-     * calling thread's driver, or NULL. */
+    /* Deliver the events that wait has found. Returns the number of events. `here`: the calling
+     * thread's driver, or NULL. */
     unsigned (*dispatch)(struct weft__driver *driver, struct weft__driver *here, void *ready);
 };
 
-/* What anybody may look at, also when the driver is gone: its owner's. */
+/* Counters that any thread may read, also after the driver is closed: they belong to the driver's
+ * owner. */
 struct weft__io_counters {
     /* Written by the driver's thread. */
-    _Atomic(int64_t) linked; /* waits that began there less those that ended there: of all drivers
-                                the sum counts */
+    _Atomic(int64_t) linked; /* waits that began on this driver's thread minus waits that ended
+                                there; only the sum over all drivers is meaningful */
     _Atomic(uint64_t) waits, events;
 };
 
 struct weft__driver {
     const struct weft__driver_kind *kind;
-    int wake_fd;    /* an eventfd, its owner's: whoever writes to it ends a wait */
+    int wake_fd;    /* an eventfd of the owner: a write to it ends a wait */
     int poll_fd;    /* readable when there is something to dispatch; -1: the kind has none */
-    int64_t looked; /* when it was last polled */
-    /* In a host's loop: when it is to be polled without an event, because the kernel did not take
-     * all that it was given; INT64_MAX: never. */
+    int64_t looked; /* time of the last poll */
+    /* For a driver in a host's loop: when it must be polled even without an event, because the
+     * kernel did not accept everything that it was given; INT64_MAX: never. */
     _Atomic(int64_t) again;
     struct weft__io_counters *counters;
-    struct weft__latch turn; /* whose turn it is to wait and dispatch */
+    struct weft__latch turn; /* held by the thread that waits and dispatches */
     struct weft__lock lock;
-    struct weft__op *asked; /* to be cancelled; under the lock */
+    struct weft__op *asked; /* operations whose cancellation is requested; under the lock */
 };
 
-/* For who takes the option: a driver that was asked for must be one that can run here, -EOPNOTSUPP;
- * what `auto` comes to is found out by its first use, but WEFT_DRIVER must name a driver, -EINVAL,
- * which stderr is told, as the caller cannot know the cause. */
+/* Check a driver option. An explicitly chosen driver must be available: -EOPNOTSUPP. `auto` is
+ * resolved at the first use, but WEFT_DRIVER must name a driver: -EINVAL, with a message on stderr,
+ * because the caller of the API cannot know the cause. */
 int weft__driver_check(enum weft_driver wanted);
 
-/* Which driver the choice comes to on this machine; `why` (a static text) says how. -EOPNOTSUPP:
- * that one cannot run here. */
+/* Resolve a driver option to a driver on this machine; `why` (a static text) says how it was
+ * chosen. -EOPNOTSUPP: that driver is not available, and `why` says the reason. */
 int weft__driver_choose(enum weft_driver wanted, const struct weft__driver_kind **out,
                         const char **why);
 
-/* What was chosen cannot be opened, by this error. True: `auto` comes to another one, because
- * io_uring was forbidden since it was asked for first. */
+/* The chosen driver failed to open with `err`. Returns true if `auto` falls back to another driver,
+ * because io_uring has been forbidden since it was probed. */
 bool weft__driver_choose_again(enum weft_driver wanted, int err,
                                const struct weft__driver_kind **kind, const char **why);
 
-/* The eventfd stays the caller's: those who wake may be late, and must not meet another's
- * descriptor. */
+/* The caller keeps ownership of the eventfd: a late waker may still write to it after the driver is
+ * closed, and the number must not have been reused. */
 int weft__driver_open(struct weft__driver **out, const struct weft__driver_kind *kind, bool roams,
                       int wake_fd, struct weft__io_counters *counters);
 void weft__driver_close(struct weft__driver *driver);
 
-/* The driver's call on this descriptor has failed with `err` (positive), and will fail again: ends
- * the program, and says why. Nothing else would be honest: what is in flight in a ring has the
- * memory of those who wait for it, and the number of a closed descriptor may be another's by now.
+/* A system call of the driver on this descriptor has failed with `err` (positive) and will fail
+ * again: terminate the program with a message. There is no safe way to continue: operations in
+ * flight in a ring use the memory of the fibers that wait for them, and the number of a closed
+ * descriptor may already be reused.
  */
 void weft__driver_failed(const struct weft__driver *driver, const char *call, int fd, int err)
     __attribute__((noreturn, cold));
 
-/* In a forked child: lets go of the parent's descriptors, and nothing else. */
+/* In a forked child: close the child's copies of the parent's descriptors, and do nothing else. */
 void weft__driver_fork_child(const struct weft__driver *driver);
 
 /* Any thread. */
 void weft__driver_wake(struct weft__driver *driver);
-/* Asks for the end of an operation that was submitted, and whose memory the caller knows to be
- * there. One that is over is left alone: its owner may find out only after this, and be gone before
- * the driver looks. */
+/* Request the cancellation of a submitted operation. The caller guarantees that the operation's
+ * memory is valid. A finished operation is left alone: its owner may find out only after this call,
+ * and may be gone before the driver handles the request. */
 void weft__driver_ask(struct weft__driver *driver, struct weft__op *op);
-/* The driver's thread: one that was asked for, until unask; or NULL. */
+/* Driver's thread: the next operation whose cancellation is requested, until weft__driver_unask;
+ * NULL: none. */
 struct weft__op *weft__driver_asked(struct weft__driver *driver);
-/* The same: its end is under way. */
+/* Driver's thread: the cancellation was submitted; drop the request. */
 void weft__driver_unask(struct weft__driver *driver, struct weft__op *op);
-/* The same: it is over; nobody's request names it, from now on either. */
+/* Driver's thread: the operation is finished; drop its request, and refuse any later one. */
 void weft__driver_over(struct weft__driver *driver, struct weft__op *op);
 
-/* Around wait and dispatch, both, if others may come: what a wait has found is in the driver. */
+/* Enclose wait and dispatch together if other threads may do the same: the events that a wait has
+ * found are stored in the driver. */
 static inline void weft__driver_enter(struct weft__driver *driver)
 {
     if (!driver->kind->completes) {
@@ -138,17 +142,17 @@ static inline void weft__driver_leave(struct weft__driver *driver)
     }
 }
 
-/* Somebody else's. False: it is there itself, or does not let anybody. */
+/* For another thread's driver. False: its thread is inside, or the driver does not allow it. */
 static inline bool weft__driver_try_enter(struct weft__driver *driver)
 {
     return !driver->kind->completes && weft__latch_try(&driver->turn);
 }
 
-/* Waits that were ended by a thread without a driver; the same sum. */
+/* Waits ended by threads without a driver; part of the same sum. */
 extern _Atomic(int64_t) weft__driver_foreign;
 
-/* The calling thread's driver, or NULL: one wait more, or less. No atomic operation, but for those
- * without. */
+/* Add n to the count of linked waits. `here`: the calling thread's driver, or NULL. Needs a
+ * read-modify-write only for threads without a driver. */
 static inline void weft__driver_count(struct weft__driver *here, int n)
 {
     if (__builtin_expect(!here, 0)) {
@@ -163,11 +167,12 @@ static inline void weft__driver_count(struct weft__driver *here, int n)
 extern const struct weft__driver_kind weft__driver_epoll, weft__driver_poll;
 #if WEFT_URING
 extern const struct weft__driver_kind weft__driver_uring;
-/* Entries of each ring; tests make them few before the first. */
+/* Entries of each ring; tests reduce them before the first ring is created. */
 extern struct weft__uring_sizes {
     unsigned submissions, completions;
 } weft__uring_sizes;
-/* NULL: a ring can be had and entered, with all that the driver needs; else why not. */
+/* NULL if a ring can be created and entered and supports every operation the driver needs; else the
+ * reason why not. */
 const char *weft__uring_probe(void);
 #endif
 

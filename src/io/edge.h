@@ -1,5 +1,5 @@
-/* The wait for an edge, and the edge: the protocol of io/fd.h where it is plain, which is for
- * nearly every message. The rest is in io/fd.c. */
+/* Waiting for an edge, and delivering an edge: the fast path of the protocol in io/fd.h, which
+ * nearly every message takes. The slow paths are in io/fd.c. */
 #ifndef WEFT_IO_EDGE_H
 #define WEFT_IO_EDGE_H
 
@@ -14,8 +14,9 @@ void weft__fd_edge_listed_locked(struct weft__fd *record, enum weft__side side,
 void weft__fd_ended_locked(struct weft__fd *record, void *ready);
 void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here, void *ready);
 
-/* As weft__fd_link, for a fiber without an operation: -EBUSY, another one waits so already. When it
- * is fired it looks at the generation to see whether the descriptor was closed. */
+/* As weft__fd_link, for a fiber without an operation. -EBUSY: another fiber waits in this way
+ * already. When the fiber is woken, it compares the generation to see whether the descriptor was
+ * closed. */
 static inline int weft__fd_wait(struct weft__fd *record, enum weft__side side, uint32_t generation,
                                 uint32_t edges, struct weft__driver *driver, void *who,
                                 uint64_t ticket)
@@ -63,8 +64,9 @@ static inline void weft__fd_edge_locked(struct weft__fd *record, enum weft__side
     }
 }
 
-/* The driver's: an edge. `sides` is a bit per side; `hung`: both, and short reads mean nothing any
- * more. An event for an earlier generation is none. */
+/* Called by the driver: report an edge. `sides` has one bit per side; `hung` means both sides, and
+ * that from now on a short read no longer implies an empty socket. An event for an earlier
+ * generation is ignored. */
 static inline void weft__fd_report(struct weft__fd *record, uint32_t generation, unsigned sides,
                                    bool hung, struct weft__driver *here, void *ready)
 {
@@ -84,7 +86,7 @@ static inline void weft__fd_report(struct weft__fd *record, uint32_t generation,
     weft__latch_drop(&record->lock);
 }
 
-/* For a driver that completes: it has the operation; under the lock. */
+/* For a driver that completes operations: it has taken the operation. Under the lock. */
 static inline void weft__fd_begin_locked(struct weft__fd *record, struct weft__op *op)
 {
     struct weft__fd_place *at = &record->place[op->side];
@@ -97,7 +99,7 @@ static inline void weft__fd_begin_locked(struct weft__fd *record, struct weft__o
     }
 }
 
-/* The same: the operation is over. */
+/* For a driver that completes operations: the operation is finished. */
 static inline void weft__fd_end(struct weft__fd *record, struct weft__op *op, void *ready)
 {
     struct weft__fd_place *at = &record->place[op->side];

@@ -13,20 +13,20 @@
 #include "io/edge.h"
 
 #define EVENTS 256
-#define AHEAD 8 /* events: their records are on the way, */
-#define NEAR 4  /* and are here, with whoever waits */
+#define AHEAD 8 /* distance, in events, at which records are prefetched */
+#define NEAR 4  /* and, once the records have arrived, the waiters */
 
 struct epoll_driver {
     struct weft__driver base;
     int epoll;
-    int count;   /* events that are not dispatched yet */
-    bool coarse; /* there is no epoll_pwait2 here, or a filter denies it: times in ms */
+    int count;   /* events not yet dispatched */
+    bool coarse; /* epoll_pwait2 is missing or denied by a seccomp filter: timeouts are in ms */
     struct epoll_event events[EVENTS];
 };
 
-/* What an event comes with: the address of the record, and above it, where addresses of user memory
- * have nothing, the end of its generation. One that is 65,536 generations old passes for a new one:
- * an edge too many, which does no harm. */
+/* The user data of an event: the address of the record in the low 48 bits, which hold every
+ * user-space address, and the low 16 bits of its generation above. An event that is exactly 65,536
+ * generations old is taken for a current one: a spurious edge, which is harmless. */
 #define WAKE_ID UINT64_C(0)
 #define ADDRESS_BITS 48
 #define GENERATION_BITS 16
@@ -80,7 +80,8 @@ static int epoll_watch(struct weft__driver *driver, struct weft__fd *record)
     if (epoll_ctl(of(driver)->epoll, EPOLL_CTL_ADD, record->number, &event) == 0) {
         return 0;
     }
-    /* The number was in use before, closed behind our back, and is still there by a copy. */
+    /* The number was in use before, was closed without our knowledge, and a duplicate descriptor
+     * keeps the registration alive. */
     if (errno == EEXIST &&
         epoll_ctl(of(driver)->epoll, EPOLL_CTL_MOD, record->number, &event) == 0) {
         return 0;
@@ -88,14 +89,15 @@ static int epoll_watch(struct weft__driver *driver, struct weft__fd *record)
     return -errno;
 }
 
-/* Closing alone is not enough: a copy of the descriptor, in a child say, would keep it here. */
+/* Closing alone is not enough: a duplicate of the descriptor, for example in a child process, would
+ * keep the registration. */
 static void epoll_forget(struct weft__driver *driver, struct weft__fd *record)
 {
     epoll_ctl(of(driver)->epoll, EPOLL_CTL_DEL, record->number, NULL);
 }
 
-/* The C library of Debian 12 has epoll_pwait2; kernels before 5.11 have not, and filters of that
- * age answer EPERM. */
+/* The C library of Debian 12 has epoll_pwait2; kernels before 5.11 do not, and seccomp filters of
+ * that age return EPERM. */
 static int wait_until(struct epoll_driver *d, int64_t deadline)
 {
     if (deadline == INT64_MAX) {
@@ -122,12 +124,12 @@ static void epoll_wait_events(struct weft__driver *driver, int64_t deadline)
         if (__builtin_expect(n < 0 && errno != EINTR, 0)) {
             weft__driver_failed(driver, "epoll_wait", d->epoll, errno);
         }
-        d->count = n > 0 ? n : 0; /* EINTR: the caller looks at the time and comes again */
+        d->count = n > 0 ? n : 0; /* EINTR: the caller checks the time and calls again */
     }
 }
 
-/* Of many connections the records are in no near cache, nor are those who wait: they come while
- * those before them are told. */
+/* With many connections neither the records nor the waiting fibers are in a nearby cache: they are
+ * loaded while earlier events are delivered. */
 static inline void prefetch_record(const struct epoll_event *event)
 {
     __builtin_prefetch(record_of(event->data.u64), 1);
@@ -137,7 +139,7 @@ static inline void prefetch_waiter(const struct epoll_event *event)
 {
     const struct weft__fd *record = record_of(event->data.u64);
     const void *who = record ? weft__fd_who(&record->place[WEFT__SIDE_IN]) : NULL;
-    if (who) { /* a prefetch of nothing is slow */
+    if (who) { /* prefetching a NULL pointer is slow */
         __builtin_prefetch(who, 1);
     }
 }
@@ -156,14 +158,14 @@ static unsigned epoll_dispatch(struct weft__driver *driver, struct weft__driver 
             prefetch_waiter(&d->events[i + NEAR]);
         }
         if (id == WAKE_ID) {
-            continue; /* its edge is gone, the count may stand */
+            continue; /* its edge is consumed; the eventfd's counter need not be read */
         }
         struct weft__fd *record = record_of(id);
         uint32_t generation = weft__fd_generation(record) >> GENERATION_BITS << GENERATION_BITS |
                               (uint32_t)(id >> ADDRESS_BITS);
         unsigned sides = (events & (EPOLLIN | EPOLLPRI) ? 1u << WEFT__SIDE_IN : 0) |
                          (events & EPOLLOUT ? 1u << WEFT__SIDE_OUT : 0);
-        /* Reads end at an urgent byte, too. */
+        /* A read also stops at an urgent byte. */
         bool hung = events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI);
         weft__fd_report(record, generation, sides, hung, here, ready);
         n++;

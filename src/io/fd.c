@@ -43,7 +43,7 @@ struct weft__fd *weft__fd_find(int fd)
     return none ? NULL : weft__fd_record(fd);
 }
 
-/* --- known and forgotten -------------------------------------------------------------- */
+/* --- registering and forgetting descriptors ------------------------------------------- */
 
 static void next_generation_locked(struct weft__fd *record)
 {
@@ -62,8 +62,8 @@ static void set_home_locked(struct weft__fd *record, struct weft__driver *home)
     }
 }
 
-/* What was known ends: its driver's interest, and what was opened for ourselves, which the caller
- * closes; -1: nothing. */
+/* Unregister the descriptor: end its driver's interest. Returns the descriptor that was reopened
+ * for our use, which the caller closes; -1: none. */
 static int leave_locked(struct weft__fd *record)
 {
     if (record->home) {
@@ -100,7 +100,7 @@ int weft__fd_open(int fd, unsigned flags)
         return -ENOMEM;
     }
     weft__latch_take(&record->lock);
-    int own = leave_locked(record); /* if it was closed behind our back */
+    int own = leave_locked(record); /* if it was closed without our knowledge */
     open_locked(record, flags);
     weft__latch_drop(&record->lock);
     close_own(own);
@@ -111,7 +111,7 @@ void weft__fd_arrived(int fd)
 {
     struct weft__fd *record = weft__fd_record(fd);
     if (!record) {
-        return; /* no memory: whoever uses it is told */
+        return; /* no memory: the next use of the descriptor reports it */
     }
     weft__latch_take(&record->lock);
     int own = leave_locked(record);
@@ -171,7 +171,7 @@ int weft__fd_look(int fd, unsigned *flags)
     return 0;
 }
 
-/* -EAGAIN: what was looked at is closed by now; the number may be another's. */
+/* -EAGAIN: the descriptor that was inspected has been closed; its number may be reused. */
 static int learn_locked(struct weft__fd *record, unsigned flags, uint32_t generation)
 {
     if (generation != weft__fd_generation(record)) {
@@ -182,8 +182,8 @@ static int learn_locked(struct weft__fd *record, unsigned flags, uint32_t genera
     return 0;
 }
 
-/* Takes the lock, once nobody calls close(2). Who is given the number by the kernel need not wait
- * for that. */
+/* Take the lock while no close(2) is in progress. A caller that has just got the number from the
+ * kernel need not wait for that. */
 static void take_settled(struct weft__fd *record)
 {
     weft__latch_take(&record->lock);
@@ -200,7 +200,8 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
 {
     struct weft__fd *record = weft__fd_record(fd);
     unsigned flags = 0;
-    if (!record) { /* no memory, or a number beyond the table: which mostly is none at all */
+    if (!record) { /* no memory, or a number beyond the table, which is usually no valid
+                      descriptor at all */
         *err = fd < 0 ? -EBADF : weft__fd_look(fd, &flags);
         *err = *err ? *err : -ENOMEM;
         return NULL;
@@ -223,7 +224,7 @@ struct weft__fd *weft__fd_use_unknown(int fd, int *err)
     return *err ? NULL : record;
 }
 
-/* --- who waits ------------------------------------------------------------------------ */
+/* --- waits ---------------------------------------------------------------------------- */
 
 void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op)
 {
@@ -257,14 +258,14 @@ struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__
     return !op && first ? first : !op || op == first ? record->list[side].first : op->next;
 }
 
-/* Some driver, or a thread, still has an operation that names the number. */
+/* Whether a driver or a thread still has an operation on this number. */
 static bool is_named_locked(const struct weft__fd *record)
 {
     return record->listed || in_place_locked(record, WEFT__SIDE_IN) ||
            in_place_locked(record, WEFT__SIDE_OUT);
 }
 
-/* The descriptor is being closed, and an operation less names it. */
+/* The descriptor is being closed, and one operation on it has ended. */
 void weft__fd_ended_locked(struct weft__fd *record, void *ready)
 {
     struct weft__fd_closer *closer = record->closer;
@@ -279,7 +280,7 @@ bool weft__fd_unlearn(struct weft__fd *record)
 {
     int own = -1;
     weft__latch_take(&record->lock);
-    bool file = weft__fd_is(record, WEFT__FD_FILE); /* else somebody was faster */
+    bool file = weft__fd_is(record, WEFT__FD_FILE); /* else another caller did it first */
     bool named = file && is_named_locked(record);
     if (file && !named) {
         own = leave_locked(record);
@@ -292,8 +293,8 @@ bool weft__fd_unlearn(struct weft__fd *record)
 
 static int watch_locked(struct weft__fd *record, struct weft__driver *driver)
 {
-    /* One that was forgotten is about to be closed: nobody would be told of anything any more.
-     * Whoever waits may have begun after that, and would not see the generation change. */
+    /* A forgotten descriptor is about to be closed: no further event would be reported for it. The
+     * waiter may have begun after that, and would not see the generation change. */
     int err =
         weft__fd_is(record, WEFT__FD_KNOWN) ? driver->kind->watch(driver, record) : WEFT__CLOSED;
     set_home_locked(record, err ? NULL : driver);
@@ -309,7 +310,7 @@ int weft__fd_claim(struct weft__fd *record, struct weft__driver *driver)
     return err;
 }
 
-/* Is this the moment to wait? The record has a home then. */
+/* Whether the caller may wait now. On success the record has a driver. */
 static int begin_wait_locked(struct weft__fd *record, enum weft__side side, uint32_t generation,
                              uint32_t edges, struct weft__driver *driver)
 {
@@ -388,8 +389,8 @@ bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__
     return linked;
 }
 
-/* Those who wait for readiness are done; what a driver has in flight is asked to end, and says so
- * itself. */
+/* Waits for readiness are completed here; an operation that a driver has in flight is requested to
+ * end, and completes through its driver. */
 static void complete_side_locked(struct weft__fd *record, enum weft__side side, int result,
                                  struct weft__driver *here, void *ready)
 {
@@ -399,7 +400,7 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
         next = weft__fd_next_locked(record, side, op);
         if (op->late) {
             if (result != 0) {
-                op->closed = true; /* it ends when its thread has done it */
+                op->closed = true; /* the operation ends when its thread has performed it */
             }
             continue;
         }
@@ -413,15 +414,16 @@ static void complete_side_locked(struct weft__fd *record, enum weft__side side, 
         weft__fd_remove_locked(record, op);
         weft__driver_count(here, -1);
         op->result = result;
-        op->complete(op, ready); /* it may be gone */
+        op->complete(op, ready); /* op may be freed */
     }
 }
 
-/* True: later, by the closer. *own is for the caller to close. */
+/* Returns true if operations are still in flight: the last one to end calls the closer. *own is for
+ * the caller to close. */
 static bool forget_locked(struct weft__fd *record, struct weft__fd_closer *closer,
                           struct weft__driver *here, void *ready, int *own)
 {
-    if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* somebody was faster */
+    if (!weft__fd_is(record, WEFT__FD_KNOWN)) { /* another caller did it first */
         return false;
     }
     *own = leave_locked(record);
@@ -444,8 +446,9 @@ bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
     return later;
 }
 
-/* The generation changes after the close: who has read it before may have looked at what was there
- * (learn_locked). If it has changed already the kernel has given the number to somebody of ours. */
+/* The generation changes after the close, because a reader of the old generation may have inspected
+ * the old descriptor (learn_locked). If the generation has changed already, the kernel has given
+ * the number to another caller of ours. */
 int weft__fd_shut_locked(struct weft__fd *record)
 {
     uint32_t generation = weft__fd_generation(record);
@@ -487,7 +490,7 @@ void weft__fd_hang_up_locked(struct weft__fd *record, struct weft__driver *here,
     weft__fd_edge_locked(record, WEFT__SIDE_OUT, here, ready);
 }
 
-/* --- drivers and processes come and go --------------------------------------------------- */
+/* --- drivers and processes that end ------------------------------------------------------ */
 
 static void move_locked(struct weft__driver *driver, struct weft__fd *record, enum weft__side side)
 {
@@ -540,7 +543,7 @@ void weft__fd_leave(struct weft__driver *driver)
     }
 }
 
-/* Whoever held a lock is not here, nor is anybody who waits. */
+/* The threads that held a lock do not exist in the child, nor do the waiters. */
 void weft__fd_fork_child(void)
 {
     for (unsigned i = 0; i < WEFT__FD_PAGES; i++) {

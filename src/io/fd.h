@@ -1,43 +1,44 @@
-/* What is known of each descriptor of the process: one record per number, in memory that is never
- * given back.
+/* The registry of the process's descriptors: one record per number, in memory that is never freed.
  *
- * Readiness. Each side counts the edges that its driver has reported. Whoever finds the descriptor
- * empty (or full) notes which count it had read *before* it tried: as long as the count is still
- * that, nothing has come since, and a next call need not be tried but waits. What comes after the
- * look makes a new edge, because interest is edge-triggered and stays. Two who use the same side
- * may overwrite each other's note, with an older one at worst: then a call is tried in vain.
+ * Readiness. Each side counts the edges that its driver has reported. A caller that finds the
+ * descriptor empty (or full) stores the edge count that it had read *before* the try: as long as
+ * the count has not changed, no data has arrived since, and the next call waits without trying
+ * first. Data that arrives after the try produces a new edge, because the interest is
+ * edge-triggered and permanent. Two users of the same side may overwrite each other's note, at
+ * worst with an older one: that costs one try in vain.
  *
  *   user                                     driver, at an event
  *   1. e = edges                             1. lock
  *   2. try; would block (or a short read)    2. edges + 1
- *   3. empty_at = e                          3. complete whoever is linked
+ *   3. empty_at = e                          3. complete every linked wait
  *   4. lock; edges still e? link, unlock     4. unlock
  *      else unlock and try again
  *
- * Under the lock either 4 sees the edge, or the driver sees the link: no wake-up is lost.
+ * Under the lock either step 4 sees the edge, or the driver sees the link: no wake-up is lost.
  *
- * The number of a closed descriptor is used again. Whoever gets one from the kernel opens the
- * record, which forgets all that was known; events that are still under way name the generation
- * that they are for.
+ * The kernel reuses the number of a closed descriptor. A caller that gets a number from the kernel
+ * opens its record, which resets all that was known; events in flight carry the generation that
+ * they are for.
  *
- * A close may take long (SO_LINGER, a file system far away), and the kernel gives the number away
- * before it is through. So close(2) is called without the lock, and the record says SHUTTING
- * meanwhile:
+ * A close may take long (SO_LINGER, a remote file system), and the kernel reuses the number before
+ * close(2) returns. So close(2) is called without the lock, and the record is marked IN_CLOSE in
+ * the meantime:
  *
- *   who closes                      who got it from the kernel   who only has the number
- *   1. lock; forget; SHUTTING; g    1. lock                      1. g = generation
- *      unlock                       2. generation + 1,           2. looks what it is
- *   2. close(2)                        known anew                3. lock; SHUTTING? unlock, 3 again
- *   3. lock; generation still g?    3. unlock                    4. generation still g? it is known
- *      generation + 1,                                              else unlock and look again
- *      not SHUTTING
+ *   closer                          got the number from kernel   only has the number
+ *   1. lock; forget; IN_CLOSE; g    1. lock                      1. g = generation
+ *      unlock                       2. generation + 1,           2. inspect the descriptor
+ *   2. close(2)                        registered again          3. lock; IN_CLOSE? unlock, redo 3
+ *   3. lock; generation still g?    3. unlock                    4. generation still g? register it
+ *      generation + 1,                                              else unlock and repeat from 1
+ *      not IN_CLOSE
  *      unlock
  *
- * The second does not wait for the first, and 3 of the first leaves alone what is not its own any
- * more. The third cannot tell whether what it has looked at is what is being closed, and would wait
- * for what nobody reports any more: it waits until that is over, and so does another close, which
- * would else free the number while the first is about to close it. Neither is given the number by
- * the kernel, so they are late, or got it past us.
+ * The second column does not wait for the first, and step 3 of the first does not touch a record
+ * that has been registered again. The third column cannot tell whether the descriptor it inspected
+ * is the one being closed, and might wait for events that are no longer reported: it waits until
+ * the close is over. So does another close, which otherwise could free the number while the first
+ * is about to close it. Neither of these two got the number from the kernel, so they use it late,
+ * or got it without our knowledge.
  */
 #ifndef WEFT_IO_FD_H
 #define WEFT_IO_FD_H
@@ -51,33 +52,34 @@
 #include "base/latch.h"
 #include "io/op.h"
 
-#define WEFT__CLOSED (-EBADFD)  /* what those who wait get when somebody closes the descriptor */
-#define WEFT__MOVED (-ERESTART) /* nothing was done: it is to begin anew, with another driver */
+#define WEFT__CLOSED (-EBADFD)  /* result of a wait when the descriptor is closed */
+#define WEFT__MOVED (-ERESTART) /* nothing was done: submit it again, to another driver */
 
 enum {
-    WEFT__FD_KNOWN = 1,      /* the rest is valid */
-    WEFT__FD_SOCKET = 2,     /* calls are made with MSG_DONTWAIT: it may block or not */
-    WEFT__FD_STREAM = 4,     /* less than was asked for means that there is no more for now */
-    WEFT__FD_FILE = 8,       /* always ready, and slow: a file of a disk, a directory */
-    WEFT__FD_HUNG = 16,      /* the peer has ended: no further edge may come */
-    WEFT__FD_CLOSING = 32,   /* only this one: operations in flight still name the number */
-    WEFT__FD_NONBLOCK = 64,  /* it has O_NONBLOCK; a socket without it may have that too */
-    WEFT__FD_SHUTTING = 128, /* only this one: close(2) is being called */
-    WEFT__FD_SHARED = 256,   /* it blocks, and stays so, because others have it too: io/shared.c */
-    WEFT__FD_WATCHED = 512,  /* it has a home, which need not be told of each wait */
+    WEFT__FD_KNOWN = 1,      /* registered: the other flags are valid */
+    WEFT__FD_SOCKET = 2,     /* calls use MSG_DONTWAIT: O_NONBLOCK does not matter */
+    WEFT__FD_STREAM = 4,     /* a short transfer means that nothing more is available for now */
+    WEFT__FD_FILE = 8,       /* always ready, and slow: a file, block device or directory */
+    WEFT__FD_HUNG = 16,      /* the peer has hung up: no further edge may come */
+    WEFT__FD_CLOSING = 32,   /* set alone: operations in flight still use the number */
+    WEFT__FD_NONBLOCK = 64,  /* O_NONBLOCK is set; for a socket it may be set without this flag */
+    WEFT__FD_SHUTTING = 128, /* set alone: close(2) is being called */
+    WEFT__FD_SHARED = 256,   /* a blocking descriptor shared with other processes, which stays
+                                blocking: io/shared_fd.c */
+    WEFT__FD_WATCHED = 512,  /* it has a driver that need not be notified of each wait */
 };
 
 struct weft__fd_side {
     _Atomic(uint32_t) edges;    /* written under the lock */
-    _Atomic(uint32_t) empty_at; /* edges when it was last found empty */
+    _Atomic(uint32_t) empty_at; /* value of edges when the side was last found empty */
 };
 
 /* The first fiber that waits for readiness, or the first operation that a driver has in flight. It
- * is in the record, since mostly there is no other, and the stack it is on stays out of the caches
- * of the one who wakes it. Under the lock. */
+ * is stored in the record because usually there is no other; so the waker need not load the
+ * waiter's stack into its cache. Under the lock. */
 struct weft__fd_place {
-    _Atomic(void *) who; /* NULL: nobody. Atomic for those who prefetch by it */
-    uint64_t ticket;     /* of a fiber; WEFT__FD_FLIES: it is a struct weft__op */
+    _Atomic(void *) who; /* NULL: none. Atomic because drivers prefetch it without the lock */
+    uint64_t ticket;     /* the fiber's ticket; WEFT__FD_FLIES: the pointer is a struct weft__op */
 };
 
 static inline void *weft__fd_who(const struct weft__fd_place *place)
@@ -90,33 +92,33 @@ static inline void weft__fd_set_who(struct weft__fd_place *place, void *who)
     atomic_store_explicit(&place->who, who, memory_order_relaxed);
 }
 
-#define WEFT__FD_FLIES UINT64_MAX /* tickets have 48 bits */
+#define WEFT__FD_FLIES UINT64_MAX /* not a ticket: those have 48 bits */
 
-/* Further ones. Under the lock. */
+/* The further operations of a side. Under the lock. */
 struct weft__fd_list {
     struct weft__op *first, *last;
 };
 
-/* Told when nothing names the number any more; under the record's lock, which it may let go of for
- * a while. */
+/* Called when no operation uses the number any more; under the record's lock, which it may release
+ * and take again. */
 struct weft__fd_closer {
     void (*empty)(struct weft__fd_closer *closer, void *ready);
 };
 
 struct weft__fd {
-    /* What a message needs that is read, answered, and the next waited for: one cache line. */
+    /* The fields that one round of read, response and next wait needs: one cache line. */
     alignas(64) struct weft__latch lock;
     _Atomic(uint16_t) flags;      /* WEFT__FD_...; written under the lock */
-    bool listed;                  /* there is something in the lists; under the lock */
+    bool listed;                  /* at least one of the lists is not empty; under the lock */
     _Atomic(uint32_t) generation; /* written under the lock */
     int number;
-    struct weft__fd_side side[2];   /* by enum weft__side, as the next two */
+    struct weft__fd_side side[2];   /* indexed by enum weft__side, as are the next two */
     struct weft__fd_place place[2]; /* under the lock */
-    /* The rest. */
-    struct weft__driver *home; /* whose interest it is in; NULL: none yet; under the lock */
+    /* Less frequently used fields. */
+    struct weft__driver *home; /* reports its readiness; NULL: none yet; under the lock */
     struct weft__fd_list list[2];
     struct weft__fd_closer *closer;            /* under the lock */
-    struct weft__fd *next_polled, **at_polled; /* the poll driver's, under its lock */
+    struct weft__fd *next_polled, **at_polled; /* used by the poll driver, under its lock */
 };
 
 #ifndef WEFT_EXPLORE
@@ -124,18 +126,18 @@ _Static_assert(sizeof(struct weft__fd) == 128, "two cache lines");
 _Static_assert(offsetof(struct weft__fd, home) == 64, "the first one");
 #endif
 
-/* Ends the wait of a fiber with this ticket; mostly under the record's lock. `near`: what it looks
- * at first, if it is a driver that tells of an edge, else NULL. False: it has ended. The
- * scheduler's. */
+/* Wake the fiber that waits with this ticket; usually under the record's lock. `near`: the memory
+ * that the fiber reads first, as a prefetch hint, if a driver delivers an edge; else NULL. False:
+ * the wait has ended already. Implemented by the scheduler. */
 bool weft__io_fire(void *who, uint64_t ticket, const void *near, void *ready);
 
-#define WEFT__FD_PAGE 512u /* records that are made together */
+#define WEFT__FD_PAGE 512u /* records that are allocated together */
 #define WEFT__FD_PAGES 8192u
 
 extern _Atomic(struct weft__fd *) weft__fd_pages[WEFT__FD_PAGES];
 struct weft__fd *weft__fd_page_make(unsigned index);
 
-/* The record of a number. NULL: no memory, or the number is beyond what can be (4 million). */
+/* The record of a number. NULL: no memory, or the number is beyond the table (4 million). */
 static inline struct weft__fd *weft__fd_record(int fd)
 {
     unsigned index = (unsigned)fd / WEFT__FD_PAGE;
@@ -147,47 +149,50 @@ static inline struct weft__fd *weft__fd_record(int fd)
     return page ? page + (unsigned)fd % WEFT__FD_PAGE : NULL;
 }
 
-/* NULL also if nothing was ever known about it: no memory is taken. */
+/* As weft__fd_record, but NULL if the page of the number was never used: allocates nothing. */
 struct weft__fd *weft__fd_find(int fd);
 
-/* The number has just come from the kernel, by a call of ours: with these flags. -ENOMEM. */
+/* Register a number that a call of ours has just got from the kernel, with these flags. -ENOMEM. */
 int weft__fd_open(int fd, unsigned flags);
-/* The record of a descriptor that is about to be used; one that came from elsewhere is looked at
- * first. -EBADF, -ENOMEM in *err. */
+/* The record of a descriptor about to be used; a descriptor that Weft did not create is inspected
+ * and registered first. NULL with -EBADF or -ENOMEM in *err. */
 struct weft__fd *weft__fd_use_unknown(int fd, int *err);
-/* The number has come from the kernel, by a call of ours, and nothing is known about it: it is
- * looked at when it is first used. */
+/* A call of ours has got this number from the kernel without knowing its kind: reset the record, so
+ * that the descriptor is inspected at its first use. */
 void weft__fd_arrived(int fd);
-/* A file that was closed past us, and the number is another's: it is looked at anew when it is used
- * next. False: not while an operation on the file still names the number. */
+/* A file was closed without our knowledge and its number is reused: reset the record, so that the
+ * descriptor is inspected again at its next use. False: an operation on the file still uses the
+ * number. */
 bool weft__fd_unlearn(struct weft__fd *record);
-/* Sets O_NONBLOCK on a descriptor in use, for calls that know no flag for it. 0 or an errno. */
+/* Set O_NONBLOCK on a registered descriptor, for system calls that have no flag for it. 0 or an
+ * errno. */
 int weft__fd_unblock(struct weft__fd *record);
-/* The flags for a descriptor that is opened by a call of ours, or comes from elsewhere. -EBADF.
- * Does not wait. */
+/* Inspect a descriptor and get its flags. -EBADF. Does not wait. */
 int weft__fd_look(int fd, unsigned *flags);
-/* As weft__op_perform, for any descriptor: a SHARED one is not made to block either. */
+/* As weft__op_perform, for a SHARED descriptor: does not block on it either. */
 int64_t weft__fd_perform_shared(struct weft__fd *record, struct weft__op *op);
-/* A SHARED one is given up: what was opened for ourselves, for the caller to close; -1: nothing. */
+/* Give up a SHARED descriptor. Returns the descriptor that was reopened for our own use, for the
+ * caller to close; -1: none. */
 int weft__fd_leave_shared(const struct weft__fd *record);
-/* Ends every wait with WEFT__CLOSED and forgets the descriptor. The caller then closes it, or hands
- * it on. True: not before the closer was told, because a driver still has operations that name the
- * number; they are ending. */
+/* End every wait with WEFT__CLOSED and unregister the descriptor, which the caller then closes or
+ * hands to other code. True: only after the closer was called, because drivers still have
+ * operations that use the number; these are being cancelled. */
 bool weft__fd_forget(struct weft__fd *record, struct weft__fd_closer *closer,
                      struct weft__driver *here, void *ready);
-/* The same, and closes it; nobody comes to know the number in between, and waits for what is gone.
- * *err: of close(2). True: the closer closes it, by weft__fd_shut_locked. */
+/* As weft__fd_forget, and close the descriptor; no other caller can register the number in between
+ * and then wait for events that never come. *err: of close(2). True: the closer must close it with
+ * weft__fd_shut_locked. */
 bool weft__fd_dispose(struct weft__fd *record, struct weft__fd_closer *closer,
                       struct weft__driver *here, void *ready, int *err);
-/* Closes the number of a record that was forgotten; without the lock while the kernel is at it. */
+/* Close the number of an unregistered record; releases the lock during close(2). */
 int weft__fd_shut_locked(struct weft__fd *record);
-/* As weft__fd_dispose, without waiting: now, or by whoever ends the last operation in flight.
+/* As weft__fd_dispose, without waiting: closes now, or when the last operation in flight ends.
  * -EBADF, -ENOMEM. */
 int weft__fd_close(int fd, struct weft__driver *here, void *ready);
 /* close(2), and nothing else. */
 int weft__fd_close_number(int fd);
-/* Its home is this driver from now on, or was before. -EBUSY: another one is; WEFT__CLOSED: it is
- * known no more. */
+/* Make this driver the one that reports the descriptor's readiness. -EBUSY: it has another driver;
+ * WEFT__CLOSED: it is no longer registered. */
 int weft__fd_claim(struct weft__fd *record, struct weft__driver *driver);
 
 static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
@@ -195,31 +200,31 @@ static inline bool weft__fd_is(const struct weft__fd *record, unsigned flag)
     return (atomic_load_explicit(&record->flags, memory_order_acquire) & flag) != 0;
 }
 
-/* Less than was asked for means that there is no more for now: of a stream, unless its end is
- * near. */
+/* Whether a short transfer means that nothing more is available for now: on a stream whose peer has
+ * not hung up. */
 static inline bool weft__fd_runs_dry(const struct weft__fd *record)
 {
     return (atomic_load_explicit(&record->flags, memory_order_relaxed) &
             (WEFT__FD_STREAM | WEFT__FD_HUNG)) == WEFT__FD_STREAM;
 }
 
-/* The flags of a new socket. Only of TCP is a short read the end of what is there: one from a Unix
- * socket also ends behind bytes that came with a descriptor. */
+/* The flags of a new socket. Only on TCP does a short read mean that the socket is empty: a read
+ * from a Unix socket also stops after bytes that carry a descriptor. */
 static inline unsigned weft__fd_of_socket(int family, int type)
 {
     bool tcp = type == SOCK_STREAM && (family == AF_INET || family == AF_INET6);
     return WEFT__FD_SOCKET | (tcp ? WEFT__FD_STREAM : 0);
 }
 
-/* A pipe or FIFO: writing to one may raise SIGPIPE. */
+/* A pipe or FIFO: writing to it may raise SIGPIPE. */
 static inline bool weft__fd_is_pipe(const struct weft__fd *record)
 {
     uint32_t flags = atomic_load_explicit(&record->flags, memory_order_acquire);
     return (flags & (WEFT__FD_STREAM | WEFT__FD_SOCKET)) == WEFT__FD_STREAM;
 }
 
-/* No driver completes it: the kernel has no such operation, or none that raises no signal. Who
- * waits for readiness performs it. */
+/* Whether no driver completes the operation, because the kernel has none or only one that raises a
+ * signal. The operation is then performed by a system call once the descriptor is ready. */
 static inline bool weft__fd_performs(const struct weft__fd *record, const struct weft__op *op)
 {
     return op->code == WEFT__OP_SENDFILE ||
@@ -231,8 +236,8 @@ static inline uint32_t weft__fd_generation(const struct weft__fd *record)
     return atomic_load_explicit(&record->generation, memory_order_relaxed);
 }
 
-/* The record of a number, if it is known and has these flags too; else NULL: weft__fd_use says
- * more. */
+/* The record of a number if it is registered and has all of these flags; else NULL: weft__fd_use
+ * gives the details. */
 static inline struct weft__fd *weft__fd_peek(int fd, unsigned flags)
 {
     unsigned index = (unsigned)fd / WEFT__FD_PAGE;
@@ -266,7 +271,7 @@ static inline int64_t weft__fd_perform(struct weft__fd *record, struct weft__op 
                : weft__op_perform(op);
 }
 
-/* Nothing has come since it was found empty. */
+/* Nothing has arrived since the side was found empty. */
 static inline bool weft__fd_empty_at(const struct weft__fd_side *side, uint32_t edges)
 {
     return atomic_load_explicit(&side->empty_at, memory_order_relaxed) == edges;
@@ -282,36 +287,37 @@ static inline void weft__fd_note_empty(struct weft__fd_side *side, uint32_t edge
     atomic_store_explicit(&side->empty_at, edges, memory_order_relaxed);
 }
 
-/* Links a wait, unless there was an edge after `edges`, or the number is no longer that of the
- * generation: then -EAGAIN, and the caller looks again. A record without a home gets this one: the
- * calling thread's. WEFT__CLOSED: it is known no more. Or the driver's error. */
+/* Link a wait, unless there was an edge after `edges`, or the generation of the number has changed:
+ * then -EAGAIN, and the caller tries again. A record without a driver gets `driver`, the calling
+ * thread's. WEFT__CLOSED: the descriptor is no longer registered. Or the driver's error. */
 int weft__fd_link(struct weft__fd *record, struct weft__op *op, uint32_t generation, uint32_t edges,
                   struct weft__driver *driver);
-/* A fiber without an operation waits by weft__fd_wait (io/edge.h), and takes that back by this. */
+/* Undo weft__fd_wait (io/edge.h), by which a fiber waits without an operation. */
 void weft__fd_unwait(struct weft__fd *record, enum weft__side side, void *who, uint64_t ticket,
                      struct weft__driver *here);
-/* Takes it back. False: it was completed. `here`: the calling thread's driver, or NULL, as
- * below. */
+/* Undo weft__fd_link. False: the wait was completed. `here`: the calling thread's driver, or NULL,
+ * here and below. */
 bool weft__fd_unlink(struct weft__fd *record, struct weft__op *op, struct weft__driver *here);
 
 /* Under the lock. */
 void weft__fd_push_locked(struct weft__fd *record, struct weft__op *op);
 void weft__fd_remove_locked(struct weft__fd *record, struct weft__op *op);
-/* The operations of a side, those in flight first: the one after `op`; NULL: the first. */
+/* Iterate over the operations of a side, those in flight first: the one after `op`; op NULL: the
+ * first. */
 struct weft__op *weft__fd_next_locked(const struct weft__fd *record, enum weft__side side,
                                       const struct weft__op *op);
-/* Does a fiber wait for readiness, by itself? */
+/* Whether a fiber waits for readiness without an operation. */
 static inline bool weft__fd_is_waited_locked(const struct weft__fd *record, enum weft__side side)
 {
     return weft__fd_who(&record->place[side]) && record->place[side].ticket != WEFT__FD_FLIES;
 }
 
-/* The driver's thread goes away for a while: no record has it as its home any more, those who wait
- * for readiness try again, and operations in flight are asked to end with WEFT__MOVED. */
+/* The driver's thread stops for a while: detach all records from the driver, make its readiness
+ * waits try again, and cancel its operations in flight with WEFT__MOVED. */
 void weft__fd_evict(struct weft__driver *driver, void *ready);
-/* The driver is about to go: no record has it as its home any more. */
+/* The driver is about to be closed: detach all records from it. */
 void weft__fd_leave(struct weft__driver *driver);
-/* In a forked child, where no driver is. */
+/* In a forked child, which has no drivers. */
 void weft__fd_fork_child(void);
 
 #endif

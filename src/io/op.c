@@ -16,7 +16,7 @@
 #include "io/stat.h"
 
 #if !WEFT__LIBC_CALLS
-/* As in io/plain.h, by their own names. */
+/* Direct system calls, as in io/plain.h, under the names of the C library. */
 #define recv(fd, buf, len, flags) syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL)
 #define send(fd, buf, len, flags) syscall(SYS_sendto, fd, buf, len, flags, NULL, 0)
 #define recvmsg(fd, msg, flags) syscall(SYS_recvmsg, fd, msg, flags)
@@ -27,20 +27,20 @@
 #define connect(fd, addr, len) syscall(SYS_connect, fd, addr, len)
 #endif
 
-/* Linux 6.18: a write that raises no signal. Older headers do not know it. */
+/* RWF_NOSIGNAL of Linux 6.18: a write that raises no SIGPIPE. Older headers do not define it. */
 #define NOSIGNAL 0x100
-/* A fast receiver could keep one call, and with it the worker, for very long. */
+/* A fast receiver could occupy one call, and with it the worker, for very long. */
 #define SENDFILE_MOST ((size_t)1 << 20)
 
 static ssize_t quiet_writev(int fd, const struct iovec *iov, int count, int flags)
 {
-    static _Atomic(bool) without; /* the kernel is older */
+    static _Atomic(bool) without; /* the kernel does not support it */
     if (!atomic_load_explicit(&without, memory_order_relaxed)) {
         ssize_t n = pwritev2(fd, iov, count, -1, NOSIGNAL | flags);
         if (n >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)) {
             return n;
         }
-        if (!flags) { /* else it may mind those */
+        if (!flags) { /* else the other flags may be the unsupported ones */
             atomic_store_explicit(&without, true, memory_order_relaxed);
         }
     }
@@ -75,8 +75,8 @@ static ssize_t call_write(struct weft__op *op)
     return op->offset < 0 ? write_here(op) : pwritev(op->fd, op->iov, op->iov_count, op->offset);
 }
 
-/* The C library has no openat2; where the kernel, a filter or an emulator has none either, what
- * asks for nothing new does without. */
+/* The C library has no openat2. Where the kernel, a seccomp filter or an emulator lacks it too,
+ * openat serves, unless `resolve` is used. */
 static ssize_t call_open(const struct weft__op *op)
 {
     ssize_t fd = syscall(SYS_openat2, op->fd, op->path, op->how, sizeof *op->how);
@@ -145,7 +145,7 @@ int64_t weft__op_perform(struct weft__op *op)
     ssize_t n;
     do {
         n = call(op);
-        /* A connect that was interrupted goes on by itself; a second call would fail with
+        /* An interrupted connect continues in the background; a second call would fail with
          * EALREADY. */
         if (n < 0 && errno == EINTR && op->code == WEFT__OP_CONNECT) {
             return -EINPROGRESS;

@@ -1,6 +1,6 @@
-/* The plain system calls of a message: those of the C library are points where a thread can be
- * cancelled, which costs a third of what a read costs in user mode, and may be interposed. The
- * sanitizers want to see the library's. */
+/* Direct system calls for the message path. The C library's wrappers are thread cancellation
+ * points, which costs a third of the user-mode time of a read, and they may be interposed.
+ * Sanitizer builds use the library's wrappers, which the sanitizers intercept. */
 #ifndef WEFT_IO_PLAIN_H
 #define WEFT_IO_PLAIN_H
 
@@ -21,12 +21,12 @@
 #define WEFT__LIBC_CALLS 0
 #endif
 
-/* -errno, of the system call before. A function: who calls it may have changed threads since it
- * last did, and would keep the address of errno. */
+/* -errno of the preceding system call. Not inlined: the caller may have moved to another thread
+ * since it last read errno, and the compiler would reuse the cached address. */
 int weft__plain_error(void) __attribute__((noinline));
 
-/* recv and send on a socket, without waiting and without a signal: the result, or -errno; EINTR is
- * not seen. Parts of their callers: a frame less for each message. */
+/* recv and send on a socket, without waiting and without SIGPIPE. Return the result or -errno;
+ * EINTR never occurs. Inlined into their callers, which saves a stack frame per message. */
 static inline ssize_t weft__plain_recv(int fd, void *buf, size_t n)
 {
     ssize_t got;

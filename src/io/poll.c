@@ -1,6 +1,6 @@
-/* Readiness by poll: the plainest driver. It asks the kernel about every descriptor that somebody
- * waits on, each time anew, and keeps the seam honest: what works here relies on nothing that epoll
- * happens to do. */
+/* Readiness by poll: the simplest driver. Every wait passes all descriptors that have waiters to
+ * the kernel again. It also tests the driver interface: code that works with this driver does not
+ * depend on a peculiarity of epoll. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,22 +15,22 @@
 #include "io/edge.h"
 
 #define FIRST_ROOM 64
-#define NO_ROOM_NS 10000000 /* without memory for all of them, it looks again after this */
+#define NO_ROOM_NS 10000000 /* retry interval when there is no memory for all of them */
 
 struct poll_driver {
     struct weft__driver base;
-    struct weft__fd *records; /* whose home this is; under the base's lock */
+    struct weft__fd *records; /* the records that this driver serves; under the base's lock */
     size_t count;
-    /* The thread's: what was asked in the last wait. */
+    /* Used by the driver's thread: the arguments of the last poll. */
     struct pollfd *asked;
     uint32_t *generations;
     size_t used, room;
-    int found;             /* what the kernel answered; 0: nothing to dispatch */
-    _Atomic(bool) waiting; /* from before it collects until the kernel has answered */
-    /* For one that lives in a host's loop: an epoll that becomes readable by whatever may change
-     * the answer. Nothing is ever read from it but that; -1: none. */
+    int found;             /* the result of that poll; 0: nothing to dispatch */
+    _Atomic(bool) waiting; /* from before the descriptors are collected until the poll returns */
+    /* For a driver in a host's loop: an epoll that becomes readable when anything may change the
+     * result of a poll. No other use is made of its events; -1: none. */
     int mirror;
-    _Atomic(pthread_t) thread; /* who waited last */
+    _Atomic(pthread_t) thread; /* the thread that waited last */
 };
 
 static struct poll_driver *of(struct weft__driver *driver)
@@ -47,7 +47,7 @@ static void grow(struct poll_driver *d, size_t room)
     d->room = asked && generations ? room : d->room;
 }
 
-/* --- the mirror ------------------------------------------------------------------------ */
+/* --- the mirror epoll ------------------------------------------------------------------ */
 
 static int mirror_add(const struct poll_driver *d, int fd, uint32_t events)
 {
@@ -59,7 +59,7 @@ static int mirror_add(const struct poll_driver *d, int fd, uint32_t events)
     return -errno;
 }
 
-/* Before the kernel is asked: what comes after that makes it readable again. */
+/* Called before the poll: anything that happens after it makes the mirror readable again. */
 static void mirror_clear(const struct poll_driver *d)
 {
     struct epoll_event events[64];
@@ -78,7 +78,7 @@ static int mirror_open(struct poll_driver *d)
     return err;
 }
 
-/* --- the driver ------------------------------------------------------------------------ */
+/* --- the driver interface -------------------------------------------------------------- */
 
 static int poll_open(struct weft__driver *driver, bool roams)
 {
@@ -137,10 +137,10 @@ static void poll_forget(struct weft__driver *driver, struct weft__fd *record)
     weft__unlock(&driver->lock);
 }
 
-/* A wait that goes on asks about what it knew when it began. Both seq_cst, and the link was made
- * under a lock that the collector takes: it finds the link, or this finds it waiting. A host waits
- * with the mirror, which may have shown and lost what this wait is for: so another thread's link
- * always brings the host's back here. */
+/* A poll in progress covers only the waits that were linked when it began. Both accesses are
+ * seq_cst, and the wait was linked under a lock that collect takes: either collect finds the new
+ * wait, or this load finds `waiting` set. A host waits on the mirror, whose edge for this wait may
+ * have come and been cleared already: so a wait linked by another thread always wakes the host. */
 static void poll_armed(struct weft__driver *driver)
 {
     struct poll_driver *d = of(driver);
@@ -156,7 +156,7 @@ static bool waited_on(const struct weft__fd *record, enum weft__side side)
     return weft__fd_is_waited_locked(record, side) || record->list[side].first;
 }
 
-/* False: there was no room for all of them. */
+/* False: there was no memory for all of them. */
 static bool collect(struct poll_driver *d)
 {
     weft__lock(&d->base.lock);
@@ -168,7 +168,7 @@ static bool collect(struct poll_driver *d)
     struct weft__fd *record = d->records;
     for (; record && d->used < d->room; record = record->next_polled) {
         if (!weft__latch_try(&record->lock)) {
-            weft__driver_wake(&d->base); /* somebody is at it: look again at once */
+            weft__driver_wake(&d->base); /* another thread holds the lock: collect again at once */
             continue;
         }
         short events = (short)((waited_on(record, WEFT__SIDE_IN) ? POLLIN | POLLRDHUP : 0) |
@@ -183,9 +183,9 @@ static bool collect(struct poll_driver *d)
     return !record;
 }
 
-/* EINVAL: there are more of them than the process may have descriptors by now (setrlimit), ENOMEM:
- * the kernel has no memory for so many. Both may pass; until then it looks seldom, and does not
- * spin. */
+/* EINVAL: there are more descriptors than the process's limit now allows (setrlimit). ENOMEM: the
+ * kernel has no memory for so many. Both may pass; until then the driver polls rarely instead of
+ * spinning. */
 static void failed(const struct poll_driver *d, int err, int64_t deadline)
 {
     struct pollfd wake = {.fd = d->base.wake_fd, .events = POLLIN};
@@ -228,7 +228,7 @@ static unsigned poll_dispatch(struct weft__driver *driver, struct weft__driver *
         return 0;
     }
     if (d->asked[0].revents && read(driver->wake_fd, &count, sizeof count) < 0) {
-        /* Somebody else's wake. */
+        /* Another thread has consumed the wake. */
     }
     for (size_t i = 1; i < d->used; i++) {
         short events = d->asked[i].revents;

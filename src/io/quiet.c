@@ -16,7 +16,7 @@ void weft__quiet_begin(struct weft__quiet *quiet)
     sigpipe_alone(&pipe);
     pthread_sigmask(SIG_BLOCK, &pipe, &quiet->before);
     quiet->blocked = sigismember(&quiet->before, SIGPIPE) == 1;
-    /* One that was not blocked cannot have been pending. */
+    /* If the signal was not blocked, it cannot have been pending. */
     quiet->pending =
         quiet->blocked && sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
 }

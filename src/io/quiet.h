@@ -1,6 +1,5 @@
-/* Quiet: a system call that would raise SIGPIPE in this thread, and has no flag against it, raises
- * none. What the program does with SIGPIPE is left as it is, and so is one that was pending
- * before. */
+/* Suppress SIGPIPE around a system call that has no flag for that. The program's disposition of
+ * SIGPIPE is not changed, and a SIGPIPE that was pending before stays pending. */
 #ifndef WEFT_IO_QUIET_H
 #define WEFT_IO_QUIET_H
 
@@ -9,12 +8,12 @@
 
 struct weft__quiet {
     sigset_t before;
-    bool blocked; /* it was before */
-    bool pending; /* one was before */
+    bool blocked; /* SIGPIPE was blocked before */
+    bool pending; /* a SIGPIPE was pending before */
 };
 
 void weft__quiet_begin(struct weft__quiet *quiet);
-/* `raised`: the call has failed with EPIPE. errno is kept. */
+/* `raised`: the call has failed with EPIPE. errno is preserved. */
 void weft__quiet_end(struct weft__quiet *quiet, bool raised);
 
 #endif

@@ -1,15 +1,16 @@
-/* Descriptors that block and are shared: the terminal of a shell, a pipe that was inherited.
- * O_NONBLOCK belongs to the open file, not to the number: to set it would change it for every
- * process that has it, and they do not expect that. So it is never set. Instead, in this order:
+/* Blocking descriptors that are shared with other processes: the terminal of a shell, an inherited
+ * pipe. O_NONBLOCK belongs to the open file, not to the descriptor: setting it would change the
+ * mode for every process that has the file open, and they do not expect that. So it is never set.
+ * Instead, in this order:
  *
- *   1. the call is made with RWF_NOWAIT: pipes and some devices of newer kernels;
- *   2. a terminal, or a pipe of an older kernel, is opened once more by its name in /proc, without
- *      blocking, for ourselves alone. That fails where it is somebody else's. (The master of a
- *      terminal, like other devices, would be a new one.)
- *   3. it is asked whether it is ready, and then read or written. Another process may have been
- *      faster: then the thread waits for the next chance.
+ *   1. the call is made with RWF_NOWAIT: works for pipes, and for some devices on newer kernels;
+ *   2. a terminal, or a pipe on an older kernel, is reopened by its name in /proc with O_NONBLOCK,
+ *      for our use alone. That fails if it belongs to another user. (Reopening the master of a
+ *      pseudo-terminal, or some other devices, would create a new one.)
+ *   3. the descriptor is polled first, and then read or written. Another process may be faster:
+ *      then the thread blocks until the next chance.
  *
- * A ring needs none of this: the kernel waits there, whatever the mode.
+ * With io_uring none of this is needed: the kernel waits, whatever the mode.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,14 +24,14 @@
 #include "io/fd.h"
 #include "io/quiet.h"
 
-#define LITTLE 256 /* what a terminal has room for if it says that it is writable */
+#define LITTLE 256 /* space a terminal has at least if poll reports it writable */
 #define NONE (-1)
 
-/* What was opened for ourselves, by number: 0, not yet; NONE, it cannot be; else the descriptor +
- * 1. Few are, so the records have no place for it. */
+/* The reopened descriptors, by number: 0: not yet reopened; NONE: cannot be reopened; else the
+ * descriptor + 1. They are few, so the records have no field for it. */
 static _Atomic(_Atomic(int) *) pages[WEFT__FD_PAGES];
 
-/* NULL: no memory, or (unless it is to be made) nothing was opened yet. */
+/* NULL: no memory, or (unless `make`) nothing was reopened yet. */
 static _Atomic(int) *place_of(const struct weft__fd *record, bool make)
 {
     unsigned number = (unsigned)record->number;
@@ -75,8 +76,8 @@ static int reopen(int fd)
     return own < 0 ? NONE : own + 1;
 }
 
-/* Opened before the latch is taken, which is for shorter things: somebody may have been faster, or
- * have closed the descriptor. */
+/* The descriptor is reopened before the latch is taken, because a latch is for short sections:
+ * another caller may have reopened or closed it in the meantime. */
 static int own_of(struct weft__fd *record, _Atomic(int) *place)
 {
     uint32_t generation = weft__fd_generation(record);
@@ -103,7 +104,8 @@ static int64_t perform_on(struct weft__op *op, int fd, int flags)
     op->fd = fd;
     op->flags = flags;
     struct weft__quiet quiet;
-    bool loud = op->code == WEFT__OP_WRITE && fd != asked; /* nobody knows that number for a pipe */
+    bool loud = op->code == WEFT__OP_WRITE && fd != asked; /* that number is not registered as a
+                                                              pipe */
     if (loud) {
         weft__quiet_begin(&quiet);
     }
@@ -116,7 +118,7 @@ static int64_t perform_on(struct weft__op *op, int fd, int flags)
     return result;
 }
 
-/* The beginning of what is to be written to a terminal or a pipe; a device may want it whole. */
+/* Write only the beginning to a terminal or a pipe; a device may require the write as a whole. */
 static int64_t write_little(struct weft__op *op)
 {
     const struct iovec *iov = op->iov;

@@ -37,7 +37,8 @@ static void fill(struct statx *out, const struct stat *st)
 
 int weft__statx(int dir, const char *path, int flags, unsigned mask, struct statx *out)
 {
-    /* Not the C library's, which makes up for ENOSYS itself and then refuses AT_STATX_DONT_SYNC. */
+    /* Not the C library's wrapper, which emulates statx on ENOSYS and then rejects
+     * AT_STATX_DONT_SYNC. */
     int rc = (int)syscall(SYS_statx, dir, path, flags, mask, out);
     if (__builtin_expect(rc == 0 || (errno != EPERM && errno != ENOSYS), 1)) {
         return rc;

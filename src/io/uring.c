@@ -1,11 +1,11 @@
-/* Operations by io_uring. Submissions gather until the thread waits, or until the queue is full;
- * one system call hands them over, waits, and brings what is done.
+/* Operations by io_uring. Submissions are batched until the thread waits, or until the queue is
+ * full; one system call submits them, waits, and collects completions.
  *
- * A cancel can miss: while the kernel is about to try a receive again, because another reader took
- * the bytes that had made the descriptor ready, it finds no such operation (-ENOENT), or one that a
- * thread of its own is busy with (-EALREADY). Then it arms the operation once more, and nothing
- * would end it. So operations stay in a list from their cancel to their completion, and after a
- * miss all that are left are cancelled again. */
+ * A cancellation can miss. While the kernel is about to retry a receive, because another reader
+ * took the bytes that had made the descriptor ready, it finds no such operation (-ENOENT), or one
+ * that a kernel thread is working on (-EALREADY). The kernel then arms the operation again, and
+ * nothing would end it. So operations stay in a list from their cancellation to their completion,
+ * and after a miss all operations in that list are cancelled again. */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -18,26 +18,27 @@
 #include "io/driver.h"
 #include "io/edge.h"
 
-#define PREFETCH 3              /* completions ahead */
-#define BUSY_NS 1000000         /* without memory in the kernel, it tries again after this */
-#define MISSED_NS 250000        /* after a cancel that missed, then twice as long each time */
+#define PREFETCH 3              /* distance in completions */
+#define BUSY_NS 1000000         /* retry interval when the kernel has no memory */
+#define MISSED_NS 250000        /* delay after a cancellation that missed; doubles */
 #define MISSED_MOST_NS 64000000 /* up to this */
 #define NEEDED (IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL | IORING_FEAT_EXT_ARG)
 
-/* Completions of our own: user data that is no operation's address. */
+/* User data of our own entries, distinct from any operation's address. */
 enum { NOTHING = 0, WAKE = 1, CANCEL = 2 };
 
 struct uring_driver {
     struct weft__driver base;
     struct io_uring ring;
-    bool roams;                       /* a host may wait for the ring between two looks */
-    bool told;                        /* the kernel watches the wake's descriptor */
-    bool cancels;                     /* some that were asked for could not be handed over */
-    bool poll_first;                  /* the kernel can be told that a first try is in vain */
-    struct weft__op *backlog, **last; /* operations for which the queue had no room */
-    struct weft__op *cancelled;       /* not over yet */
-    int64_t cancel_again; /* when those are cancelled again; INT64_MAX: no cancel missed */
-    int64_t missed_ns;    /* how long before that */
+    bool roams;                       /* in a host's loop, which waits on the ring itself between
+                                         two turns */
+    bool told;                        /* the kernel watches wake_fd for us */
+    bool cancels;                     /* some requested cancellations could not be submitted yet */
+    bool poll_first;                  /* the kernel supports IORING_RECVSEND_POLL_FIRST */
+    struct weft__op *backlog, **last; /* operations for which the submission queue had no space */
+    struct weft__op *cancelled;       /* cancelled operations that are not finished yet */
+    int64_t cancel_again; /* when to cancel those again; INT64_MAX: no cancellation missed */
+    int64_t missed_ns;    /* the current delay before that */
 };
 
 static struct uring_driver *of(struct weft__driver *driver)
@@ -61,7 +62,7 @@ static int ring_init(struct io_uring *ring, unsigned flags)
     return err;
 }
 
-/* What newer kernels do better, if this one does it. */
+/* Use the best setup flags that this kernel supports. */
 static int ring_init_best(struct io_uring *ring, bool roams, bool *since_519)
 {
     int err = -EINVAL;
@@ -98,13 +99,13 @@ static bool has_operations(struct io_uring *ring)
     return all;
 }
 
-/* It may be entered again later: nothing is wrong with the ring. */
+/* Whether a later io_uring_enter may succeed: nothing is wrong with the ring itself. */
 static bool may_pass(int err)
 {
     return err == -EINTR || err == -ETIME || err == -EBUSY || err == -EAGAIN || err == -ENOMEM;
 }
 
-/* A filter may allow the one system call and deny the other. */
+/* A seccomp filter may allow io_uring_setup and deny io_uring_enter. */
 static int try_to_enter(struct io_uring *ring)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
@@ -177,7 +178,7 @@ static void uring_close(struct weft__driver *driver)
     io_uring_queue_exit(&of(driver)->ring);
 }
 
-/* Operations name their descriptor themselves. */
+/* Nothing to register: every operation names its descriptor. */
 static int uring_watch(struct weft__driver *driver, struct weft__fd *record)
 {
     (void)driver, (void)record;
@@ -204,7 +205,8 @@ static __attribute__((noinline)) struct io_uring_sqe *entry_when_full(struct uri
     return check(d, io_uring_submit(&d->ring)) > 0 ? io_uring_get_sqe(&d->ring) : NULL;
 }
 
-/* NULL: the queue is full, and the kernel takes nothing before completions were seen. */
+/* NULL: the queue is full, and the kernel accepts no more entries until completions are
+ * consumed. */
 static inline struct io_uring_sqe *entry(struct uring_driver *d)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&d->ring);
@@ -242,7 +244,8 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
     case WEFT__OP_UNLINK:
         io_uring_prep_unlinkat(sqe, op->fd, op->path, op->flags);
         break;
-    case WEFT__OP_TRUNCATE: /* a thread's (net/late.c): older kernels have no such operations */
+    case WEFT__OP_TRUNCATE: /* performed by a thread (net/file_op.c): older kernels lack these
+                               operations */
     case WEFT__OP_MKDIR:
         io_uring_prep_nop(sqe);
         break;
@@ -262,20 +265,20 @@ static void prepare_any(struct io_uring_sqe *sqe, struct weft__op *op)
     case WEFT__OP_CONNECT:
         io_uring_prep_connect(sqe, op->fd, op->addr, op->addr_len);
         break;
-    case WEFT__OP_SENDFILE: /* performed when the descriptor is ready */
+    case WEFT__OP_SENDFILE: /* performed by a system call when the descriptor is ready */
         break;
     }
 }
 
-/* As much as a system call would take. An entry counts in 32 bits: 4 GiB would be nothing, and
- * nothing is the end. */
+/* Limit a length to that of a system call. An entry's length has 32 bits: 4 GiB would become 0, and
+ * a result of 0 means end of file. */
 static inline size_t at_most(size_t n)
 {
     const size_t most = 0x7ffff000;
     return n < most ? n : most;
 }
 
-/* Most are the two of streams. */
+/* Most operations are recv and send on streams. */
 static inline void prepare(const struct uring_driver *d, struct io_uring_sqe *sqe,
                            struct weft__op *op)
 {
@@ -289,7 +292,7 @@ static inline void prepare(const struct uring_driver *d, struct io_uring_sqe *sq
     }
 }
 
-/* False: not now. */
+/* False: no space in the queue now. */
 static inline __attribute__((always_inline)) bool push(struct uring_driver *d, struct weft__op *op)
 {
     struct io_uring_sqe *sqe = entry(d);
@@ -310,7 +313,7 @@ static inline void push_or_keep(struct uring_driver *d, struct weft__op *op)
     }
 }
 
-/* False: the descriptor is not known any more. */
+/* False: the descriptor is no longer registered. */
 static inline bool link_known(struct weft__fd *record, struct weft__op *op)
 {
     weft__latch_take(&record->lock);
@@ -331,7 +334,8 @@ static void uring_submit(struct weft__driver *driver, struct weft__op *op)
     op->closed = op->moved = op->ending = op->off_thread = false;
     op->polls = record && weft__fd_performs(record, op);
     if (record && !link_known(record, op)) {
-        /* Forgotten meanwhile: the kernel would keep what is closed, and nobody would end it. */
+        /* The descriptor was closed in the meantime: the kernel would keep the closed file in use,
+         * and nothing would end the operation. */
         op->result = WEFT__CLOSED;
         atomic_store_explicit(&op->fate, WEFT__OP_OVER, memory_order_relaxed);
         op->complete(op, NULL);
@@ -385,8 +389,8 @@ static void unlink_cancelled(struct uring_driver *d, const struct weft__op *op)
     }
 }
 
-/* False: what cannot be cancelled now stays asked for; the kernel has to know of all operations
- * before. */
+/* False: some cancellations could not be submitted and stay requested. The backlog comes first,
+ * because the kernel must know an operation before it can cancel it. */
 static bool push_cancels(struct uring_driver *d)
 {
     struct weft__op *op;
@@ -402,7 +406,8 @@ static bool push_cancels(struct uring_driver *d)
     return !d->backlog;
 }
 
-/* The answer to a cancel. Whose it is need not be known: that one is in the list, or over. */
+/* The completion of a cancellation. It need not be matched with its operation, which is in the list
+ * or finished. */
 static void cancel_answered(struct uring_driver *d, int result)
 {
     bool missed = result == -ENOENT || result == -EALREADY;
@@ -412,7 +417,7 @@ static void cancel_answered(struct uring_driver *d, int result)
     }
 }
 
-/* What has no place in the queue stays due. */
+/* If the queue has no space for all of them, they stay due. */
 static void push_missed(struct uring_driver *d)
 {
     if (__builtin_expect(d->cancel_again == INT64_MAX, 1) || weft__clock_ns() < d->cancel_again) {
@@ -481,8 +486,8 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     push_missed(d);
     push_wake(d);
     if (__builtin_expect((!all || !d->told) && deadline != 0, 0)) {
-        /* The kernel took nothing a moment ago; what it was not given must not wait for what it
-         * was. */
+        /* The kernel accepted nothing a moment ago; entries that it does not have yet must not wait
+         * for those that it has. */
         int64_t soon = weft__clock_ns() + BUSY_NS;
         deadline = soon < deadline ? soon : deadline;
     }
@@ -494,17 +499,17 @@ static void uring_wait(struct weft__driver *driver, int64_t deadline)
     }
 }
 
-/* --- what is done ----------------------------------------------------------------------------- */
+/* --- completions ------------------------------------------------------------------------------ */
 
-/* A path below no descriptor, or an operation on a file: nothing ever says that it is ready. */
+/* A path without a descriptor, or an operation on a file: no event ever reports it ready. */
 static bool on_file(const struct weft__op *op)
 {
     const struct weft__fd *record = weft__fd_record(op->fd);
     return !record || weft__fd_is(record, WEFT__FD_FILE);
 }
 
-/* ECANCELED that nobody here has asked for: the thread that had handed it over has ended. EAGAIN:
- * the descriptor does not block, and an older kernel minds. */
+/* ECANCELED that was not requested here: the thread that submitted the operation has ended. EAGAIN:
+ * the descriptor is non-blocking, and an older kernel honours that. */
 static bool is_to_go_on(const struct weft__op *op, int result)
 {
     if (op->ending) {
@@ -514,13 +519,13 @@ static bool is_to_go_on(const struct weft__op *op, int result)
         return result == -ECANCELED;
     }
     if (result == -EAGAIN && on_file(op)) {
-        /* O_NONBLOCK: always "ready", and still not to be had at once. */
+        /* O_NONBLOCK on a file: always "ready", and yet the data is not available at once. */
         return !op->off_thread && (op->code == WEFT__OP_READ || op->code == WEFT__OP_WRITE);
     }
     return op->polls ? result >= 0 : result == -EINTR || result == -EAGAIN;
 }
 
-/* If not yet, what is asked for after this will find it. */
+/* If not yet, a request made after this will find the operation. */
 static bool is_to_end(const struct weft__op *op)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
@@ -530,7 +535,7 @@ static bool is_to_end(const struct weft__op *op)
     return ends;
 }
 
-/* True: it is not over but was handed to the kernel once more. */
+/* True: the operation was submitted again and is not finished. */
 static bool goes_on(struct uring_driver *d, struct weft__op *op, int result)
 {
     if (!is_to_go_on(op, result)) {
@@ -551,27 +556,27 @@ static bool goes_on(struct uring_driver *d, struct weft__op *op, int result)
 static int outcome(const struct weft__op *op, int result)
 {
     if (op->polls && result >= 0) {
-        result = -ECANCELED; /* it was about to begin anew */
+        result = -ECANCELED; /* it was about to be submitted again */
     }
     if (result == -EAGAIN && !op->ending && !op->closed && !op->moved) {
-        return result; /* of a file: its own */
+        return result; /* an error of the file itself */
     }
-    /* -EINTR, -EAGAIN: the same. */
+    /* -EINTR, -EAGAIN: handled alike. */
     if (result == -ECANCELED || result == -EINTR || result == -EAGAIN) {
         return op->closed ? WEFT__CLOSED : op->moved ? WEFT__MOVED : -ECANCELED;
     }
     return op->code == WEFT__OP_READY && result >= 0 ? 0 : result;
 }
 
-/* An operation that one of the kernel's threads was about to begin again comes back with a number
- * that no program should see: ERESTARTSYS (512) and its kin. */
+/* An operation that a kernel thread was about to restart completes with an internal error number:
+ * ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516). */
 static int seen(int result)
 {
     return result <= -512 && result >= -516 ? -EINTR : result;
 }
 
-/* What the kernel does not complete: the descriptor is ready for it. True: it was not, after
- * all. */
+/* Perform an operation that the kernel does not complete, now that the descriptor is ready. True:
+ * it was not ready after all, and waits again. */
 static bool performs(struct uring_driver *d, struct weft__op *op, int *result)
 {
     struct weft__fd *record = weft__fd_record(op->fd);
@@ -588,7 +593,7 @@ static bool performs(struct uring_driver *d, struct weft__op *op, int *result)
     return false;
 }
 
-/* The kernel has done it, and there is nothing to find out: nearly all. */
+/* The kernel has performed the operation, and nothing else needs checking: nearly always. */
 static bool is_plain(const struct weft__op *op, int result)
 {
     return result >= 0 && !op->polls && op->code != WEFT__OP_READY;
@@ -612,11 +617,12 @@ static void done(struct uring_driver *d, struct weft__op *op, int result, void *
     weft__driver_over(&d->base, op);
     weft__driver_count(&d->base, -1);
     op->result = plain ? result : outcome(op, result);
-    op->complete(op, ready); /* it may be gone */
+    op->complete(op, ready); /* op may be freed */
 }
 
-/* The operations of many are on stacks in no near cache: they come while those before them are
- * told. Behind the last completion is an older one, whose address is good enough. */
+/* With many connections the operations are on stacks that are in no nearby cache: they are loaded
+ * while earlier completions are delivered. The slot after the last completion holds an old entry,
+ * whose address is harmless to prefetch. */
 static inline __attribute__((always_inline)) void prefetch_op(const struct io_uring *ring,
                                                               unsigned head)
 {
@@ -626,8 +632,8 @@ static inline __attribute__((always_inline)) void prefetch_op(const struct io_ur
     __builtin_prefetch(op + offsetof(struct weft__op, end), 1);
 }
 
-/* Nobody comes before the host was woken: what the kernel does not take now must not wait for
- * that. */
+/* The driver is not polled again until its host is woken: entries that the kernel does not accept
+ * now must not wait for that. */
 static void leave_to_host(struct uring_driver *d)
 {
     push_wake(d);
@@ -642,7 +648,7 @@ static void leave_to_host(struct uring_driver *d)
 
 static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver *here, void *ready)
 {
-    (void)here; /* it is this one's thread */
+    (void)here; /* always this driver's own thread */
     struct uring_driver *d = of(driver);
     struct io_uring_cqe *cqe;
     unsigned head, n = 0, events = 0;
@@ -654,7 +660,7 @@ static unsigned uring_dispatch(struct weft__driver *driver, struct weft__driver 
         if (cqe->user_data == WAKE) {
             d->told = false;
             if (read(driver->wake_fd, &count, sizeof count) < 0) {
-                /* It was not written to since. */
+                /* No write since the last read. */
             }
         } else if (cqe->user_data == CANCEL) {
             cancel_answered(d, cqe->res);

@@ -1,5 +1,5 @@
-/* A circle of links with a head of its own. A link that is in no list points to itself, and can be
- * taken out of whichever list it is in without knowing which. */
+/* A circular intrusive list with a head. A link that is in no list points to itself; a link can be
+ * removed without knowing which list contains it. */
 #ifndef WEFT_LOOP_LIST_H
 #define WEFT_LOOP_LIST_H
 
@@ -29,7 +29,7 @@ static inline void weft__list_unlink(struct weft__list *link)
     weft__list_init(link);
 }
 
-/* To the end; out of whichever list it was in. */
+/* Append a link, after removing it from the list that contains it, if any. */
 static inline void weft__list_push(struct weft__list *list, struct weft__list *link)
 {
     weft__list_unlink(link);
@@ -49,7 +49,7 @@ static inline struct weft__list *weft__list_pop(struct weft__list *list)
     return first;
 }
 
-/* All links of `from` go to `to`, which holds nothing. */
+/* Move all links of `from` to `to`, whose previous content is overwritten. */
 static inline void weft__list_take(struct weft__list *to, struct weft__list *from)
 {
     weft__list_init(to);

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/need.h"
 
-#define TIMERS 256 /* called in one turn */
+#define TIMERS 256 /* timers called in one turn */
 #define MAX_TICK_NS 1000000000
 
 struct weft__loop_post {
@@ -22,9 +22,9 @@ struct weft__loop_post {
     void *arg;
 };
 
-/* --- life ------------------------------------------------------------------------ */
+/* --- create and destroy ---------------------------------------------------------- */
 
-/* A child's close must not take its parent's descriptors out of the parent's epoll. */
+/* A close in a forked child must not remove the parent's descriptors from the parent's epoll. */
 static void watch_forks(void)
 {
     int err = pthread_atfork(NULL, NULL, weft__fd_fork_child);
@@ -117,11 +117,11 @@ void weft_loop_destroy(weft_loop *loop)
     WEFT__REQUIRE(loop->ops == 0, "a loop is destroyed with %zu operations in it", loop->ops);
     WEFT__REQUIRE(weft__wheel_empty(&loop->wheel), "a loop is destroyed with timers in it");
     weft__reactor_clear(loop);
-    drain_woken(loop); /* what a close has ended, and nobody was told of */
+    drain_woken(loop); /* operations ended by a close and not reported yet */
     while (loop->completes && atomic_load_explicit(&loop->io.linked, memory_order_relaxed) > 0) {
-        gather(loop, INT64_MAX); /* what the kernel has still in flight */
+        gather(loop, INT64_MAX); /* operations that the kernel still has in flight */
     }
-    weft__lock(&loop->lock); /* whoever woke it last is through */
+    weft__lock(&loop->lock); /* the last waker has released the lock */
     weft__unlock(&loop->lock);
     weft__fd_leave(loop->driver);
     weft__driver_close(loop->driver);
@@ -141,7 +141,7 @@ size_t weft_loop_pending(const weft_loop *loop)
     return loop->ops + loop->watches;
 }
 
-/* --- from any thread --------------------------------------------------------------- */
+/* --- calls from any thread --------------------------------------------------------- */
 
 void weft__loop_woken(struct weft__op *op, void *ready)
 {
@@ -150,7 +150,7 @@ void weft__loop_woken(struct weft__op *op, void *ready)
     op->next = NULL;
     *loop->last_woken = op;
     loop->last_woken = &op->next;
-    if (ready != loop) { /* not by the loop's own dispatch */
+    if (ready != loop) { /* not called by the loop's own dispatch */
         weft__driver_wake(loop->driver);
     }
     weft__unlock(&loop->lock);
@@ -215,10 +215,11 @@ static bool has_work(const weft_loop *loop)
     return has_calls(loop) || !weft__list_empty(&loop->todo) || !weft__list_empty(&loop->suspects);
 }
 
-/* Finds out what is to be called; waits for that until the deadline, once. */
+/* Find the callbacks to invoke; wait for one until the deadline, once. */
 static void gather(weft_loop *loop, int64_t deadline)
 {
-    drain_woken(loop); /* a close: what was started before comes before what was started since */
+    drain_woken(loop); /* after a close, operations started before it come before those started
+                          since */
     weft__proactor_begin(loop);
     weft__reactor_begin(loop);
     int64_t timer = weft__wheel_next(&loop->wheel);
@@ -257,7 +258,7 @@ static int call_timers(weft_loop *loop)
         if (loop->due) {
             struct loop_timer *timer = (struct loop_timer *)(void *)loop->due;
             n++;
-            timer->fn((weft_loop_timer *)(void *)timer, timer->arg); /* it may be gone */
+            timer->fn((weft_loop_timer *)(void *)timer, timer->arg); /* the timer may be freed */
         }
     }
     return n;
@@ -318,7 +319,7 @@ void weft_loop_run(weft_loop *loop)
     atomic_store_explicit(&loop->stopping, false, memory_order_relaxed);
 }
 
-/* --- inside another's ------------------------------------------------------------------- */
+/* --- embedding in another loop ---------------------------------------------------------- */
 
 int weft_loop_fd(const weft_loop *loop)
 {

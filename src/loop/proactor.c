@@ -1,10 +1,11 @@
-/* Operations with a handler. On a driver that does not complete them they are done here: tried at
- * the next turn, in the order in which they were started, linked if they would block, tried again
- * at an edge. A cancel is one more try, after which it does not wait: so what had come before
- * counts, as it does when the kernel does it.
+/* Operations with a completion handler. With a driver that does not complete operations, they are
+ * performed here: tried at the next turn, in the order in which they were started, linked if they
+ * would block, and tried again at an edge. A cancel is one more try, after which the operation does
+ * not wait: so data that arrived before the cancel counts, as it does when the kernel performs the
+ * operation.
  *
- * The kernel does not keep the order of two reads of one socket: only the first in line is given to
- * it, the next one stands behind it.
+ * The kernel does not preserve the order of two reads of one socket: only the first operation of a
+ * side is submitted to it, and the others queue after that one.
  */
 #include <weft/proactor.h>
 
@@ -23,17 +24,17 @@ struct op {
     struct weft__loop_item item;
     weft_op_fn fn;
     void *arg;
-    struct iovec iov;       /* of READ and WRITE */
-    struct weft_addr *peer; /* of ACCEPT */
-    uint16_t kind;          /* the same: the flags of what is accepted, WEFT__FD_... */
-    struct weft__list link; /* todo, done or hand */
-    uint64_t number;        /* in the order of starts */
-    struct op *behind;      /* the next in line, not yet with the driver */
-    struct op *ahead;       /* whose `behind` this is; NULL: the driver has it, or had */
-    uint32_t generation;    /* of the descriptor's record when it was started */
+    struct iovec iov;       /* READ and WRITE */
+    struct weft_addr *peer; /* ACCEPT */
+    uint16_t kind;          /* ACCEPT: the flags of the accepted socket, WEFT__FD_... */
+    struct weft__list link; /* in todo, done or hand */
+    uint64_t number;        /* counts the starts */
+    struct op *behind;      /* the next in the queue, not yet submitted */
+    struct op *ahead;       /* the previous in the queue; NULL: this one was submitted */
+    uint32_t generation;    /* of the descriptor's record at the start */
     uint8_t state;          /* enum state */
-    bool begun;             /* a connect that is in progress */
-    bool ending;            /* by a cancel */
+    bool begun;             /* a connect in progress */
+    bool ending;            /* cancelled */
 };
 _Static_assert(sizeof(struct op) <= sizeof(weft_op), "an operation fits");
 
@@ -69,7 +70,7 @@ int64_t weft_op_result(const weft_op *op)
     return ((const struct op *)(const void *)op)->item.op.result;
 }
 
-/* --- the end ---------------------------------------------------------------------------- */
+/* --- completion ------------------------------------------------------------------------- */
 
 static int64_t accepted(struct op *op, int64_t fd)
 {
@@ -108,7 +109,7 @@ static void submit(struct op *op)
     loop->driver->kind->submit(loop->driver, &op->item.op);
 }
 
-/* The one behind takes its place. */
+/* The next operation in the queue takes its place. */
 static void leave_line(struct op *op)
 {
     if (op->ahead) {
@@ -135,8 +136,8 @@ static void end(struct op *op, int64_t result)
     }
 }
 
-/* The first of this loop's operations that the driver has on the same side of the descriptor, but
- * for waits for readiness; NULL: none. */
+/* The first of this loop's operations that the driver has on the same side of the descriptor, not
+ * counting waits for readiness; NULL: none. */
 static struct op *first_in_line(const struct op *op)
 {
     struct weft__fd *record = weft__fd_record(op->item.op.fd);
@@ -151,7 +152,7 @@ static struct op *first_in_line(const struct op *op)
     return (struct op *)(void *)at;
 }
 
-/* --- without a driver that completes ------------------------------------------------------ */
+/* --- with drivers that report readiness --------------------------------------------------- */
 
 static int64_t look(const struct weft__op *op)
 {
@@ -179,7 +180,8 @@ static int64_t perform(struct op *op)
     return op->begun ? -EAGAIN : result;
 }
 
-/* Others came first, and wait. Numbers do not wrap in the life of a loop. */
+/* Whether earlier operations are waiting. Sequence numbers do not wrap during the life of a
+ * loop. */
 static bool has_to_queue(const struct op *op)
 {
     const struct op *first = op->item.op.code == WEFT__OP_READY ? NULL : first_in_line(op);
@@ -237,7 +239,7 @@ void weft__proactor_begin(weft_loop *loop)
 
 /* --- start ---------------------------------------------------------------------------------- */
 
-/* Accept and connect have no flag that says "do not block". */
+/* Accept and connect have no flag for non-blocking mode. */
 static int make_nonblocking(const struct weft__op *op)
 {
     if (op->code != WEFT__OP_ACCEPT && op->code != WEFT__OP_CONNECT) {
@@ -249,7 +251,7 @@ static int make_nonblocking(const struct weft__op *op)
                : 0;
 }
 
-/* False: there is no line. */
+/* False: there is no queue. */
 static bool stand_in_line(struct op *op)
 {
     struct op *last = first_in_line(op);
@@ -330,7 +332,7 @@ static bool is_socket(int fd)
     return record && weft__fd_is(record, WEFT__FD_SOCKET);
 }
 
-/* A socket is called so that it neither blocks nor raises signals, whatever its mode. */
+/* Sockets are called with flags that prevent blocking and signals, whatever their mode. */
 int weft_op_read(weft_op *op, int fd, void *buf, size_t n, int64_t offset)
 {
     return offset < -1     ? -EINVAL
@@ -435,7 +437,7 @@ int weft__proactor_call(weft_loop *loop)
         }
         op->state = IDLE;
         loop->ops--;
-        op->fn((weft_op *)(void *)op, op->item.op.result, op->arg); /* it may be gone */
+        op->fn((weft_op *)(void *)op, op->item.op.result, op->arg); /* op may be freed */
     }
     return n;
 }

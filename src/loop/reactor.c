@@ -1,14 +1,15 @@
-/* Watches: a level, made of waits that end once.
+/* Watches: level-triggered notification, built from one-shot waits.
  *
- * A watch is *suspect* when it was added, called or modified, or when there was an edge. On a
- * driver that reports readiness, one poll(2) without waiting asks about all suspects; those that
- * are ready are called, the others are linked to their descriptor. On one that completes, a suspect
- * gets a poll operation for each direction it wants, which ends at once if it is ready.
+ * A watch is *unverified* after it was added, called or modified, or after an edge. With a driver
+ * that reports readiness, one poll(2) with a zero timeout checks all of them; those that are ready
+ * are called, the others are linked to their descriptors. With a driver that completes operations,
+ * such a watch submits a poll operation for each direction it wants, which completes at once if the
+ * descriptor is ready.
  *
- * One that wants nothing rests: it waits for nothing, so a close that is not the loop's own tells
- * it nothing either.
+ * A watch without events is paused: it waits for nothing, so it learns of a close only if the loop
+ * itself closes the descriptor.
  *
- * A wait that is in flight when its watch is removed keeps the memory until it has ended.
+ * If a watch is removed while its wait is in flight, the memory is freed when that wait has ended.
  */
 #include <weft/reactor.h>
 
@@ -33,12 +34,12 @@ struct weft_watch {
     uint32_t generation;
     weft_watch_fn fn;
     void *arg;
-    struct weft__list link;     /* suspects, ready or resting */
-    struct weft__list all_link; /* all of the loop */
-    int events;                 /* wanted */
-    int ready;                  /* found; masked by what is wanted when it is called */
-    int end;                    /* negative: it has ended, and this is to be told */
-    bool gone;                  /* only waits in flight keep it */
+    struct weft__list link;     /* in suspects, ready or resting */
+    struct weft__list all_link; /* in the list of all watches of the loop */
+    int events;                 /* wanted events */
+    int ready;                  /* events found; masked with the wanted ones at the call */
+    int end;                    /* negative: the watch has ended, and this is to be reported */
+    bool gone;                  /* removed; only waits in flight keep the memory */
     struct side sides[2];
 };
 
@@ -70,7 +71,7 @@ static void disarm(weft_watch *watch)
         } else if (weft__fd_unlink(weft__fd_record(watch->fd), &side->item.op,
                                    weft__loop_here(loop))) {
             side->busy = false;
-        } /* else it is woken, and comes by */
+        } /* else it was woken, and its report will be handled */
     }
 }
 
@@ -157,13 +158,13 @@ static void link_to(weft_watch *watch, const uint32_t edges[2])
         if (!wants(watch, i)) {
             continue;
         }
-        watch->sides[i].busy = true; /* before: another thread's close may wake it at once */
+        watch->sides[i].busy = true; /* set before: another thread's close may wake it at once */
         err = weft__loop_link(loop, record, &watch->sides[i].item.op, watch->generation, edges[i]);
         if (err) {
             watch->sides[i].busy = false;
         }
         if (err == -EAGAIN) {
-            weft__list_push(&loop->suspects, &watch->link); /* there was an edge meanwhile */
+            weft__list_push(&loop->suspects, &watch->link); /* an edge arrived in the meantime */
         } else if (err) {
             end(watch, err);
             return;
@@ -173,7 +174,7 @@ static void link_to(weft_watch *watch, const uint32_t edges[2])
 
 struct look {
     weft_watch *watch;
-    uint32_t edges[2]; /* read before the look */
+    uint32_t edges[2]; /* read before the poll */
 };
 
 static short poll_events(const weft_watch *watch)
@@ -200,7 +201,7 @@ static void judge(const struct look *look, short revents)
     }
 }
 
-/* False: there was none. */
+/* True: there may be more. */
 static bool verify_chunk(struct weft__list *suspects)
 {
     struct pollfd asked[CHUNK];
@@ -221,7 +222,7 @@ static bool verify_chunk(struct weft__list *suspects)
         }
     }
     if (n > 0 && poll(asked, n, 0) < 0) {
-        for (unsigned i = 0; i < n; i++) { /* no memory in the kernel: the next turn asks again */
+        for (unsigned i = 0; i < n; i++) { /* no kernel memory: retry in the next turn */
             weft__list_push(&looks[i].watch->loop->suspects, &looks[i].watch->link);
         }
         return false;
@@ -254,7 +255,7 @@ void weft__reactor_begin(weft_loop *loop)
     }
 }
 
-/* --- calls ------------------------------------------------------------------------------------ */
+/* --- callbacks -------------------------------------------------------------------------------- */
 
 int weft__reactor_call(weft_loop *loop)
 {
@@ -278,13 +279,13 @@ int weft__reactor_call(weft_loop *loop)
         weft__list_push(&loop->suspects, &watch->link);
         if (ready) {
             n++;
-            watch->fn(watch, watch->fd, ready, watch->arg); /* it may be gone */
+            watch->fn(watch, watch->fd, ready, watch->arg); /* the watch may be freed */
         }
     }
     return n;
 }
 
-/* They find out when they are looked at next. */
+/* They notice the close when they are verified next. */
 void weft__reactor_closed(weft_loop *loop, int fd)
 {
     struct weft__list *at = loop->resting.next, *next;
@@ -303,7 +304,7 @@ void weft__reactor_clear(weft_loop *loop)
     }
 }
 
-/* --- the caller's ----------------------------------------------------------------------------- */
+/* --- public calls ----------------------------------------------------------------------------- */
 
 int weft_watch_add(weft_watch **out, weft_loop *loop, int fd, int events, weft_watch_fn fn,
                    void *arg)
@@ -357,7 +358,7 @@ int weft_watch_modify(weft_watch *watch, int events)
         return -ENOENT;
     }
     watch->events = events;
-    if (!watch->ready) { /* else it is looked at after its call */
+    if (!watch->ready) { /* else it is verified after its call */
         weft__list_push(&watch->loop->suspects, &watch->link);
     }
     return 0;
@@ -366,7 +367,7 @@ int weft_watch_modify(weft_watch *watch, int events)
 int weft_watch_remove(weft_watch *watch)
 {
     WEFT__NEED(watch);
-    /* One whose end is being told is in no list, and goes when that returns. */
+    /* A watch whose last callback is running is in no list, and is freed when that returns. */
     if (watch->end < 0 && weft__list_empty(&watch->link)) {
         return -ENOENT;
     }

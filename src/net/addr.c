@@ -26,20 +26,21 @@ static struct sockaddr_un *un(const struct weft_addr *addr)
     return (struct sockaddr_un *)(uintptr_t)&addr->storage;
 }
 
-/* --- from text ------------------------------------------------------------------------------ */
+/* --- parsing -------------------------------------------------------------------------------- */
 
 /* A path, or the name of an abstract socket after '@'. */
 static int parse_unix(struct weft_addr *out, const char *text)
 {
     size_t len = strlen(text);
     bool abstract = text[0] == '@';
-    /* A path has a zero at its end, a name one in front: both need one byte more, or the same. */
+    /* A path needs a terminating zero; the '@' of an abstract name is replaced by a leading
+     * zero. */
     if (len == 0 || len + !abstract > sizeof un(out)->sun_path) {
         return -EINVAL;
     }
     un(out)->sun_family = AF_UNIX;
     if (abstract && len == 1) {
-        out->len = offsetof(struct sockaddr_un, sun_path); /* to bind to: the kernel finds a name */
+        out->len = offsetof(struct sockaddr_un, sun_path); /* for bind: the kernel chooses a name */
         return 0;
     }
     memcpy(un(out)->sun_path, text, len);
@@ -72,7 +73,7 @@ static int parse_scope(struct weft_addr *out, const char *name)
 {
     v6(out)->sin6_scope_id = if_nametoindex(name);
     if (v6(out)->sin6_scope_id == 0) {
-        int number = weft__addr_parse_port(name); /* as a number it is as small */
+        int number = weft__addr_parse_port(name); /* a numeric index, limited like a port */
         if (number <= 0) {
             return -EINVAL;
         }
@@ -104,7 +105,7 @@ static int parse_host(struct weft_addr *out, char *host)
         return parse_v6(out, host + 1);
     }
     if (len == 0 || strcmp(host, "*") == 0) {
-        v6(out)->sin6_family = AF_INET6; /* the zero address is "any", of IPv4 too */
+        v6(out)->sin6_family = AF_INET6; /* the zero address is "any", including IPv4 */
         out->len = sizeof(struct sockaddr_in6);
         return 0;
     }
@@ -137,7 +138,7 @@ int weft_addr_parse(struct weft_addr *out, const char *text)
     return err;
 }
 
-/* --- to text --------------------------------------------------------------------------------- */
+/* --- formatting ------------------------------------------------------------------------------ */
 
 static int text_unix(const struct weft_addr *addr, char *out, size_t size)
 {
@@ -150,7 +151,7 @@ static int text_unix(const struct weft_addr *addr, char *out, size_t size)
     if (path[0] == 0) {
         char name[sizeof un(addr)->sun_path];
         for (size_t i = 0; i < len; i++) {
-            name[i] = path[i] ? path[i] : '@'; /* a name may have zeros within */
+            name[i] = path[i] ? path[i] : '@'; /* an abstract name may contain zeros */
         }
         return snprintf(out, size, "unix:%.*s", (int)len, name);
     }
@@ -180,7 +181,7 @@ int weft_addr_text(const struct weft_addr *addr, char *out, size_t size)
     }
 }
 
-/* --- of sockets ------------------------------------------------------------------------------- */
+/* --- addresses of sockets, ports -------------------------------------------------------------- */
 
 int weft_addr_local(int fd, struct weft_addr *out)
 {

@@ -13,24 +13,25 @@
 #include "sched/worker.h"
 
 #define RETRY_FIRST_NS ((int64_t)250000)
-#define RETRY_DOUBLED 8 /* times: to 64 ms */
+#define RETRY_DOUBLED 8 /* number of doublings: up to 64 ms */
 
 /* --- readiness ----------------------------------------------------------------------- */
 
 struct listed {
-    struct weft__op op; /* first */
+    struct weft__op op; /* must be first */
     struct weft__waiter waiter;
 };
 
-/* Under the record's lock. */
+/* Called under the record's lock. */
 static void ready(struct weft__op *op, void *arg)
 {
     struct listed *wait = (struct listed *)(void *)op;
     weft__waiter_fire(&wait->waiter, WEFT__REASON_DONE, arg);
 }
 
-/* The wait was not linked, for this reason, and was taken back. An interrupt may have ended it
- * before that: then it was delivered to this wait, which ends by it, unless the call fails. */
+/* The wait was not linked, because of `err`, and was disarmed. An interrupt may have ended it
+ * before that: then the interrupt was delivered to this wait, which ends by it, unless the call
+ * fails. */
 static int end_unlinked(enum weft__reason reason, int err, const struct weft__wait_kind *kind,
                         int fd)
 {
@@ -89,7 +90,7 @@ int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct w
                : err;
 }
 
-/* What was only looked at is still there. */
+/* Peeked data is still in the socket. */
 static bool ran_dry(const struct weft__fd *record, const struct weft__op *op, int64_t n)
 {
     return (op->code == WEFT__OP_RECV || op->code == WEFT__OP_SEND) && n > 0 &&
@@ -106,11 +107,12 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 {
     struct weft__fd_side *side = &record->side[op->side];
     struct weft__seen seen = {.generation = weft__fd_generation(record)};
-    bool begun = false; /* a connect that is in progress: the next look says how it went */
+    bool begun = false; /* a connect in progress: the next try asks for its outcome */
     int err = 0;
     for (;;) {
         seen.edges = weft__fd_edges(side);
-        /* Past its deadline it is tried all the same: only the kernel knows what is there *now*. */
+        /* Past its deadline the call is still tried: only the kernel knows what is available
+         * *now*. */
         if (err || !weft__fd_empty_at(side, seen.edges)) {
             int64_t result = begun ? weft__op_connected(op->fd) : weft__fd_perform(record, op);
             if (!would_block(op, result)) {
@@ -135,13 +137,14 @@ static int64_t run_by_readiness(struct weft__fd *record, struct weft__op *op, in
 
 /* --- completion ------------------------------------------------------------------------- */
 
-/* By the driver's thread. */
+/* Called by the driver's thread. */
 void weft__call_completed(struct weft__op *op, void *ready)
 {
     weft__ending_tell(&op->end, op->fiber, ready);
 }
 
-/* Its end was asked for: nothing ends this wait but that. */
+/* Wait for the operation after its cancellation was requested: nothing but its completion ends this
+ * wait. */
 static void await_end(struct weft__call *call, const struct weft__wait_kind *kind)
 {
     const unsigned how =
@@ -169,20 +172,20 @@ int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uin
     return call->op.result;
 }
 
-/* For as long as drivers go away with their threads. */
+/* Repeats while drivers stop with their threads. */
 int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
                                  const struct weft__wait_kind *kind)
 {
     int64_t result;
     int err = 0;
-    /* A connect is in progress: what is left is to see how it went. */
+    /* The connect is in progress: only its outcome is still needed. */
     bool begun = call->op.code == WEFT__OP_CONNECT;
     if (begun) {
         call->op.code = WEFT__OP_READY;
     }
     do {
         struct weft__worker *w = weft__worker_self();
-        struct weft__driver *driver = weft__worker_driver(w, &err); /* maybe another */
+        struct weft__driver *driver = weft__worker_driver(w, &err); /* maybe another one */
         if (!driver) {
             return err;
         }
@@ -198,7 +201,7 @@ int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call
     return result != WEFT__MOVED ? result : weft__call_complete_anew(call, deadline, kind);
 }
 
-/* --- a plain thread ------------------------------------------------------------------------ */
+/* --- plain threads ------------------------------------------------------------------------- */
 
 static int poll_until(int fd, enum weft__side side, int64_t deadline)
 {
@@ -219,7 +222,7 @@ static int poll_until(int fd, enum weft__side side, int64_t deadline)
     }
 }
 
-/* Who is about to block a thread must not be a worker's. */
+/* A call that blocks the thread must not run on a worker. */
 static void must_not_wait(int64_t deadline)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -245,7 +248,7 @@ static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64
     }
 }
 
-/* --- without events ----------------------------------------------------------------------- */
+/* --- retrying, where there are no events -------------------------------------------------- */
 
 /* 0: the time has passed. */
 static int pause_until(int fd, int64_t until, const struct weft__wait_kind *kind)
@@ -266,7 +269,8 @@ static int pause_before_retry(const struct weft__fd *record, uint32_t generation
     if (deadline <= now) {
         return -ETIMEDOUT;
     }
-    pause -= now % (pause / 2); /* many who wait for the same do not come at the same moment */
+    pause -= now % (pause / 2); /* jitter: waiters for the same event do not retry at the same
+                                   moment */
     int err = pause_until(record->number, deadline - now > pause ? now + pause : deadline, kind);
     return err ? err : weft__fd_generation(record) != generation ? WEFT__CLOSED : 0;
 }
@@ -307,8 +311,8 @@ static int wait_by_retrying(const struct weft__fd *record, enum weft__side side,
     }
 }
 
-/* A worker that has not done I/O before finds no descriptors for its driver. That is no fault of
- * this call's. */
+/* The worker does its first I/O and has no descriptors left for its driver. That is not an error of
+ * this call. */
 static bool lacks_driver(int err)
 {
     return weft__room_lacks(err);
@@ -330,17 +334,17 @@ int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct wef
     return run_by_retrying(record, op, deadline, kind);
 }
 
-/* --- all ----------------------------------------------------------------------------------- */
+/* --- all kinds of calls -------------------------------------------------------------------- */
 
-/* What can be done at once is no wait: it succeeds in a cancelled fiber too, and past the deadline.
- * What the driver would perform is tried here first. */
+/* An operation that can be done at once does not wait: it succeeds in a cancelled fiber too, and
+ * past the deadline. An operation that the driver would perform is tried here first. */
 static bool try_first(const struct weft__fd *record, const struct weft__op *op, bool hurried)
 {
     return weft__fd_performs(record, op) ||
            (hurried && op->code != WEFT__OP_CONNECT && op->code != WEFT__OP_READY);
 }
 
-/* System calls that know no flag for "do not block". */
+/* System calls without a flag for non-blocking mode. */
 static bool needs_nonblock(const struct weft__op *op)
 {
     return op->code == WEFT__OP_ACCEPT || op->code == WEFT__OP_SENDFILE;
@@ -422,7 +426,7 @@ int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
             return err ? err : WEFT__CLOSED;
         }
         seen.edges = weft__fd_edges(&record->side[side]);
-        err = poll_until(fd, side, 0); /* somebody else may have been faster */
+        err = poll_until(fd, side, 0); /* another reader or writer may have been faster */
     }
     return err;
 }

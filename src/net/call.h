@@ -1,9 +1,10 @@
 /* A call: one operation on a descriptor, and the fiber or thread that waits for it.
  *
- * On a driver that reports readiness the call is tried, waits, and is tried again. On one that
- * completes operations it is handed over, and the fiber does not return before it is over, since
- * the kernel uses its buffer: a deadline or a cancel asks the driver to end it and waits on. What
- * it has done by then counts.
+ * On a driver that reports readiness, the operation is tried; if it would block, the caller waits
+ * and tries again. On a driver that completes operations, the operation is submitted, and the fiber
+ * does not return before it is finished, because the kernel uses the fiber's buffer: at a deadline
+ * or a cancel the fiber asks the driver to cancel the operation and keeps waiting. If the operation
+ * was done by then, its result counts.
  */
 #ifndef WEFT_NET_CALL_H
 #define WEFT_NET_CALL_H
@@ -18,18 +19,18 @@
 #include "sched/waiter.h"
 
 struct weft__call {
-    struct weft__op op; /* on a driver that completes, `fiber` is the task */
+    struct weft__op op; /* on a driver that completes operations, `fiber` is the task */
 };
 
-/* The result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. The
- * caller has initialised the operation and filled in what its code needs. */
+/* Run an operation. The caller has initialised it and set the fields of its code. Returns the
+ * result of the operation; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED, -EOPNOTSUPP. */
 int64_t weft__call_run(struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind);
-/* The same, of a descriptor whose record is known. */
+/* As weft__call_run, for a descriptor whose record is known. */
 int64_t weft__call_run_on(struct weft__fd *record, struct weft__call *call, int64_t deadline,
                           const struct weft__wait_kind *kind);
 
-/* What was seen of a descriptor before it was tried: a wait is for what comes after that. */
+/* The state of a descriptor before a try: the wait is for an event after it. */
 struct weft__seen {
     uint32_t generation, edges;
 };
@@ -40,18 +41,19 @@ static inline struct weft__seen weft__call_see(const struct weft__fd *record, en
                                .edges = weft__fd_edges(&record->side[side])};
 }
 
-/* For a driver that reports readiness: waits until there may be an edge after `seen`. 0: try
+/* For a driver that reports readiness: wait until there may be an edge after `seen`. 0: try
  * again. */
 int weft__call_wait_edge(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                          int64_t deadline, const struct weft__wait_kind *kind);
-/* The parts of it that are not for nearly every message: no place in the record (`err` says why),
- * for the calling fiber, which is armed; it has ended otherwise. */
+/* Slow paths of weft__call_wait_edge: the slot in the record is not available (`err` says why) to
+ * the calling fiber, which is armed; the wait ended without an edge. */
 int weft__call_wait_listed(struct weft__fd *record, enum weft__side side, struct weft__seen seen,
                            int err, int64_t deadline, const struct weft__wait_kind *kind);
 int weft__call_unwait(struct weft__fd *record, enum weft__side side, enum weft__reason reason);
 
-/* The same by a fiber of this worker, which has a driver. The waiter is in registers, the wait in
- * the record: what it keeps on its stack is the caller's frame and that of the switch. */
+/* As weft__call_wait_edge, for a fiber of this worker, which has a driver. The waiter is kept in
+ * registers and the wait in the record: on the stack there are only the caller's frame and that of
+ * the context switch. */
 static inline __attribute__((always_inline)) int
 weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum weft__side side,
                         struct weft__seen seen, int64_t deadline,
@@ -71,24 +73,25 @@ weft__call_wait_edge_on(struct weft__worker *w, struct weft__fd *record, enum we
                                                           : weft__call_unwait(record, side, reason);
 }
 
-/* The same for what the kernel tells no event for when it could go on (-EAGAIN): it is tried again
- * after pauses that grow from a quarter of a millisecond to 64. */
+/* As weft__call_run, for an operation whose -EAGAIN is followed by no event: retry after pauses
+ * that grow from a quarter of a millisecond to 64. */
 int64_t weft__call_retry(struct weft__op *op, int64_t deadline, const struct weft__wait_kind *kind);
 
-/* For a fiber, on a driver that completes operations: hands it over and waits until it is over. */
+/* For a fiber, on a driver that completes operations: submit the operation and wait until it is
+ * finished. */
 int64_t weft__call_complete(struct weft__driver *driver, struct weft__call *call, int64_t deadline,
                             const struct weft__wait_kind *kind);
-/* The parts of it that are not for nearly every message: its wait has ended before it; its driver
- * has gone. */
+/* Slow paths of weft__call_complete: the wait ended before the operation; the driver has
+ * stopped. */
 int64_t weft__call_end(struct weft__driver *driver, struct weft__call *call, uint64_t ticket,
                        enum weft__reason reason, const struct weft__wait_kind *kind);
 int64_t weft__call_complete_anew(struct weft__call *call, int64_t deadline,
                                  const struct weft__wait_kind *kind);
-/* What its operation is given to be told. */
+/* The `complete` function of the operation. */
 void weft__call_completed(struct weft__op *op, void *ready);
 
-/* The same by a fiber of this worker. WEFT__MOVED: it is to begin anew. The fiber is armed before
- * the operation is handed over, so that there is one moment at which it may be woken. */
+/* As weft__call_complete, for a fiber of this worker. WEFT__MOVED: submit again. The fiber is armed
+ * before the operation is submitted, so that there is only one point at which it may be woken. */
 static inline __attribute__((always_inline)) int64_t
 weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, struct weft__call *call,
                        int64_t deadline, const struct weft__wait_kind *kind)
@@ -107,7 +110,7 @@ weft__call_complete_on(struct weft__worker *w, struct weft__driver *driver, stru
                : weft__call_end(driver, call, ticket, reason, kind);
 }
 
-/* Waits for one side of a descriptor. 0 or as above. */
+/* Wait for readiness of one side of a descriptor. Returns 0 or an error as weft__call_run. */
 int weft__call_wait(int fd, enum weft__side side, int64_t deadline,
                     const struct weft__wait_kind *kind);
 

@@ -10,12 +10,12 @@
 
 static const struct weft__wait_kind close_kind = {.name = "close"};
 
-/* A number that operations in flight still name must not be another's before they have ended. */
+/* A number that operations in flight still use must not be reused before they have ended. */
 struct closer {
     struct weft__fd_closer base;
     struct weft__waiter waiter;
     struct weft__fd *record;
-    bool closes; /* or the number is only forgotten */
+    bool closes; /* false: the number is only unregistered */
     int err;     /* of close(2) */
 };
 
@@ -41,7 +41,7 @@ static bool end_now(struct closer *closer)
     return !in_flight;
 }
 
-/* The wait is short and nothing ends it before: the operations were told to end. */
+/* The wait is short and nothing ends it early: the operations were cancelled. */
 static int end(struct weft__fd *record, bool closes)
 {
     struct closer closer = {.base = {.empty = empty}, .record = record, .closes = closes};
@@ -53,7 +53,7 @@ static int end(struct weft__fd *record, bool closes)
     }
     enum weft__reason reason = weft__waiter_park(&closer.waiter, WEFT_FOREVER, &close_kind, 0);
     WEFT__ASSERT(reason == WEFT__REASON_DONE);
-    weft__latch_take(&record->lock); /* whoever told us is through */
+    weft__latch_take(&record->lock); /* the thread that woke us has left the record */
     weft__latch_drop(&record->lock);
     return closer.err;
 }

@@ -1,4 +1,4 @@
-/* Connected stream sockets. */
+/* Connect a stream socket. */
 #include <errno.h>
 #include <sys/socket.h>
 
@@ -19,8 +19,8 @@ int weft_connect_addr(const struct weft_addr *addr, int64_t deadline)
     weft__op_init(&call.op, fd, WEFT__OP_CONNECT, WEFT__SIDE_OUT);
     call.op.addr = (struct sockaddr *)(uintptr_t)&addr->storage;
     call.op.addr_len = addr->len;
-    /* Of a Unix socket it is done, or fails, at once; when there is room in a full backlog, no
-     * event tells. */
+    /* On a Unix socket connect succeeds or fails at once; no event reports that a full backlog has
+     * space again. */
     int64_t err = addr->storage.ss_family == AF_UNIX
                       ? weft__call_retry(&call.op, deadline, &connect_kind)
                       : weft__call_run(&call, deadline, &connect_kind);

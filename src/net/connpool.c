@@ -32,21 +32,22 @@ struct idle {
 };
 
 struct weft_connpool {
-    struct weft__source source; /* those who wait for a place; its lock guards the rest */
+    struct weft__source source; /* the callers that wait for a connection; its lock guards the
+                                   other fields */
     struct weft_connpool_opts opts;
     weft_timer timer;
-    char *name;     /* its own copy */
+    char *name;     /* owned copy */
     bool ticking;   /* the timer is set, or about to be */
-    unsigned count; /* idle and in use, and those being made */
+    unsigned count; /* connections idle, in use, and being opened */
     unsigned idle_count;
     struct weft_connpool_stats stats;
-    struct idle *idle; /* the oldest first */
+    struct idle *idle; /* oldest first */
     char address[];
 };
 
-/* --- those that were idle for too long -------------------------------------------------------- */
+/* --- closing connections that are idle for too long ------------------------------------------- */
 
-/* When the oldest is due; INT64_MAX: none will be. */
+/* When the oldest idle connection is due; INT64_MAX: none is. */
 static int64_t next_retirement_locked(const weft_connpool *pool)
 {
     return pool->opts.idle_ns > 0 && pool->idle_count > pool->opts.min
@@ -88,7 +89,7 @@ static void retire(weft_timer *timer, void *arg, uint64_t times)
     }
 }
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- create and destroy ----------------------------------------------------------------------- */
 
 int weft_connpool_create(weft_connpool **out, const char *address,
                          const struct weft_connpool_opts *options)
@@ -150,9 +151,9 @@ void weft_connpool_destroy(weft_connpool *pool)
     weft__free(pool);
 }
 
-/* --- take ------------------------------------------------------------------------------------- */
+/* --- acquire ---------------------------------------------------------------------------------- */
 
-/* Nothing is to come on an idle connection: neither an end nor bytes. */
+/* Whether an idle connection has neither ended nor received unexpected data. */
 static bool is_quiet(int fd)
 {
     char byte;
@@ -164,7 +165,7 @@ static int take_idle_locked(weft_connpool *pool)
     return pool->idle_count ? pool->idle[--pool->idle_count].fd : -1;
 }
 
-/* A place became free, for a new connection. */
+/* One connection fewer: pass its place to a waiter, which opens a new one. */
 static void give_place(weft_connpool *pool)
 {
     struct weft__chain ready;
@@ -173,7 +174,7 @@ static void give_place(weft_connpool *pool)
     weft__source_lock(&pool->source);
     bool passed = false;
     while (!passed && (node = weft__waitlist_pop(&pool->source.waiters))) {
-        passed = weft__node_fire(node, NULL, 0, &ready); /* it makes one in this place */
+        passed = weft__node_fire(node, NULL, 0, &ready); /* the waiter opens a connection */
     }
     pool->count -= !passed;
     weft__source_unlock(&pool->source);
@@ -190,7 +191,7 @@ static int make(weft_connpool *pool, int64_t deadline)
     return fd;
 }
 
-/* With all in use: what the next who gives back hands over. */
+/* All connections are in use: wait for a connection, or a place for one, from the next release. */
 static int wait_locked(weft_connpool *pool, int64_t deadline)
 {
     struct weft__node node;
@@ -238,7 +239,7 @@ int weft_connpool_take(weft_connpool *pool, int64_t deadline)
     }
 }
 
-/* --- give ------------------------------------------------------------------------------------- */
+/* --- release ---------------------------------------------------------------------------------- */
 
 static void give_back(weft_connpool *pool, int fd)
 {
@@ -275,10 +276,10 @@ void weft_connpool_give(weft_connpool *pool, int fd, bool reusable)
     }
 }
 
-/* --- in advance ------------------------------------------------------------------------------- */
+/* --- opening connections in advance ----------------------------------------------------------- */
 
-/* A place for one that is missing from the minimum. Those being made have theirs already, so two
- * who fill at once make no more than one would. */
+/* Reserve a place if the pool has fewer than the minimum. Connections being opened are counted
+ * already, so concurrent fills together open no more than one fill would. */
 static bool reserve_missing(weft_connpool *pool)
 {
     weft__source_lock(&pool->source);

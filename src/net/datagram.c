@@ -9,7 +9,7 @@
 #include "net/message.h"
 #include "net/socket.h"
 
-/* --- made -------------------------------------------------------------------------------- */
+/* --- opening ----------------------------------------------------------------------------- */
 
 static int set_options(int fd, int family, const struct weft_datagram_opts *opts)
 {
@@ -62,7 +62,7 @@ int weft_datagram_set_peer(int fd, const struct weft_addr *peer)
     return n == 0 ? 0 : -errno;
 }
 
-/* Without a name of its own a Unix socket could get no answer. */
+/* A Unix socket without a name of its own could not receive replies. */
 static int bind_any(int fd, int family)
 {
     const struct weft_addr any = {.len = sizeof(sa_family_t), .storage.ss_family = AF_UNIX};
@@ -91,7 +91,7 @@ int weft_datagram_connect(const char *address)
     return err ? err : weft_datagram_connect_addr(&addr);
 }
 
-/* --- sent and received --------------------------------------------------------------------- */
+/* --- sending and receiving ----------------------------------------------------------------- */
 
 ssize_t weft_recvfrom(int fd, void *buf, size_t n, struct weft_addr *from, int64_t deadline)
 {

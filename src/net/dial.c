@@ -1,4 +1,4 @@
-/* Connections to names: several addresses, one winner (RFC 8305). */
+/* Connect to a host: several addresses, the first success wins (RFC 8305). */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,18 +11,18 @@
 #include "net/group.h"
 #include "net/socket.h"
 
-#define MOST 16u /* addresses of a host that are looked at */
+#define MOST 16u /* addresses of a host that are tried at most */
 #define NEXT_NS 250000000
 
 struct dial {
     const struct weft_addr *addrs[MOST];
-    int fds[MOST]; /* of attempts that go on; -1: none, or over */
+    int fds[MOST]; /* of attempts in progress; -1: not begun, or ended */
     size_t count, begun, open;
     struct weft__group group;
-    int err; /* the last */
+    int err; /* of the last failure */
 };
 
-/* Families take turns, beginning with that of the best address. */
+/* Alternate between the address families, beginning with that of the best address. */
 static void interleave(struct dial *dial, const struct weft_addr *addrs, size_t n)
 {
     bool used[MOST] = {false};
@@ -53,7 +53,8 @@ static void end_attempt(struct dial *dial, size_t i, int err)
     dial->err = err;
 }
 
-/* The next address. The descriptor if it is connected at once; -1: it goes on, or has failed. */
+/* Begin the next attempt. Returns the descriptor if it connected at once; -1: in progress, or
+ * failed. */
 static int begin_next(struct dial *dial)
 {
     size_t i = dial->begun++;
@@ -82,7 +83,7 @@ static int begin_next(struct dial *dial)
     return err ? -1 : fd;
 }
 
-/* An attempt has come to something. */
+/* An attempt has an outcome. Returns the descriptor if it connected; else -1. */
 static int look(struct dial *dial, int fd)
 {
     size_t i = 0;
@@ -99,7 +100,7 @@ static int look(struct dial *dial, int fd)
     return err ? -1 : fd;
 }
 
-/* The connected descriptor, or an error. */
+/* Returns the connected descriptor or an error. */
 static int race(struct dial *dial, int64_t next_ns, int64_t deadline)
 {
     int64_t next_at = 0;
@@ -154,7 +155,7 @@ int weft_dial_addrs(const struct weft_addr *addrs, size_t n, int64_t next_ns, in
     return won < 0 ? won : weft__socket_known(won, flags);
 }
 
-/* "host:port" */
+/* Split "host:port". */
 static int split(const char *address, char *host, size_t size, unsigned *port)
 {
     const char *colon = strrchr(address, ':');

@@ -1,19 +1,21 @@
-/* The end of an operation against the waits of the fiber that it belongs to: one word.
+/* The completion of an operation against the waits of the fiber that owns it: one atomic word.
  *
- *   NONE     the fiber does not wait (its wait was ended by a deadline or a cancel, and it has
- *            asked for the end)
- *   ticket   it does: whoever ends the operation fires that
- *   OVER     the operation is over; the fiber may return, and its frame, in which this is, be gone
+ *   NO_WAITER  the fiber does not wait: its wait was ended by a deadline or a cancel, and it has
+ *              requested the cancellation of the operation
+ *   ticket     the fiber waits with this ticket, which the driver's thread fires at completion
+ *   FINISHED   the operation is finished; the fiber may return, and its frame, which contains this
+ *              word, may be gone
  *
- *   from      to       who
- *   ticket    NONE     the fiber, after its wait has ended otherwise
- *   NONE      ticket   the fiber, which waits once more
- *   any       OVER     the driver's thread, once: it touches nothing of the call after that. A
- *                      ticket that it fires may be an old one by then, and then nothing happens.
+ *   from       to         by
+ *   ticket     NO_WAITER  the fiber, after its wait ended for another reason
+ *   NO_WAITER  ticket     the fiber, which waits again
+ *   any        FINISHED   the driver's thread, once: it touches nothing of the call after that. The
+ *                         ticket that it then fires may be outdated, which has no effect.
  *
- * Mostly the fiber is in its first wait, and the driver's thread wins that: then the fiber knows by
- * the reason that it is over, and nobody looks at the word any more. Only one that could not be
- * fired is still to be told, so its frame is still there.
+ * Usually the fiber is in its first wait, and the driver's thread ends that wait: then the fiber
+ * knows from the wake reason that the operation is finished, and neither side reads the word again.
+ * Only if that ticket could not be fired must the driver publish FINISHED, and in that case the
+ * frame still exists, because the fiber has not been notified.
  */
 #ifndef WEFT_NET_ENDING_H
 #define WEFT_NET_ENDING_H
@@ -24,17 +26,17 @@
 #include "base/atomic.h"
 #include "io/fd.h"
 
-/* No tickets: those have 48 bits, and when they begin anew 0 is one of them. */
+/* Not tickets: those have 48 bits, and 0 is one of them when they wrap. */
 #define WEFT__ENDING_OVER UINT64_MAX
 #define WEFT__ENDING_NONE (UINT64_MAX - 1)
 
-/* Before the operation is handed over. */
+/* Called before the operation is submitted. */
 static inline void weft__ending_init(struct weft__ending *ending, uint64_t ticket)
 {
     atomic_store_explicit(&ending->word, ticket, memory_order_relaxed);
 }
 
-/* It is over, and its result is there. From here on the call may be gone. */
+/* The operation is finished and its result is set. After this the call may be gone. */
 static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, void *ready)
 {
     uint64_t ticket = atomic_load_explicit(&ending->word, memory_order_relaxed);
@@ -42,22 +44,22 @@ static inline void weft__ending_tell(struct weft__ending *ending, void *fiber, v
                          1)) {
         return;
     }
-    /* Release: the result. Acquire: that the fiber has armed this wait, or the fire would fail.
-     * pairs: wait */
+    /* Release: the result. Acquire: that the fiber has armed this wait, or else the fire would
+     * fail. pairs: weft__ending_wait */
     ticket = atomic_exchange_explicit(&ending->word, WEFT__ENDING_OVER, memory_order_acq_rel);
     if (ticket != WEFT__ENDING_NONE) {
         weft__io_fire(fiber, ticket, NULL, ready);
     }
 }
 
-/* The wait with this ticket has ended otherwise. */
+/* The wait with this ticket ended for another reason. */
 static inline void weft__ending_leave(struct weft__ending *ending, uint64_t ticket)
 {
     atomic_compare_exchange_strong_explicit(&ending->word, &ticket, WEFT__ENDING_NONE,
                                             memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Waits once more. False: it is over. */
+/* Wait again. False: the operation is finished. */
 static inline bool weft__ending_wait(struct weft__ending *ending, uint64_t ticket)
 {
     uint64_t none = WEFT__ENDING_NONE;

@@ -1,5 +1,5 @@
-/* A group of descriptors that one caller waits on together: an epoll of its own, which is itself a
- * descriptor to wait on. For a few descriptors, and waits that are seldom. */
+/* A set of descriptors that one caller waits on together: a private epoll, whose descriptor can
+ * itself be waited on. For a few descriptors and infrequent waits. */
 #ifndef WEFT_NET_GROUP_H
 #define WEFT_NET_GROUP_H
 
@@ -12,9 +12,9 @@ struct weft__group {
 
 int weft__group_open(struct weft__group *group);
 void weft__group_close(struct weft__group *group);
-/* Which of EPOLLIN and EPOLLOUT it wants to hear of a descriptor, from now on; 0: nothing. */
+/* Set the events of a descriptor to EPOLLIN, EPOLLOUT or both; 0 removes it. */
 int weft__group_want(struct weft__group *group, int fd, uint32_t events);
-/* Up to `max` events; 0: the time has come; -ECANCELED, -EINTR. */
+/* Wait for up to `max` events. 0: the deadline has passed; -ECANCELED, -EINTR. */
 int weft__group_wait(struct weft__group *group, struct epoll_event *events, int max,
                      int64_t deadline);
 

@@ -1,6 +1,6 @@
-/* The kernel's tables say which sockets have the address, by their inodes; the lists of the
- * processes' descriptors say whose these are. A socket that is in the table and in no list belongs
- * to nobody who lives. */
+/* The kernel's socket tables list the inodes of the sockets that have the address; the descriptor
+ * lists of the processes say which process has such an inode open. A socket that is in a table but
+ * in no list belongs to no live process. */
 #include "net/holder.h"
 
 #include <dirent.h>
@@ -17,10 +17,11 @@ enum { MOST = 8, FIELDS = 10 };
 struct sockets {
     unsigned long inode[MOST];
     int count;
-    bool foreign; /* one of them is another user's, whose descriptors cannot be seen */
+    bool foreign; /* one of them belongs to another user, whose descriptors are not visible */
 };
 
-/* Cuts the line into fields; the last is the rest of it. How many. */
+/* Split a line into fields; the last field is the rest of the line. Returns the number of
+ * fields. */
 static int split(char *line, char *fields[], int most)
 {
     int n = 0;
@@ -46,8 +47,8 @@ static void add(struct sockets *found, const char *inode)
     }
 }
 
-/* "sl local remote state queues timer retransmits uid timeout inode ...". Of the address only the
- * port is compared: a wildcard is in the way of all others. */
+/* "sl local remote state queues timer retransmits uid timeout inode ...". Only the port is
+ * compared: a wildcard address conflicts with every other address. */
 static void look_at_inet(char *fields[], int n, unsigned port, int type, struct sockets *found)
 {
     const char *colon = n == FIELDS ? strrchr(fields[1], ':') : NULL;

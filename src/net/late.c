@@ -13,7 +13,7 @@
 #include "io/stat.h"
 #include "sched/worker.h"
 
-/* --- at once -------------------------------------------------------------------------- */
+/* --- without waiting ------------------------------------------------------------------ */
 
 static size_t asked_for(const struct weft__op *op)
 {
@@ -31,9 +31,8 @@ static bool at_end(int fd, int64_t offset)
            (uint64_t)offset >= st.stx_size;
 }
 
-/* Reads what is cached. A part of what was asked for is good enough where the file's own position
- * has moved with it; with an offset it is read again, whole, so that less is the end of the file
- * and nothing else. */
+/* Read cached data. A partial read suffices where it has advanced the file position; with an offset
+ * the whole read is repeated, so that a short result means the end of the file and nothing else. */
 static bool read_cached(struct weft__op *op, int64_t *result)
 {
     op->flags = RWF_NOWAIT;
@@ -44,8 +43,8 @@ static bool read_cached(struct weft__op *op, int64_t *result)
                       at_end(op->fd, op->offset + n));
 }
 
-/* Opens what can be found without asking the disk, and without waiting for somebody's lease. What
- * has to be made always asks the disk. */
+/* Open a path that can be resolved without asking the disk and without waiting for a lease.
+ * Creating a file always asks the disk. */
 static bool open_cached(struct weft__op *op, int64_t *result)
 {
     struct open_how cached = *op->how, *how = op->how;
@@ -123,9 +122,9 @@ static int64_t run_on_thread(struct weft__fd *record, struct weft__op *op, int64
     return err ? err : op->result;
 }
 
-/* --- all ----------------------------------------------------------------------------------- */
+/* --- all kinds of operations --------------------------------------------------------------- */
 
-/* What every kernel with a usable ring has. A ring takes an offset in a pipe for none. */
+/* Operations that every kernel with a usable io_uring has. A ring ignores the offset of a pipe. */
 static bool ring_can(const struct weft__fd *record, const struct weft__op *op)
 {
     switch ((enum weft__op_code)op->code) {
@@ -140,8 +139,9 @@ static bool ring_can(const struct weft__fd *record, const struct weft__op *op)
     }
 }
 
-/* A file keeps its thread for as long as the disk takes; another descriptor that has got the number
- * would keep it for ever, and whoever closes that. */
+/* An operation on a file occupies its thread as long as the disk takes; on another descriptor that
+ * has reused the number it might block the thread, and with it a close of that descriptor,
+ * forever. */
 static bool is_another(const struct weft__fd *record, const struct weft__op *op)
 {
     unsigned flags;
@@ -171,7 +171,7 @@ int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t
     if (is_another(record, &call->op)) {
         return weft__fd_unlearn(record) ? WEFT__MOVED : WEFT__CLOSED;
     }
-    /* Without a driver, in a compute pool say, there are still threads. */
+    /* Without a driver, as in a compute pool, there are still threads. */
     struct weft__driver *driver = weft__worker_driver(w, &err);
     return driver && driver->kind->completes && ring_can(record, &call->op)
                ? weft__call_complete(driver, call, deadline, kind)

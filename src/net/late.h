@@ -1,21 +1,21 @@
-/* Calls on files and paths: they take as long as the disk takes, and nothing ever says that they
- * are ready.
+/* Operations on files and paths: they take as long as the disk takes, and no event ever reports
+ * them ready.
  *
- * What is in the page cache is read at once. The rest goes to the ring of a driver that has one,
- * else to a thread of the blocking pool. Either way the fiber returns when the operation is over
- * (*late*): a deadline, a cancel or an interrupt ends it only if it has not begun, and then it
- * never begins. The operation is linked into its descriptor's record meanwhile, so that a close
- * waits for it and no other file gets the number.
+ * Data in the page cache is read at once. Other operations go to the driver's io_uring if it has
+ * one, else to a thread of the blocking pool. Either way the operation is uninterruptible: the
+ * fiber returns when it is finished. A deadline, a cancel or an interrupt ends the call only if the
+ * operation has not begun, and then it never begins. While it runs, the operation is linked into
+ * its descriptor's record, so that a close waits for it and the number is not reused.
  */
 #ifndef WEFT_NET_LATE_H
 #define WEFT_NET_LATE_H
 
 #include "net/call.h"
 
-/* The record of the operation's descriptor; NULL: it names none. The result of the operation,
- * however late; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED: it has done nothing. -EAGAIN: no
- * thread could be had. WEFT__MOVED: of a read or write without an offset, that the number is no
- * file any more, and it is to begin anew. */
+/* Run a file operation. record: of the operation's descriptor; NULL: it has none. Returns the
+ * result of the operation, however long it takes; -ETIMEDOUT, -ECANCELED, -EINTR, WEFT__CLOSED:
+ * nothing was done. -EAGAIN: no thread is available. WEFT__MOVED: for a read or write without an
+ * offset, the number no longer is a file, and the caller must start again. */
 int64_t weft__late_run(struct weft__fd *record, struct weft__call *call, int64_t deadline,
                        const struct weft__wait_kind *kind);
 

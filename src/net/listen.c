@@ -1,4 +1,4 @@
-/* Listeners, and what they accept. */
+/* Listen and accept. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -43,8 +43,8 @@ static int set_options(int fd, const struct weft_addr *addr, const struct weft_l
     return err;
 }
 
-/* The first of several is bound as one that shares with nobody, which fails if anybody listens
- * there, and shares from then on: so there is no moment at which the address is free again. */
+/* The first of several listeners is bound without SO_REUSEPORT, which fails if another socket
+ * listens there, and sets the option afterwards: so the address is never free in between. */
 static int bind_to(int fd, const struct weft_addr *addr, const struct weft_listen_opts *opts)
 {
     int64_t retry_ns = opts->retry_ns < 0    ? 0
@@ -90,7 +90,7 @@ int weft_listen(const char *address, const struct weft_listen_opts *opts)
 
 /* --- accept ------------------------------------------------------------------------------ */
 
-/* Errors of the connection, not of the listener: accept(2) says which. */
+/* Errors of the connection, not of the listener, as listed in accept(2). */
 static bool is_peers(int64_t result)
 {
     switch (-result) {
@@ -124,7 +124,7 @@ static int64_t accept_next(int fd, struct weft_addr *peer, int64_t deadline)
     return got;
 }
 
-/* The last try found no room: waits for it. */
+/* Accept after the previous try ran out of descriptors: wait until some are freed. */
 static int64_t accept_with_room(const struct weft__fd *record, uint32_t generation,
                                 struct weft_addr *peer, int64_t deadline)
 {
@@ -157,7 +157,7 @@ static int accept_from(int fd, struct weft_addr *peer, int64_t deadline, bool wa
         return err;
     }
     uint32_t generation = weft__fd_generation(record);
-    /* What is accepted is of the listener's kind. */
+    /* An accepted socket is of the listener's kind. */
     unsigned flags = weft__fd_is(record, WEFT__FD_STREAM) ? WEFT__FD_STREAM : 0;
     int64_t got = accept_next(fd, peer, deadline);
     if (__builtin_expect(weft__room_lacks(got), 0) && waits_for_room) {

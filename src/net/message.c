@@ -49,7 +49,7 @@ static void arrived(struct msghdr *msg)
     }
 }
 
-/* --- any message ------------------------------------------------------------------------------ */
+/* --- messages of any kind --------------------------------------------------------------------- */
 
 ssize_t weft__message_recv(int fd, struct msghdr *msg, int flags, int64_t deadline)
 {
@@ -65,7 +65,8 @@ ssize_t weft__message_recv(int fd, struct msghdr *msg, int flags, int64_t deadli
     return got;
 }
 
-/* A Unix socket is told that a receiver has room only if it is connected to it. */
+/* A Unix socket gets an event for space at the receiver only if it is connected to that
+ * receiver. */
 static bool is_without_event(const struct msghdr *msg)
 {
     const struct sockaddr *to = msg->msg_name;
@@ -123,7 +124,7 @@ ssize_t weft_send_fds(int fd, const void *buf, size_t n, const int *fds, int cou
     return weft__message_send(fd, &msg, 0, deadline);
 }
 
-/* Takes what fits, and closes the rest. */
+/* Store the descriptors that fit, and close the rest. */
 static int take(struct msghdr *msg, int *fds, int room)
 {
     int taken = 0;
@@ -151,7 +152,7 @@ ssize_t weft_recv_fds(int fd, void *buf, size_t n, int *fds, int *count, int64_t
     if (room > 0) {
         memset(&control, 0, sizeof control);
         msg.msg_control = &control;
-        msg.msg_controllen = CMSG_LEN((size_t)room * sizeof *fds); /* no byte for one more */
+        msg.msg_controllen = CMSG_LEN((size_t)room * sizeof *fds); /* no space for one more */
     }
     ssize_t got = weft__message_recv(fd, &msg, 0, deadline);
     if (got < 0) {

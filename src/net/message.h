@@ -1,4 +1,4 @@
-/* One message of a socket, with all that can go with it. */
+/* Send and receive one socket message, with addresses and control data. */
 #ifndef WEFT_NET_MESSAGE_H
 #define WEFT_NET_MESSAGE_H
 
@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* The flags that weft_recv and weft_send take. */
+/* The flags that weft_recv and weft_send accept. */
 #define WEFT__RECV_FLAGS (MSG_PEEK | MSG_TRUNC)
 #define WEFT__SEND_FLAGS (MSG_MORE | MSG_EOR)
 
-/* The flags are right; the descriptor need not be a socket (-ENOTSOCK). */
+/* The caller has checked the flags; the descriptor need not be a socket (-ENOTSOCK). */
 ssize_t weft__message_recv(int fd, struct msghdr *msg, int flags, int64_t deadline);
 ssize_t weft__message_send(int fd, const struct msghdr *msg, int flags, int64_t deadline);
 

@@ -12,7 +12,7 @@ int weft__socket_set(int fd, int level, int option, int value)
     if (setsockopt(fd, level, option, &value, sizeof value) == 0) {
         return 0;
     }
-    /* A socket of another family says either: there is no such option on this one. */
+    /* A socket of another family returns either: this socket has no such option. */
     return errno == ENOPROTOOPT ? -EOPNOTSUPP : -errno;
 }
 
@@ -31,7 +31,7 @@ int weft_set_cork(int fd, bool on)
     return set_tcp(fd, TCP_CORK, on);
 }
 
-/* The kernel turns keepalive on for any socket; only TCP does something then. */
+/* The kernel accepts SO_KEEPALIVE on any socket, but only TCP implements it. */
 static int is_tcp(int fd)
 {
     int protocol;

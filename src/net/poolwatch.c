@@ -1,19 +1,22 @@
-/* Watches on a pool: one detached fiber each, which waits for readiness and calls the callback.
+/* Watches on a pool: each is one detached fiber, which awaits readiness and invokes the callback.
  *
- * A watch that can be found is in the table, under its lock. Remove and cancel take it out, so the
- * next add of the same event succeeds at once, and leave word in `end`. The fiber alone frees it.
+ * An active watch is in the table, under its lock. Remove and cancel unlink it, so that the next
+ * add of the same event succeeds at once, and store the reason in `end`. Only the fiber frees the
+ * watch.
  *
  *     remove, cancel                           fiber
- *     1. lock; unlink; end = ...               1. lock; end set? leave; waits = true; unlock
- *     2. waits? interrupt the fiber; unlock    2. wait for readiness
- *                                              3. lock; waits = false; unlock
+ *     1. lock; unlink; end = ...               1. lock; end set? leave; waiting = true; unlock
+ *     2. waiting? interrupt the fiber; unlock  2. wait for readiness
+ *                                              3. lock; waiting = false; unlock
  *                                              4. end set? clear the interrupt
  *
- * The interrupt is sent under the lock. So it comes only while the fiber is between 1 and 3, and
- * at 4 it was either delivered by the wait or can be cleared: no wait of the callback sees it.
+ * The interrupt is sent under the lock. So it arrives only while the fiber is between steps 1 and
+ * 3, and at step 4 it was either delivered by the wait or can be cleared: no wait inside the
+ * callback sees it.
  *
- * The number of a closed descriptor may be in use again before the fiber of its watch has noticed.
- * The generation tells the two apart: add replaces a watch of an older one.
+ * The number of a closed descriptor may be reused before the fiber of its watch has noticed the
+ * close. The generation distinguishes the two descriptors: add replaces a watch of an older
+ * generation.
  */
 #include <weft/reactor.h>
 
@@ -39,8 +42,8 @@ struct watch {
     /* Under the lock. */
     struct watch *next, **at; /* in the bucket; at == NULL: unlinked */
     weft_fiber fiber;
-    bool waits, calls; /* what the fiber does */
-    int end;           /* 0; REMOVED; or a negative errno, to be told */
+    bool waits, calls; /* what the fiber is doing */
+    int end;           /* 0: active; REMOVED; or a negative errno to report to the callback */
 };
 
 #define REMOVED INT_MIN
@@ -89,8 +92,7 @@ static bool is_closed(const struct watch *watch)
     return weft__fd_generation(weft__fd_record(watch->fd)) != watch->generation;
 }
 
-/* --- forks -------------------------------------------------------------------------------------
- */
+/* --- forks ---------------------------------------------------------------------------------- */
 
 static void fork_prepare(void)
 {
@@ -102,7 +104,7 @@ static void fork_parent(void)
     weft__unlock(&lock);
 }
 
-/* The fibers of the watches are the parent's. */
+/* The fibers of the watches exist only in the parent. */
 static void fork_child(void)
 {
     atomic_store_explicit(&lock.word, 0, memory_order_relaxed);
@@ -115,10 +117,9 @@ static void watch_forks(void)
     weft__fork_hook(&hook);
 }
 
-/* --- the fiber ---------------------------------------------------------------------------------
- */
+/* --- the fiber ------------------------------------------------------------------------------ */
 
-/* Why the watch ends, or 0: it waits from now on. */
+/* Returns the reason for ending the watch; 0: the fiber is about to wait. */
 static int begin_wait(struct watch *watch)
 {
     weft__lock(&lock);
@@ -129,7 +130,7 @@ static int begin_wait(struct watch *watch)
     return end;
 }
 
-/* What the wait has found: an event, or why the watch ends. */
+/* Returns an event, or the reason for ending the watch. */
 static int finish_wait(struct watch *watch, int found)
 {
     weft__lock(&lock);
@@ -147,7 +148,7 @@ static int finish_wait(struct watch *watch, int found)
     return found;
 }
 
-/* If the descriptor is closed before or during the wait, the wait may find another one. */
+/* If the descriptor is closed before or during the wait, the wait may be on its successor. */
 static int await_ready(const struct watch *watch)
 {
     int found = -EBADFD;
@@ -158,7 +159,7 @@ static int await_ready(const struct watch *watch)
     return !ended && is_closed(watch) ? -EBADFD : found;
 }
 
-/* An interrupt that is not ours is the program's, and nothing to a watch. */
+/* An interrupt that this file did not send comes from the program; a watch ignores it. */
 static int await_event(struct watch *watch)
 {
     int found;
@@ -181,7 +182,7 @@ static void *run_watch(void *arg)
     int found;
     while ((found = await_event(watch)) >= 0) {
         watch->fn(watch->fd, found, watch->arg);
-        weft_yield(); /* it may be ready all the time */
+        weft_yield(); /* the descriptor may be ready all the time */
     }
     if (found != REMOVED) {
         watch->fn(watch->fd, found, watch->arg);
@@ -190,8 +191,7 @@ static void *run_watch(void *arg)
     return NULL;
 }
 
-/* --- calls --------------------------------------------------------------------------------------
- */
+/* --- public functions ------------------------------------------------------------------------ */
 
 static int check_fd(int fd, uint32_t *generation)
 {
@@ -211,7 +211,7 @@ static int add_locked(struct watch *watch)
         return -EEXIST;
     }
     if (old) {
-        unlink_locked(old); /* its fiber is about to tell the close */
+        unlink_locked(old); /* its fiber is about to report the close */
     }
     link_locked(watch);
     return 0;
@@ -260,7 +260,7 @@ static void end_locked(struct watch *watch, int end)
     unlink_locked(watch);
     watch->end = end;
     if (watch->waits) {
-        (void)weft_interrupt(watch->fiber); /* it is there: it has to come for the lock */
+        (void)weft_interrupt(watch->fiber); /* the fiber exists: it must still take the lock */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Names by c-ares. Each call has a channel of its own, which lives on the calling fiber: nothing is
- * shared, and a cancel ends it. */
+/* Resolve names with c-ares. Each call has its own channel, on the calling fiber's stack: nothing
+ * is shared, and a cancel ends the query. */
 #include <weft/resolve.h>
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "net/group.h"
 
-/* A host that is an address already, without its port. */
+/* Parse a host that is a numeric address, without a port. */
 static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 {
     char text[WEFT_ADDR_TEXT];
@@ -23,7 +23,7 @@ static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 }
 
 #ifndef WEFT_CARES
-#define WEFT_CARES 0 /* whether c-ares was found; the build says */
+#define WEFT_CARES 0 /* set by the build: 1 if c-ares was found */
 #endif
 
 #if WEFT_CARES
@@ -35,7 +35,7 @@ static int parse_numeric(const char *host, unsigned port, struct weft_addr *out)
 
 #define TRY_NS 2000000000
 #define TRY_MOST_MS 3600000 /* c-ares doubles it with each try */
-#define TRIES_MOST 30 /* by then it is days; c-ares multiplies them by the servers, in an int */
+#define TRIES_MOST 30       /* days in total; c-ares multiplies it by the servers, in an int */
 #define EVENTS 8
 
 struct query {
@@ -45,7 +45,7 @@ struct query {
     struct ares_addrinfo *found;
 };
 
-/* c-ares wants to be told once per process, before all else. */
+/* c-ares must be initialised once per process, before anything else. */
 static int library_init(void)
 {
     static struct weft__lock lock;
@@ -93,7 +93,7 @@ static int as_errno(int status)
     }
 }
 
-/* c-ares takes whole ones, and none for "at once". */
+/* c-ares takes whole milliseconds, and 0 would mean immediately. */
 static int try_ms(int64_t ns)
 {
     int64_t ms = ns > 0 ? (ns - 1) / 1000000 + 1 : TRY_NS / 1000000;
@@ -124,7 +124,7 @@ static int channel_open(ares_channel *out, struct query *query,
     return 0;
 }
 
-/* When c-ares wants to be called though nothing has come. */
+/* When c-ares must be called even if no event arrives. */
 static int64_t next_call(ares_channel channel, int64_t deadline)
 {
     struct timeval left;
@@ -192,7 +192,7 @@ static int ask(const char *host, unsigned port, struct weft_addr *out, size_t ma
     if (!err) {
         ares_getaddrinfo(channel, host, NULL, &hints, on_result, &query);
         err = run(channel, &query, deadline);
-        ares_destroy(channel); /* tells on_result, if that was not told */
+        ares_destroy(channel); /* calls on_result if it was not called yet */
     }
     if (!err) {
         err = take(query.found, port, out, max);

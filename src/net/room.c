@@ -1,7 +1,7 @@
-/* Who waits enters, notes the count, tries once more, and only then waits, unless the count has
- * moved. Who closes does that first and looks for anybody inside second. The calls of the kernel
- * between the two take the same lock of its table, so either the try finds the free number or the
- * closer finds who is inside. */
+/* A waiter enters, reads the close count, tries once more, and waits only if the count has not
+ * changed. A closer first closes the descriptor and then checks whether a waiter has entered. The
+ * system calls in between take the same lock of the kernel's descriptor table, so either the
+ * waiter's try finds the free number or the closer finds the waiter. */
 #include "net/room.h"
 
 #include <errno.h>
@@ -16,11 +16,12 @@ static const struct weft__wait_kind room_kind = {.name = "a free descriptor"};
 static struct {
     struct weft__lock lock;
     _Atomic(uint32_t) inside;
-    _Atomic(uint64_t) closed;      /* while somebody is inside; written under the lock */
+    _Atomic(uint64_t) closed;      /* counted only between enter and leave; written under the
+                                      lock */
     struct weft__waitlist waiters; /* under the lock */
 } room;
 
-#ifdef WEFT_EXPLORE /* whose executions begin anew */
+#ifdef WEFT_EXPLORE /* the model checker restarts executions */
 void weft__room_reset(void)
 {
     memset(&room, 0, sizeof room);
@@ -42,7 +43,7 @@ static void fork_parent(void)
     weft__unlock(&room.lock);
 }
 
-/* Nobody who waits is here. */
+/* The waiters exist only in the parent. */
 static void fork_child(void)
 {
     atomic_store_explicit(&room.lock.word, 0, memory_order_relaxed);
@@ -100,7 +101,7 @@ int weft__room_wait(uint64_t closed, int64_t deadline)
     return weft__reason_errno(reason);
 }
 
-/* One number, one waiter: those whose wait has ended meanwhile are passed over. */
+/* One freed number wakes one waiter; waiters whose wait has ended already are skipped. */
 void weft__room_freed(void)
 {
     if (atomic_load_explicit(&room.inside, memory_order_seq_cst) == 0) {

@@ -17,8 +17,8 @@ static const struct weft__wait_kind splice_kind = {.name = "splice", .descriptor
 
 /* --- from a file --------------------------------------------------------------------------- */
 
-/* sendfile knows no flag for "do not block", and the mode of a pipe may be others' too; to a pipe
- * splice does the same, and knows one. */
+/* sendfile has no flag for non-blocking mode, and the mode of a pipe may be shared with other
+ * processes; splice does the same to a pipe, and has such a flag. */
 static ssize_t send_to_pipe(int fd, int file, int64_t offset, size_t n, int64_t deadline)
 {
     ssize_t put = weft_splice(file, &offset, fd, NULL, n, false, deadline);
@@ -54,7 +54,7 @@ int weft_sendfile_all(int fd, int file, int64_t offset, size_t n, size_t *done, 
            (put = weft_sendfile(fd, file, offset + (int64_t)have, n - have, deadline)) > 0) {
         have += (size_t)put;
         if (have < n) {
-            weft_yield(); /* a receiver as fast as this would keep the worker */
+            weft_yield(); /* an equally fast receiver would monopolise the worker */
         }
     }
     if (done) {
@@ -63,7 +63,7 @@ int weft_sendfile_all(int fd, int file, int64_t offset, size_t n, size_t *done, 
     return have == n ? 0 : put == 0 ? -ENODATA : (int)put;
 }
 
-/* --- by way of a pipe ------------------------------------------------------------------------ */
+/* --- through a pipe -------------------------------------------------------------------------- */
 
 static ssize_t splice_now(int in, int64_t *in_at, int out, int64_t *out_at, size_t n, bool more)
 {
@@ -95,8 +95,8 @@ static bool is_ready(int fd, short events)
     return poll(&ask, 1, 0) != 0;
 }
 
-/* The kernel does not say which side kept it waiting. Neither may seem to, where splice and poll
- * are of two opinions about how much room is some: then there is nothing to wait for but time. */
+/* The kernel does not say which side blocked. Both may be reported ready, where splice and poll
+ * disagree about how much space suffices: then only a pause helps. */
 static int wait_either(int in, int out, int64_t deadline)
 {
     if (!is_ready(in, POLLIN | POLLRDHUP)) {
@@ -108,7 +108,7 @@ static int wait_either(int in, int out, int64_t deadline)
     return weft_sleep(UNCLEAR_NS);
 }
 
-/* Ready for use, and not to block. */
+/* Make sure that splice does not block on this descriptor. */
 static int use(int fd)
 {
     int err = 0;
@@ -116,8 +116,8 @@ static int use(int fd)
     if (!record) {
         return err;
     }
-    /* A pipe needs only the flag of the call; it may be somebody else's too, as a terminal may,
-     * which knows no such flag. */
+    /* A pipe needs only SPLICE_F_NONBLOCK. It may be shared with other processes; so may a
+     * terminal, for which splice has no such flag. */
     if (weft__fd_is(record, WEFT__FD_FILE) || weft__fd_is_pipe(record)) {
         return 0;
     }

@@ -18,7 +18,7 @@
 #include "sched/worker.h"
 
 #define RETRY_PAUSE_NS 2000000
-#define ALIVE_NS 100000000 /* a process that has the address for so long is not about to end */
+#define ALIVE_NS 100000000 /* a process that has the address for this long is not about to end */
 
 int weft__socket_known(int fd, unsigned flags)
 {
@@ -37,7 +37,7 @@ int weft__socket_make(int family, int type)
 
 /* --- files of Unix sockets ------------------------------------------------------------------- */
 
-/* NULL: it has none. */
+/* NULL: the address has no path. */
 static const char *path_of(const struct weft_addr *addr)
 {
     const struct sockaddr_un *un = (const struct sockaddr_un *)(const void *)&addr->storage;
@@ -45,7 +45,7 @@ static const char *path_of(const struct weft_addr *addr)
     return un->sun_family == AF_UNIX && named && un->sun_path[0] ? un->sun_path : NULL;
 }
 
-/* Numbers of files are used again; the time of the last change tells one from the next. */
+/* Inode numbers are reused; the change time distinguishes two files. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
@@ -64,8 +64,8 @@ static bool is_refused(const struct weft_addr *addr, int type)
     return refused;
 }
 
-/* Something is there. 0: it was the socket of a process that is gone, and is removed, unless
- * another has done that in this moment, and has the path. */
+/* A file exists at the path. Returns 0 if it was the socket of a process that is gone, and removes
+ * it, unless another process has just done that and owns the path now. */
 static int clear(const char *path, const struct weft_addr *addr, int type)
 {
     struct stat before, after;
@@ -79,7 +79,8 @@ static int clear(const char *path, const struct weft_addr *addr, int type)
     return !dead ? -EADDRINUSE : unlink(path) == 0 ? 0 : -errno;
 }
 
-/* On its own: bind_again sleeps between two, and the address of errno must not live across that. */
+/* Not inlined: bind_again sleeps between two calls, and the cached address of errno must not live
+ * across that. */
 static __attribute__((noinline)) int bind_once(int fd, int type, const struct weft_addr *addr)
 {
     const struct sockaddr *name = (const struct sockaddr *)&addr->storage;
@@ -87,17 +88,16 @@ static __attribute__((noinline)) int bind_once(int fd, int type, const struct we
     int err = bind(fd, name, addr->len) == 0 ? 0 : -errno;
     if (err == -EADDRINUSE && path) {
         err = clear(path, addr, type);
-        if (err == 0 || err == -ENOENT) { /* it has gone by itself */
+        if (err == 0 || err == -ENOENT) { /* -ENOENT: the file is gone already */
             err = bind(fd, name, addr->len) == 0 ? 0 : -errno;
         }
     }
     return err;
 }
 
-/* --- an address that is in use -----------------------------------------------------------------
- */
+/* --- an address that is in use -------------------------------------------------------------- */
 
-/* A callback on a worker, or the step of a frame, cannot. */
+/* A callback on a worker, or the step of a frame, cannot wait. */
 static bool may_wait(void)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -112,9 +112,9 @@ static void say_retried(const struct weft_addr *addr, int64_t ns)
             (long long)(ns / 1000000));
 }
 
-/* The kernel tears a ring down, with the sockets that its operations name, some time after the
- * process has ended. The first pauses tell nobody apart: a process that was just killed may still
- * be in the list. */
+/* The kernel tears down an io_uring, with the sockets that its operations use, some time after the
+ * process has ended. During the first pauses the owner is not checked again: a process that was
+ * just killed may still be listed. */
 static int bind_again(int fd, int type, const struct weft_addr *addr, int64_t retry_ns)
 {
     int64_t began = weft__clock_ns(), until = weft__clock_later(began, retry_ns), now = began;
@@ -147,8 +147,7 @@ int weft__socket_bind(int fd, int type, const struct weft_addr *addr, int64_t re
                                                             : err;
 }
 
-/* --- files of Unix sockets, again ----------------------------------------------------------------
- */
+/* --- identity of a Unix socket's file --------------------------------------------------------- */
 
 void weft__socket_file_note(struct weft__socket_file *file, const struct weft_addr *addr)
 {
@@ -168,7 +167,7 @@ void weft__socket_file_remove(const struct weft__socket_file *file, const struct
     }
 }
 
-/* --- pairs, and ends -------------------------------------------------------------------------- */
+/* --- socket pairs, shutdown ------------------------------------------------------------------- */
 
 int weft_socketpair(int type, int out[2])
 {

@@ -1,4 +1,4 @@
-/* What the files that make sockets share. */
+/* Creating, binding and registering sockets. */
 #ifndef WEFT_NET_SOCKET_H
 #define WEFT_NET_SOCKET_H
 
@@ -7,33 +7,35 @@
 
 #include <weft/addr.h>
 
-/* setsockopt of a number; -EOPNOTSUPP: the socket has no such option. */
+/* setsockopt with an int value; -EOPNOTSUPP: the socket has no such option. */
 int weft__socket_set(int fd, int level, int option, int value);
 
-/* A descriptor that a call of ours has just got, non-blocking: known from here on. On an error it
- * is closed. The descriptor or -ENOMEM. `flags`: WEFT__FD_STREAM or 0, besides those. */
+/* Register a non-blocking descriptor that a call of ours has just got from the kernel. On an error
+ * the descriptor is closed. Returns the descriptor or -ENOMEM. `flags`: WEFT__FD_STREAM or 0, in
+ * addition to those implied. */
 int weft__socket_known(int fd, unsigned flags);
-/* A new socket, known; or an errno. */
+/* Create and register a socket. Returns the descriptor or an errno. */
 int weft__socket_make(int family, int type);
 
-/* As weft_accept_from, but when descriptors run out (weft__room_lacks) it says so at once. */
+/* As weft_accept_from, but returns the error at once when descriptors run out
+ * (weft__room_lacks). */
 int weft__accept_or_lack(int fd, struct weft_addr *peer, int64_t deadline);
 
-/* Binds; the path of a Unix socket of this type that nobody has any more is taken over. -EEXIST:
- * there is something else, which stays as it is. An address in use is tried again for up to
- * retry_ns (0: not), unless a process that lives is seen to have it; that waits, and may be ended
- * by -ECANCELED, -EINTR. */
+/* Bind a socket. The path of a Unix socket of this type that no process has open is reused.
+ * -EEXIST: another file is there, which is left in place. An address in use is retried for up to
+ * retry_ns (0: not), unless a live process is found to own it; this waits, and may end with
+ * -ECANCELED, -EINTR. */
 #define WEFT__SOCKET_RETRY_NS INT64_C(1000000000)
 int weft__socket_bind(int fd, int type, const struct weft_addr *addr, int64_t retry_ns);
 
-/* The file of a Unix socket: which one it is, so that nobody else's is taken for it. */
+/* The identity of a Unix socket's file, so that no other file is removed in its place. */
 struct weft__socket_file {
     dev_t device;
-    ino_t number; /* 0: none; no other file has it while the socket is open */
+    ino_t number; /* 0: none; unique while the socket is open */
 };
-/* Of a socket that has just been bound there. */
+/* Record the file of a socket that has just been bound. */
 void weft__socket_file_note(struct weft__socket_file *file, const struct weft_addr *addr);
-/* Removes it if it still is that one. Before the socket is closed. */
+/* Remove the file if it still is the recorded one. Call before closing the socket. */
 void weft__socket_file_remove(const struct weft__socket_file *file, const struct weft_addr *addr);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading and writing descriptors of any kind. */
+/* Read and write descriptors of any kind. */
 #include <errno.h>
 #include <limits.h>
 
@@ -22,7 +22,7 @@ static inline ssize_t try_transfer(const struct weft__fd *record, void *buf, siz
                                  : weft__plain_send(record->number, buf, n);
 }
 
-/* What a try has shown: less was there than was asked for, or nothing. */
+/* Record the outcome of a try: less than requested was transferred. */
 static inline void note_short(struct weft__fd *record, enum weft__side side, uint32_t edges,
                               ssize_t result, size_t n)
 {
@@ -41,8 +41,7 @@ static inline void note_result(struct weft__fd *record, enum weft__side side, ui
     }
 }
 
-/* After an edge nothing was there all the same. As run_by_readiness in net/call.c, without an
- * operation. */
+/* The edge was spurious: wait again. As run_by_readiness in net/call.c, without an operation. */
 static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, void *buf, size_t n,
                                                     enum weft__side side, struct weft__seen seen,
                                                     int64_t deadline)
@@ -56,14 +55,14 @@ static __attribute__((noinline)) ssize_t wait_again(struct weft__fd *record, voi
         seen.edges = weft__fd_edges(&record->side[side]);
         ssize_t result = try_transfer(record, buf, n, side);
         note_result(record, side, seen.edges, result, n);
-        if (result != -EAGAIN || err) { /* past its deadline it was tried all the same */
+        if (result != -EAGAIN || err) { /* past its deadline the call was tried once more */
             return result != -EAGAIN ? result : err;
         }
     }
 }
 
-/* Waits for an edge after those that were seen, then tries. All that come back from a system call
- * return by a jump: fiber/context.h. */
+/* Wait for an edge after `edges`, then try. Every path that returns from a system call returns with
+ * a jump: see fiber/context.h. */
 static inline __attribute__((always_inline)) ssize_t
 wait_and_try(struct weft__worker *w, struct weft__fd *record, void *buf, size_t n,
              enum weft__side side, uint32_t edges, int64_t deadline,
@@ -102,7 +101,7 @@ static __attribute__((noinline)) ssize_t wait_to_write(struct weft__fd *record, 
     return wait_and_try(w, record, buf, n, WEFT__SIDE_OUT, edges, deadline, &write_kind);
 }
 
-/* Tries, and waits if there is nothing, or no room. */
+/* Try, and wait if there is no data, or no space. */
 static inline __attribute__((always_inline)) ssize_t try_or_wait(struct weft__fd *record, void *buf,
                                                                  size_t n, enum weft__side side,
                                                                  uint32_t edges, int64_t deadline)
@@ -133,7 +132,7 @@ static __attribute__((noinline)) ssize_t try_to_write(struct weft__fd *record, v
     return try_or_wait(record, buf, n, WEFT__SIDE_OUT, edges, deadline);
 }
 
-/* Of any kind, by anybody, with any driver. */
+/* Any kind of descriptor, caller and driver. */
 static __attribute__((noinline)) ssize_t transfer_any(int fd, void *buf, size_t n,
                                                       enum weft__side side, int64_t deadline)
 {
@@ -174,7 +173,7 @@ hand_over(struct weft__fd *record, void *buf, size_t n, enum weft__side side, bo
     call.op.in_vain = in_vain;
     call.op.buf = buf;
     call.op.len = n;
-    /* What can be done at once succeeds all the same. */
+    /* An operation that can be done at once succeeds even if cancelled or late. */
     if (__builtin_expect(deadline != WEFT_FOREVER ||
                              (weft__ident_flags(weft__current(w)) & WEFT__IDENT_ENDS_WAITS),
                          0)) {
@@ -187,7 +186,7 @@ hand_over(struct weft__fd *record, void *buf, size_t n, enum weft__side side, bo
                : weft__call_complete_anew(&call, WEFT_FOREVER, kind);
 }
 
-/* Whether it was found empty is a hint here: the kernel then waits before it tries. */
+/* The note that the socket is empty is a hint here: the kernel then waits before it tries. */
 static __attribute__((noinline)) ssize_t hand_over_read(struct weft__fd *record, void *buf,
                                                         size_t n, int64_t deadline,
                                                         struct weft__worker *w)
@@ -210,7 +209,7 @@ static __attribute__((noinline)) ssize_t hand_over_write(struct weft__fd *record
     return hand_over(record, buf, n, WEFT__SIDE_OUT, false, deadline, w, &write_kind);
 }
 
-/* What most calls are: for a socket, in a fiber, with a driver. The record, or NULL; *w: the
+/* The common case: a socket, in a fiber, with a driver. Returns the record, or NULL; *w: the
  * fiber's worker. */
 static inline __attribute__((always_inline)) struct weft__fd *enter(int fd, struct weft__worker **w)
 {
@@ -225,8 +224,8 @@ static inline bool completes(const struct weft__worker *w)
     return __builtin_expect(w->drives == WEFT__DRIVES_OPERATIONS, 0);
 }
 
-/* Sockets are called so that they neither block nor raise signals, whatever their mode. The
- * entrances keep no frame: all they do is to choose, and what they have chosen is a tail call. */
+/* Sockets are called with flags that prevent blocking and signals, whatever their mode. The entry
+ * points keep no stack frame: they only select a path, which they tail-call. */
 __attribute__((noinline)) ssize_t weft_read(int fd, void *buf, size_t n, int64_t deadline)
 {
     struct weft__worker *w;
@@ -311,7 +310,7 @@ int weft_read_full(int fd, void *buf, size_t n, size_t *done, int64_t deadline)
     return have == n ? 0 : got == 0 ? -ENODATA : (int)got;
 }
 
-/* After a first write that has put `put` bytes, or has failed so. */
+/* Continue after a first write that transferred `put` bytes, or failed with that error. */
 static __attribute__((noinline)) int write_rest(int fd, const void *buf, size_t n, ssize_t put,
                                                 size_t *done, int64_t deadline)
 {
@@ -326,7 +325,7 @@ static __attribute__((noinline)) int write_rest(int fd, const void *buf, size_t 
     return have == n ? 0 : (int)put;
 }
 
-/* The same by a fiber, on a socket. With a driver that completes operations: */
+/* weft_write_all for a socket, in a fiber, on a driver that completes operations. */
 static __attribute__((noinline)) int hand_over_all(struct weft__fd *record, void *buf, size_t n,
                                                    size_t *done, int64_t deadline,
                                                    struct weft__worker *w)
@@ -341,7 +340,7 @@ static __attribute__((noinline)) int hand_over_all(struct weft__fd *record, void
     return 0;
 }
 
-/* With one that reports readiness: mostly there is room, and it is one call. */
+/* On a driver that reports readiness: usually there is space, and one system call suffices. */
 static __attribute__((noinline)) int write_all_ready(struct weft__fd *record, void *buf, size_t n,
                                                      size_t *done, int64_t deadline)
 {
@@ -415,18 +414,18 @@ ssize_t weft_send(int fd, const void *buf, size_t n, int flags, int64_t deadline
                : transfer_with(flags, fd, (void *)(uintptr_t)buf, n, WEFT__SIDE_OUT, deadline);
 }
 
-/* --- all of a vector -------------------------------------------------------------------------- */
+/* --- whole vectors ---------------------------------------------------------------------------- */
 
 #define WINDOW 16
 
-/* What is left of a vector: from byte `skip` of its first buffer on. */
+/* The rest of an iovec array: from byte `skip` of its first buffer on. */
 struct rest {
     const struct iovec *iov;
     int count;
     size_t skip;
 };
 
-/* Buffers that are done with, or empty, are passed over. */
+/* Skips buffers that are finished or empty. */
 static void advance(struct rest *rest, size_t n)
 {
     rest->skip += n;
@@ -437,7 +436,7 @@ static void advance(struct rest *rest, size_t n)
     }
 }
 
-/* The caller's vector stays as it was: a few of its buffers are copied at a time. */
+/* The caller's array is not modified: a few of its entries are copied at a time. */
 static int window(const struct rest *rest, struct iovec *out)
 {
     int n = rest->count < WINDOW ? rest->count : WINDOW;

@@ -1,8 +1,8 @@
-/* An outbox: a chain under a small lock, and an event for the fiber that writes it.
+/* An outbox: a buffer chain under a small lock, and an event for the fiber that writes it.
  *
- * Whoever posts to an empty chain sets the event after it has let go of the lock; the writer resets
- * it under the lock, when it finds the chain empty. So the event is set whenever something is there
- * that the writer has not seen, and at worst once too often.
+ * A poster that finds the chain empty sets the event after it has released the lock; the writer
+ * resets the event under the lock, when it finds the chain empty. So the event is set whenever the
+ * chain has buffers that the writer has not seen, and at worst once too often.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -49,7 +49,7 @@ void weft_outbox_deinit(weft_outbox *outbox)
     weft_bufs_free(&outbox->weft_have);
 }
 
-/* --- who posts ------------------------------------------------------------------------------ */
+/* --- posting -------------------------------------------------------------------------------- */
 
 int weft_outbox_post(weft_outbox *outbox, weft_buf *buf)
 {
@@ -72,7 +72,7 @@ int weft_outbox_post(weft_outbox *outbox, weft_buf *buf)
         weft_event_set(&outbox->weft_some);
     }
     if (!err) {
-        weft_buf_free(buf); /* an empty one */
+        weft_buf_free(buf); /* an empty buffer */
     }
     return err;
 }
@@ -112,10 +112,10 @@ size_t weft_outbox_pending(weft_outbox *outbox)
     return pending;
 }
 
-/* --- who writes ------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
-/* Everything that is there goes to the batch. 0: that is the end, it is closed and empty; -EAGAIN:
- * there is nothing yet. */
+/* Move the whole chain to the batch. 1: the batch has bytes; 0: the outbox is closed and empty;
+ * -EAGAIN: there is nothing yet. */
 static int collect(weft_outbox *outbox, weft_bufs *batch)
 {
     weft__lock(lock_of(outbox));
@@ -135,7 +135,8 @@ static void written(weft_outbox *outbox, size_t n)
     weft__unlock(lock_of(outbox));
 }
 
-/* What is not written goes back to the front. If it never will be, nobody need post more. */
+/* Put unwritten buffers back at the front. After a failed write they stay there for good, so
+ * further posts are refused. */
 static void put_back(weft_outbox *outbox, weft_bufs *batch, bool failed)
 {
     weft__lock(lock_of(outbox));
@@ -156,15 +157,15 @@ static ssize_t drain(weft_outbox *outbox, weft_bufs *batch, int64_t deadline)
     return weft__drain(batch, outbox->weft_fd, opts->writev, opts->arg, deadline);
 }
 
-/* Bytes that the peer's system has not acknowledged; 0: nobody knows. */
+/* Bytes that the peer's kernel has not acknowledged; 0: unknown. */
 static int untaken(const weft_outbox *outbox)
 {
     int queued = 0;
     return !outbox->weft_opts.writev && ioctl(outbox->weft_fd, SIOCOUTQ, &queued) == 0 ? queued : 0;
 }
 
-/* Room is reported when much of the send buffer has drained: who makes none may still have taken
- * something. */
+/* The socket becomes writable only when much of the send buffer has drained: a peer that does not
+ * make it writable may still have acknowledged something. */
 static ssize_t drain_unless_stalled(weft_outbox *outbox, weft_bufs *batch, int64_t deadline)
 {
     ssize_t n = drain(outbox, batch, 0);
@@ -176,7 +177,7 @@ static ssize_t drain_unless_stalled(weft_outbox *outbox, weft_bufs *batch, int64
             break;
         }
         if (n == -ETIMEDOUT && now >= before) {
-            weft_yield(); /* a peer on this worker, which may be late itself, has its turn */
+            weft_yield(); /* gives a peer on this worker, which may be late itself, a turn */
             now = untaken(outbox);
         }
         if (n == -ETIMEDOUT && now >= before) {

@@ -1,5 +1,5 @@
 /* A reader: a chain of buffers that reads fill at the end and the caller consumes at the front.
- * Bytes are copied only where they must lie in one row and do not. */
+ * Bytes are copied only if they must be contiguous and are not. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define LIMIT 65536u
 #define CHUNK 8192u
 #define MOST ((size_t)1 << 30)
-#define DELIMITER 16 /* longest */
+#define DELIMITER 16 /* maximum length */
 #define VECTORS 4
 
 void weft_reader_init(weft_reader *reader, int fd, const struct weft_reader_opts *opts)
@@ -34,16 +34,16 @@ void weft_reader_deinit(weft_reader *reader)
     weft_bufs_free(&reader->weft_have);
 }
 
-/* --- what is there ----------------------------------------------------------------------- */
+/* --- buffered bytes ---------------------------------------------------------------------- */
 
 static void drop(weft_reader *reader, size_t n)
 {
-    if (n) { /* of nothing it would drop a buffer that is there to be filled */
+    if (n) { /* consuming 0 bytes would drop an empty buffer that waits to be filled */
         weft_bufs_consume(&reader->weft_have, n);
     }
 }
 
-/* What the last call gave is not needed any more. */
+/* The bytes returned by the last call are no longer needed. */
 static void begin(weft_reader *reader)
 {
     drop(reader, reader->weft_spent);
@@ -78,7 +78,7 @@ static int make_room(weft_reader *reader, struct iovec *iov)
     return count;
 }
 
-/* One read more: how many bytes came; 0: the end, for ever. */
+/* Read once more. Returns the number of bytes; 0: the end of the stream, permanently. */
 static ssize_t fill(weft_reader *reader, int64_t deadline)
 {
     struct iovec iov[VECTORS];
@@ -102,7 +102,7 @@ static ssize_t fill(weft_reader *reader, int64_t deadline)
     return n;
 }
 
-/* Until n bytes are there. 0; -ENODATA: the end came before. */
+/* Read up to a total of n buffered bytes. 0; -ENODATA: the stream ended before. */
 static int fill_to(weft_reader *reader, size_t n, int64_t deadline)
 {
     ssize_t got = 1;
@@ -111,7 +111,7 @@ static int fill_to(weft_reader *reader, size_t n, int64_t deadline)
     return reader->weft_have.bytes >= n ? 0 : got == 0 ? -ENODATA : (int)got;
 }
 
-/* The first n bytes in one row. */
+/* Make the first n bytes contiguous. */
 static int in_a_row(weft_reader *reader, size_t n, const unsigned char **out)
 {
     int err = weft_bufs_linearise(&reader->weft_have, n);
@@ -227,7 +227,7 @@ int weft_reader_take(weft_reader *reader, size_t n, weft_bufs *out, int64_t dead
 
 /* --- delimiters ------------------------------------------------------------------------------ */
 
-/* Does the delimiter end with byte number `last`? */
+/* Whether the delimiter ends with byte number `last`. */
 static bool ends_here(const weft_bufs *have, size_t last, const unsigned char *delimiter,
                       size_t len)
 {
@@ -236,8 +236,7 @@ static bool ends_here(const weft_bufs *have, size_t last, const unsigned char *d
            memcmp(bytes, delimiter, len) == 0;
 }
 
-/* The number of the first byte behind the first delimiter that ends at or after `from`; 0: there is
- * none. */
+/* The position after the first delimiter that ends at or after `from`; 0: there is none. */
 static size_t find(const weft_bufs *have, size_t from, const unsigned char *delimiter, size_t len)
 {
     size_t before = 0; /* bytes of earlier buffers */
@@ -259,8 +258,8 @@ static size_t find(const weft_bufs *have, size_t from, const unsigned char *deli
     return 0;
 }
 
-/* How many bytes there are with the delimiter, which lies within the limit; -ENODATA, -EMSGSIZE or
- * the error of a read. */
+/* Read up to the delimiter. Returns the number of bytes up to and including the delimiter, which
+ * lies within the limit; -ENODATA, -EMSGSIZE or the error of a read. */
 static ssize_t await(weft_reader *reader, const unsigned char *delimiter, size_t len,
                      int64_t deadline)
 {
@@ -308,7 +307,7 @@ ssize_t weft_reader_line(weft_reader *reader, const char **out, int64_t deadline
     const unsigned char *line = NULL;
     ssize_t n = until(reader, (const unsigned char *)"\n", 1, &line, deadline);
     if (n == -ENODATA && reader->weft_have.bytes > 0) {
-        n = (ssize_t)reader->weft_have.bytes; /* the last one */
+        n = (ssize_t)reader->weft_have.bytes; /* the last line */
         int err = in_a_row(reader, (size_t)n, &line);
         if (err) {
             return err;

@@ -1,5 +1,5 @@
-/* A writer: a chain of buffers. Small pieces are copied into the room behind the last one, buffers
- * are linked as they are. */
+/* A writer: a chain of buffers. Small pieces are copied into the free space of the last buffer;
+ * whole buffers are linked without copying. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ size_t weft_writer_pending(const weft_writer *writer)
     return writer->weft_have.bytes;
 }
 
-/* Writes until fewer than this many bytes are left. */
+/* Write until fewer than this many bytes are left. */
 static int write_below(weft_writer *writer, size_t mark, int64_t deadline)
 {
     while (writer->weft_have.bytes >= mark && writer->weft_have.bytes > 0) {
@@ -57,7 +57,7 @@ int weft_writer_flush(weft_writer *writer, int64_t deadline)
     return write_below(writer, 0, deadline);
 }
 
-/* A new buffer at the end, with room for n bytes. NULL: no memory. */
+/* Append a new buffer with space for n bytes. NULL: no memory. */
 static weft_buf *add_room(weft_writer *writer, size_t n)
 {
     weft_buf *last = weft_buf_alloc(n > CHUNK ? n : CHUNK, 0);
@@ -80,7 +80,7 @@ int weft_writer_append(weft_writer *writer, const void *bytes, size_t n, int64_t
     if (err || n == 0) {
         return err;
     }
-    /* What is left of the last buffer, then the rest in one: all or nothing. */
+    /* Fill the last buffer, then put the rest into one new buffer: all or nothing. */
     weft_buf *last = writer->weft_have.weft_last;
     size_t part = last ? weft_buf_tailroom(last) : 0;
     part = part < n ? part : n;
@@ -119,9 +119,9 @@ int weft_writer_append_buf(weft_writer *writer, weft_buf *buf, int64_t deadline)
     return err;
 }
 
-/* --- text --------------------------------------------------------------------------------- */
+/* --- formatted text ----------------------------------------------------------------------- */
 
-/* Into the room that there is; the length that it would have. */
+/* Format into the free space. Returns the length of the whole text. */
 static int format_into(weft_buf *last, const char *format, va_list args)
 {
     va_list again;
@@ -144,7 +144,8 @@ int weft_writer_printf(weft_writer *writer, int64_t deadline, const char *format
     weft_buf *last = writer->weft_have.weft_last;
     int n = format_into(last, format, args);
     if (n > 0 &&
-        (!last || (size_t)n >= weft_buf_tailroom(last))) { /* it wants a place for its zero */
+        (!last || (size_t)n >= weft_buf_tailroom(last))) { /* vsnprintf also writes a terminating
+                                                              zero */
         last = add_room(writer, (size_t)n + 1);
         n = last ? format_into(last, format, args) : -ENOMEM;
     }
