@@ -11,10 +11,10 @@
 #define PROBE_NS 1000000000
 #define NS_PER_S 1e9
 
-/* --- a probe of the workers ------------------------------------------------------------------ */
+/* --- a probe of the workers ------------------------------------------------------------------- */
 
-/* A fiber on each worker says when its turn came: that is how long work waits there now. Shared by
- * the fibers and the one who asks, who may have gone before a worker answers. */
+/* A fiber on each worker records when it ran: that is how long work waits on that worker now.
+ * Shared by the fibers and the request that asks, which may have ended before a worker answers. */
 struct probe {
     _Atomic(int) refs;
     int64_t began;
@@ -40,7 +40,7 @@ static void *answer_probe(void *arg)
     return NULL;
 }
 
-/* To be dropped; NULL: no memory. */
+/* Returns a probe with a reference for the caller; NULL if there is no memory. */
 static struct probe *probe_workers(weft_pool *pool)
 {
     unsigned workers = weft_pool_workers(pool);
@@ -60,7 +60,7 @@ static struct probe *probe_workers(weft_pool *pool)
         weft_waitgroup_add(&probe->waiting, 1);
         if (weft_pool_spawn(pool, NULL, answer_probe, probe, &opts) != 0) {
             weft_waitgroup_done(&probe->waiting);
-            atomic_fetch_sub(&probe->refs, 1); /* ours is left */
+            atomic_fetch_sub(&probe->refs, 1); /* the caller's reference is left */
         }
     }
     weft_waitgroup_wait(&probe->waiting, weft_after(PROBE_NS));
@@ -94,7 +94,7 @@ static int show_health(weft_http *x, void *arg)
     return stuck < 0 ? answer_text(x, 200, "ok\n") : answer_text(x, 503, text);
 }
 
-/* --- /metrics --------------------------------------------------------------------------------- */
+/* --- /metrics: Prometheus text format --------------------------------------------------------- */
 
 static void describe(FILE *out, const char *name, const char *type, const char *help)
 {
@@ -207,7 +207,7 @@ static void write_delays(FILE *out, weft_pool *pool)
     drop(probe);
 }
 
-/* A page that was written to a stream. Takes the stream's text. */
+/* Responds with a page that was written to a stream. Takes the stream and its text. */
 static int answer_page(weft_http *x, const char *type, FILE *page, char **text, size_t *len,
                        int err)
 {
@@ -239,16 +239,15 @@ static int show_metrics(weft_http *x, void *arg)
     return answer_page(x, "text/plain; version=0.0.4; charset=utf-8", page, &text, &len, 0);
 }
 
-/* --- /debug/fibers, /debug/actors ---------------------------------------------------------------
- */
+/* --- /debug/fibers, /debug/actors ------------------------------------------------------------- */
 
 #define MOST_ACTORS 10000
 
-/* A dump takes as long as there are fibers, so it is made by a thread of its own, and one at a
- * time: the admin's thread goes on to answer whether the server is healthy. */
+/* A dump takes time proportional to the number of fibers. So a separate thread makes it, one dump
+ * at a time, and the admin thread can still answer whether the server is healthy. */
 struct dump {
     FILE *page;
-    weft_pool *pool; /* its fibers; NULL: actors */
+    weft_pool *pool; /* dump the fibers of this pool; NULL: dump actors */
     enum weft_dump_format format;
     int err;
 };
@@ -307,7 +306,7 @@ static int show_actors(weft_http *x, void *arg)
     return show_dump(x, arg, NULL);
 }
 
-/* --- who may ask ------------------------------------------------------------------------------ */
+/* --- access by Host name ---------------------------------------------------------------------- */
 
 static const struct {
     const char *path;

@@ -8,16 +8,16 @@
 #include "log.h"
 
 struct admin {
-    weft_http_server *served; /* what it tells about */
+    weft_http_server *served; /* the server that it reports on */
     weft_pool *pool;
-    struct log *log;          /* NULL: none */
-    struct weft_addr at;      /* where it listens, whatever the port */
-    const char *const *hosts; /* names that it answers to, besides those of the machine itself */
+    struct log *log;          /* NULL: no access log */
+    struct weft_addr at;      /* where it listens; the port is ignored */
+    const char *const *hosts; /* accepted Host names, besides those of the machine itself */
     int host_count;
-    bool dumping; /* its server's thread's alone */
+    bool dumping; /* used by the admin server's thread only */
 };
 
-/* `admin` is borrowed for as long as the server lives. */
+/* Adds the admin routes. `admin` is borrowed as long as the server lives. */
 int admin_routes(weft_http_server *server, struct admin *admin);
 
 #endif

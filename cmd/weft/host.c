@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* An address as IPv6; an IPv4 one is mapped. False: it is none. */
+/* Parses a numeric address as IPv6; an IPv4 address is mapped. Returns false if it is not an
+ * address. */
 static bool read_address(const char *text, struct in6_addr *out)
 {
     struct in_addr v4;
@@ -49,7 +50,7 @@ static bool is_loopback(const struct in6_addr *address)
            (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
-/* That name, and, as browsers have it, everything below it. */
+/* localhost and, as in browsers, every name below it. */
 static bool is_localhost(const char *name, size_t len)
 {
     static const char local[] = "localhost";

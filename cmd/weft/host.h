@@ -1,9 +1,9 @@
-/* Which names a listener for operators answers to.
+/* Which Host names the admin listener accepts.
  *
- * A browser on the operator's machine can be led to send requests there by a page from elsewhere
- * whose name is made to resolve to the loopback address (DNS rebinding). Such a request has that
- * name in its Host field. So only hosts are taken which nobody can make resolve elsewhere: numeric
- * addresses of this machine, localhost, and names that the operator has given.
+ * A web page from elsewhere can make a browser on the operator's machine send requests to the admin
+ * listener, if the page's name resolves to the loopback address (DNS rebinding). Such a request
+ * carries that name in its Host field. So only hosts are accepted that no one else can make resolve
+ * elsewhere: numeric addresses of this machine, localhost, and names that the operator has given.
  */
 #ifndef WEFT_CMD_HOST_H
 #define WEFT_CMD_HOST_H
@@ -12,9 +12,9 @@
 
 #include <weft/weft.h>
 
-/* `host` is of a request, without the port; NULL: it had none, as only tools do. `at` is where the
- * server listens: on a Unix socket every host is good, and on the wildcard address every numeric
- * one. */
+/* host: of the request, without the port; NULL if there was none, which only tools do. at: where
+ * the server listens: on a Unix socket every host is accepted, and on the wildcard address every
+ * numeric one. */
 bool host_is_known(const char *host, size_t len, const struct weft_addr *at,
                    const char *const *names, int count);
 

@@ -22,7 +22,7 @@ struct log {
     size_t used;
     uint64_t dropped;
     bool closing, sleeping;
-    time_t second; /* the text's */
+    time_t second; /* the second that `time` shows */
     char time[40];
 };
 
@@ -35,7 +35,7 @@ static uint64_t lines_in(const char *bytes, size_t n)
     return lines;
 }
 
-/* How many lines could not be written. */
+/* Returns how many lines could not be written. */
 static uint64_t write_out(int fd, const char *bytes, size_t n)
 {
     while (n) {
@@ -44,7 +44,7 @@ static uint64_t write_out(int fd, const char *bytes, size_t n)
             continue;
         }
         if (put <= 0) {
-            return lines_in(bytes, n); /* a full disk: later ones may find room */
+            return lines_in(bytes, n); /* the disk is full: later lines may succeed */
         }
         bytes += put;
         n -= (size_t)put;
@@ -126,7 +126,7 @@ void log_close(struct log *log)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
     if (pthread_timedjoin_np(log->thread, NULL, &until) != 0) {
-        return; /* a pipe that nobody reads: the thread and its lines end with the process */
+        return; /* a pipe without a reader: the thread and its lines end with the process */
     }
     pthread_mutex_destroy(&log->lock);
     pthread_cond_destroy(&log->more);
@@ -136,7 +136,7 @@ void log_close(struct log *log)
     free(log);
 }
 
-/* What a client sent must not end a line, nor a quotation. */
+/* Bytes from a client must not end a line or a quotation. */
 static size_t quote(char *to, size_t room, const char *text, int len)
 {
     size_t n = 0;
@@ -152,8 +152,8 @@ static size_t quote(char *to, size_t room, const char *text, int len)
     return n;
 }
 
-/* As others write it: without its port, which says nothing, without brackets, and without the IPv6
- * around what came by IPv4 to a listener for both. */
+/* The address in the usual form: without the port, which says nothing, without brackets, and
+ * without the IPv6 prefix of an IPv4 client on a dual-stack listener. */
 static void peer_text(const struct weft_addr *peer, char *out, size_t size)
 {
     static const char mapped[] = "::ffff:";

@@ -1,9 +1,9 @@
-/* The access log: one line per request, in the form that others call "combined", with the time it
- * took behind.
+/* The access log: one line per request, in the "combined" format, followed by the time that the
+ * request took.
  *
- * Lines are gathered per caller's turn under a small lock and written by a thread of the log's own,
- * so that a slow disk holds up nobody. If the thread cannot keep up (1 MiB waits), lines are
- * dropped and counted.
+ * Lines are collected under a short lock and written by the log's own thread, so that a slow disk
+ * delays no request. If the thread cannot keep up (1 MiB is pending), lines are dropped and
+ * counted.
  */
 #ifndef WEFT_CMD_LOG_H
 #define WEFT_CMD_LOG_H
@@ -12,9 +12,9 @@
 
 struct log;
 
-/* "-": standard output. -errno. */
+/* Path "-" is standard output. Returns 0 or a negative errno. */
 int log_open(struct log **out, const char *path);
-/* Writes what is there, for two seconds at most, and ends. NULL is fine. */
+/* Writes the pending lines, for at most two seconds, and ends. NULL is allowed. */
 void log_close(struct log *log);
 /* For weft_http_server_opts.on_request; arg is the log. */
 void log_request(const struct weft_http_record *record, void *arg);

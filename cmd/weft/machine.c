@@ -23,7 +23,7 @@ static double available_bytes(void)
     return kib * 1024;
 }
 
-/* False: no such file, or no number in it ("max"). */
+/* Returns false if there is no such file, or no number in it ("max"). */
 static bool read_number(const char *folder, const char *name, double *out)
 {
     char path[512];
@@ -41,7 +41,7 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
-/* What one cgroup folder leaves of `bytes`; `limit` and `used` are its files. */
+/* Returns the part of `bytes` that one cgroup folder allows; `limit` and `used` name its files. */
 static double cut_by(const char *folder, const char *limit, const char *used, double bytes)
 {
     double most, now;
@@ -51,7 +51,8 @@ static double cut_by(const char *folder, const char *limit, const char *used, do
     return bytes;
 }
 
-/* A cgroup's limit holds for all below it: every folder from the process's own up to the root. */
+/* A cgroup's limit applies to everything below it: checks every folder from the process's own up to
+ * the root. */
 static double cut_by_all(const char *root, const char *own, const char *limit, const char *used,
                          double bytes)
 {

@@ -1,4 +1,5 @@
-/* The tool `weft`: commands and their arguments. Each command has a file of its own. */
+/* The command line tool `weft`: parses the command and its arguments. Each command has its own
+ * file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -36,7 +37,7 @@ static int misused(const char *what, const char *word)
     return EXIT_USAGE;
 }
 
-/* A number of fibers; -1: it is none. */
+/* Parses a number of fibers; -1 if it is not one. */
 static long parse_count(const char *text)
 {
     char *end;
@@ -84,8 +85,8 @@ static bool is_one_of(const char *word, const char *name, const char *option)
     return strcmp(word, name) == 0 || strcmp(word, option) == 0;
 }
 
-/* Where one of them is closed, as supervisors may start us, the next socket would have its number,
- * and a client what is printed. */
+/* If a supervisor starts us with a standard descriptor closed, the next socket would get its
+ * number, and a client would receive what we print. */
 static void fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

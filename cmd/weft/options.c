@@ -75,7 +75,7 @@ static const struct option table[] = {
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
-/* Numbers of which the server does not take all. */
+/* Numbers for which the server accepts only a range. */
 static const struct range {
     size_t at;
     uint64_t least, most;
@@ -105,7 +105,7 @@ static bool complain(const struct place *place, const char *what, const char *na
     return false;
 }
 
-/* --- values --------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static bool read_seconds(const char *text, int64_t *out)
 {
@@ -125,7 +125,7 @@ static bool is_zero(const char *text)
     return strtod(text, &end) == 0 && end != text && !*end;
 }
 
-/* A positive number, with k, m or g behind it if `bytes`. */
+/* Parses a positive number, with a suffix k, m or g if `bytes`. */
 static bool read_number(const char *text, uint64_t most, bool bytes, uint64_t *out)
 {
     char *end;
@@ -157,7 +157,7 @@ static int which(const char *text, const char *const *names, int count)
 
 static bool read_config(struct options *options, const char *path, const struct place *from);
 
-/* As set_value. */
+/* Returns as set_value. */
 static const char *set_number(const struct option *option, void *at, const char *value)
 {
     bool wide = option->kind == BYTES64, bytes = option->kind != COUNT;
@@ -179,7 +179,7 @@ static const char *set_number(const struct option *option, void *at, const char 
     return NULL;
 }
 
-/* NULL: it is set; else what a good value is. */
+/* Returns NULL if the value was set, otherwise a description of a valid value. */
 static const char *set_value(struct options *options, const struct option *option,
                              const char *value)
 {
@@ -206,7 +206,7 @@ static const char *set_value(struct options *options, const struct option *optio
         return NULL;
     case SECONDS:
         return read_seconds(value, at) ? NULL : "not a number of seconds (0.001 .. 100000000)";
-    case SECONDS_OR_0: /* 0 is -1 in the options, where 0 is the default */
+    case SECONDS_OR_0: /* 0 is stored as -1, because 0 in the options is the default */
         if (is_zero(value)) {
             *(int64_t *)at = -1;
             return NULL;
@@ -266,10 +266,10 @@ static const struct option *find(const char *name, size_t len)
     return NULL;
 }
 
-/* --- a file ----------------------------------------------------------------------------------- */
+/* --- the configuration file ------------------------------------------------------------------- */
 
-/* "name value", without blanks around either; the value NULL if there is none. False: nothing
- * there. */
+/* Splits a line into name and value, without surrounding blanks; the value is NULL if there is
+ * none. Returns false for an empty line. */
 static bool split(char *line, char **name, char **value)
 {
     line[strcspn(line, "#\r\n")] = '\0';
@@ -292,7 +292,7 @@ struct options_text {
     char text[];
 };
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 static char *keep(struct options *options, const char *text)
 {
     size_t size = strlen(text) + 1;

@@ -1,4 +1,5 @@
-/* What `weft serve` was told, by flags and by a file: the same names in both. */
+/* The options of `weft serve`, from the command line and from a configuration file: the same names
+ * in both. */
 #ifndef WEFT_CMD_OPTIONS_H
 #define WEFT_CMD_OPTIONS_H
 
@@ -22,11 +23,11 @@ struct options {
     bool listing, follow_symlinks, dotfiles;
     int64_t drain_ns, revalidate_ns;
     struct weft_http_server_limits limits;
-    struct options_text *texts; /* of files */
+    struct options_text *texts; /* strings read from configuration files */
 };
 
-/* False: a line on stderr has said what is wrong. Texts are borrowed from argv, or kept until
- * options_free, which is due in either case. */
+/* Parses the options. Returns false after printing the error to stderr. Strings are borrowed from
+ * argv, or kept until options_free, which must be called in either case. */
 bool options_read(struct options *options, int argc, char **argv);
 void options_free(struct options *options);
 void options_help(FILE *out);

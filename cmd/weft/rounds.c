@@ -12,23 +12,23 @@
 #define PATIENCE_NS 1000000000
 
 enum {
-    TURNS = 1000, /* that the small group takes */
-    CROWD = 300,  /* fibers of the large one */
+    TURNS = 1000, /* turns that the small group takes */
+    CROWD = 300,  /* fibers of the large group */
     MOST_PARKED = 100000,
-    BATCH = 4096,        /* of them begin before the host goes on */
+    BATCH = 4096,        /* frames spawned between two yields */
     CONTROL_BLOCK = 128, /* bytes, of every fiber */
 };
 
-/* --- three groups, of which one alone would keep the thread busy ------------------------------ */
+/* --- three groups: each large one alone would keep the thread busy ---------------------------- */
 
 struct stage {
     weft_dispatcher *dispatcher;
     weft_group *crowd, *duel, *small;
-    weft_cond turn[2]; /* of the duel */
+    weft_cond turn[2]; /* of the ping-pong group */
     bool over;
 };
 
-/* Wants to run all the time. */
+/* Always ready to run. */
 struct greedy {
     weft_frame frame;
     struct stage *stage;
@@ -44,7 +44,7 @@ static enum weft_step push_forward(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind greedy = {.name = "greedy", .start = push_forward};
 
-/* Two of these wake one another, without end. */
+/* Two of these wake one another, forever. */
 struct duellist {
     weft_frame frame;
     struct weft_wait wait;
@@ -65,7 +65,7 @@ static enum weft_step strike(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind duellist = {.name = "duellist", .start = strike};
 
-/* The smallest group still gets one turn after the other; with a stack, like any code. */
+/* The smallest group still gets its turns. Its fiber has a stack, like ordinary code. */
 static void *take_turns(void *arg)
 {
     struct stage *stage = arg;
@@ -102,7 +102,7 @@ static void show_group(const weft_group *group, const char *what)
                 screen_number(stats.executed), what);
 }
 
-/* They are asked to stop, so that they finish when their fibers have ended. */
+/* Stops the groups, so that they finish when their fibers have ended, and runs the dispatcher. */
 static int play(weft_dispatcher *dispatcher, weft_group *const *groups, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -117,7 +117,8 @@ static int show_turns(struct stage *stage)
     static struct duellist duel[2];
     weft_group *const groups[] = {stage->crowd, stage->duel, stage->small};
     int err = cast(stage, crowd, duel);
-    stage->over = err != 0; /* then nobody need begin; who waits in vain is cancelled by the stop */
+    /* Then no fiber need start; the stop cancels fibers that wait in vain. */
+    stage->over = err != 0;
     err = err ? err : play(stage->dispatcher, groups, 3);
     if (err) {
         screen_warn("a group: %s", weft_strerror(err));
@@ -162,8 +163,8 @@ static enum weft_step take_seat(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind guest = {.name = "guest", .start = take_seat};
 
-/* In the group, so that nothing changes while it looks. Spawns them, waits until all wait, shows
- * some, and lets them go. */
+/* Runs in the group, so that nothing changes while it inspects. Spawns the frames, waits until all
+ * wait, dumps some, and wakes them. */
 static void *receive_guests(void *arg)
 {
     struct hall *hall = arg;
@@ -186,10 +187,10 @@ static void *receive_guests(void *arg)
     }
     double seated = (double)(weft_now() - start);
     struct weft_group_stats stats;
-    do { /* its figures are those of the end of its last turn */
+    do { /* the statistics are those of the end of the group's last turn */
         weft_yield();
         weft_group_stats(hall->group, &stats);
-    } while (stats.fibers <= (uint64_t)spawned); /* this one is in it, too */
+    } while (stats.fibers <= (uint64_t)spawned); /* including this fiber */
     if (err) {
         screen_warn("weft_group_spawn_frame: %s; going on with %ld", weft_strerror(err), spawned);
     }
@@ -199,7 +200,7 @@ static void *receive_guests(void *arg)
     if (failed) {
         screen_warn("weft_group_dump: %s", weft_strerror(failed));
     }
-    hall->failed |= failed && failed != -ENOMEM; /* which the others use, rightly */
+    hall->failed |= failed && failed != -ENOMEM; /* the parked fibers may rightly use all memory */
     start = weft_now();
     weft_event_set(hall->bell);
     while (hall->gone < spawned) {
@@ -237,7 +238,7 @@ static int show_guests(weft_dispatcher *dispatcher, long wanted)
     return err || hall.failed || hall.gone != hall.seated ? 1 : 0;
 }
 
-/* --- both ------------------------------------------------------------------------------------ */
+/* --- both ------------------------------------------------------------------------------------- */
 
 int show_rounds(int number, long fibers)
 {
@@ -246,7 +247,7 @@ int show_rounds(int number, long fibers)
                    number);
     struct weft_dispatcher_opts opts = {
         .caller = true,
-        .hog_ns = -1, /* 100,000 are woken by one call */
+        .hog_ns = -1, /* one call wakes 100,000 */
         .on_overdue = WEFT_OVERDUE_CANCEL,
     };
     int err = weft_dispatcher_create(&stage.dispatcher, &opts);

@@ -1,7 +1,7 @@
-/* `weft serve`: files, or the built-in site, by HTTP.
+/* `weft serve`: serves files, or the built-in site, over HTTP.
  *
- * Two pools. One serves; the other is the calling thread alone, for signals, the admin listener and
- * the stop, so that these answer whatever the serving threads do.
+ * There are two pools. One serves. The other is the calling thread alone, for signals, the admin
+ * listener and the stop, so that these respond whatever the serving threads do.
  */
 #include "serve.h"
 
@@ -51,7 +51,8 @@ static int failed(const char *what, const char *name, int err)
 
 static int open_signals(struct serving *s)
 {
-    /* Where INT is ignored, as in a shell's background, it stays so. TERM must end us. */
+    /* If SIGINT is ignored, as in a shell's background job, it stays ignored. SIGTERM must end
+     * us. */
     static const int both[] = {SIGTERM, SIGINT};
     int err = weft_signal_open(&s->signals, both, 2, NULL);
     if (err == -EPERM || (!err && !weft_signal_has(s->signals, SIGTERM))) {
@@ -158,7 +159,7 @@ static int listen_on(weft_http_server *server, const char *address, const char *
     return 0;
 }
 
-/* Nobody asked for this port, so another one will do. */
+/* No port was asked for, so another port is acceptable. */
 static int listen_anywhere(struct serving *s)
 {
     struct weft_addr bound;
@@ -193,7 +194,8 @@ static int start_admin(struct serving *s)
                               .log = s->log,
                               .hosts = s->options.admin_hosts,
                               .host_count = s->options.admin_host_count};
-    weft_addr_parse(&s->admin.at, s->options.admin); /* if it is none, nobody will listen there */
+    /* If this is not an address, the listen fails too. */
+    weft_addr_parse(&s->admin.at, s->options.admin);
     int err =
         weft_http_server_create(&s->admin_server, &(struct weft_http_server_opts){.name = "admin"});
     err = err ? err : admin_routes(s->admin_server, &s->admin);
@@ -235,7 +237,7 @@ static void *drain(void *arg)
     return NULL;
 }
 
-/* Until the first signal; then a stop, which a second one makes short. */
+/* Waits for the first signal, then stops the server; a second signal cuts the stop short. */
 static void wait_for_end(struct serving *s)
 {
     struct weft_signal_info info;
@@ -245,7 +247,8 @@ static void wait_for_end(struct serving *s)
         weft_spawn(&drainer, drain, s, &(struct weft_fiber_opts){.name = "drain"}) != 0) {
         return;
     }
-    weft_signal_wait(s->signals, &info, WEFT_FOREVER); /* ended by the drain, or by a signal */
+    /* Ended by the drain fiber, or by a signal. */
+    weft_signal_wait(s->signals, &info, WEFT_FOREVER);
     if (!s->stopped) {
         weft_http_server_stop(s->server, 0);
     }

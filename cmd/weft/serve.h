@@ -1,7 +1,7 @@
 #ifndef WEFT_CMD_SERVE_H
 #define WEFT_CMD_SERVE_H
 
-/* The command `weft serve`: its exit status. */
+/* Runs the command `weft serve`. Returns its exit status. */
 int serve(int argc, char **argv);
 
 #endif

@@ -1,4 +1,4 @@
-/* The built-in site: what `weft serve` shows without a directory. */
+/* The built-in site, which `weft serve` serves without a directory. */
 #ifndef WEFT_CMD_SITE_H
 #define WEFT_CMD_SITE_H
 

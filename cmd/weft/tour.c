@@ -1,5 +1,5 @@
-/* The tour. It runs as the first fiber of a pool of its own and prints what it measures. Whatever
- * the machine refuses is said and the walk goes on with what there is. */
+/* The demo. It runs as the first fiber of its own pool and prints what it measures. It reports
+ * every resource that the machine refuses and continues with what there is. */
 #include "tour.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@
 enum {
     MILLION = 1000000,
     CHILDREN = 10,   /* of each node of the tree */
-    BATCH = 4096,    /* spawned, or woken, before the others get their turn */
+    BATCH = 4096,    /* fibers spawned, or woken, between two yields */
     STACK_KIB = 64,  /* of every fiber here */
-    OVERHEAD = 1024, /* of a fiber beside the pages of its stack: control block and page tables */
+    OVERHEAD = 1024, /* of a fiber besides the pages of its stack: control block and page tables */
 };
 
 static double seconds_since(int64_t start)
@@ -62,17 +62,18 @@ static void show_machine(void)
     }
 }
 
-/* --- many fibers, parked ------------------------------------------------------------ */
+/* --- many parked fibers ------------------------------------------------------------- */
 
 struct crowd {
     weft_fiber *fibers;
-    /* Unparked by the one that brings `parked` to `awaited`, or `ended` to `spawned`. */
+    /* Unparked by the fiber that makes `parked` equal `awaited`, or `ended` equal `spawned`. */
     weft_fiber host;
     long wanted, spawned;
     atomic_long parked, awaited, ended;
 };
 
-/* The crowd may be gone as soon as the last one has counted itself, so it is read before. */
+/* The struct may be gone as soon as the last fiber has counted itself, so it is read before
+ * that. */
 static void *wait_for_wake(void *arg)
 {
     struct crowd *crowd = arg;
@@ -88,8 +89,8 @@ static void *wait_for_wake(void *arg)
     return NULL;
 }
 
-/* A quarter of the free memory; two pages of a stack where its guard is a canary in the last
- * one. */
+/* As many as fit into a quarter of the free memory; two pages per stack if its guard is a canary in
+ * the last page. */
 static long fibers_that_fit(void)
 {
     double free_bytes = machine_free_bytes();
@@ -102,7 +103,7 @@ static long fibers_that_fit(void)
     return fit > 1 ? (long)fit : 1;
 }
 
-/* 0, or why it stopped before all were made. */
+/* Returns 0, or the error that stopped it early. */
 static int spawn_crowd(struct crowd *crowd)
 {
     struct weft_fiber_opts opts = {.detached = true};
@@ -136,12 +137,13 @@ static void wake_crowd(struct crowd *crowd)
             screen_progress_show(&progress, atomic_load(&crowd->ended));
         }
     }
-    /* Whoever ends last unparks this fiber; the deadline is for the eye. */
+    /* The fiber that ends last unparks this fiber; the deadline is for the progress line. */
     while (atomic_load_explicit(&crowd->ended, memory_order_acquire) < crowd->spawned) {
         weft_park(weft_after(20000000));
         screen_progress_show(&progress, atomic_load(&crowd->ended));
     }
-    screen_progress_show(&progress, crowd->spawned); /* all may have ended before the first look */
+    /* All may have ended before the first update. */
+    screen_progress_show(&progress, crowd->spawned);
     screen_progress_end(&progress);
 }
 
@@ -162,8 +164,8 @@ static void *trim(void *arg)
     return arg;
 }
 
-/* Idle workers do the same by themselves, but keep some stacks warm. For a million it takes so long
- * that a fiber should not do it: a thread for blocking calls does. */
+/* Idle workers do the same by themselves, but keep some stacks. For a million stacks this takes so
+ * long that a fiber should not do it: a thread for blocking calls does. */
 static void show_trim(void)
 {
     int64_t start = weft_now();
@@ -174,7 +176,7 @@ static void show_trim(void)
                 screen_bytes(machine_resident_bytes()));
 }
 
-/* Fewer handles if there is no memory for all; false: for none. */
+/* Allocates fewer handles if there is no memory for all. Returns false if there is none. */
 static bool make_room(struct crowd *crowd)
 {
     size_t bytes;
@@ -185,11 +187,11 @@ static bool make_room(struct crowd *crowd)
             return false;
         }
     }
-    memset(crowd->fibers, 0, bytes); /* in memory from now on: not to be counted as the fibers' */
+    memset(crowd->fibers, 0, bytes); /* resident from now on: not to be counted as the fibers' */
     return true;
 }
 
-/* Returns how many there were. */
+/* Returns the number of fibers. */
 static long show_crowd(long wanted)
 {
     struct crowd crowd = {.wanted = wanted, .host = weft_self()};
@@ -236,7 +238,7 @@ struct subtree {
 static _Atomic int spawn_error;
 static atomic_long not_spawned;
 
-/* A child for which there is no memory is no fiber: its parent does the work itself. */
+/* If there is no memory for a child fiber, its parent does the work itself. */
 static void *sum_up(void *arg)
 {
     const struct subtree *tree = arg;
@@ -267,7 +269,7 @@ static void *sum_up(void *arg)
     return (void *)sum;
 }
 
-/* A million, or the largest power of ten up to `most`. */
+/* Returns a million, or the largest power of ten up to `most`. */
 static long tree_leaves(long most)
 {
     long leaves = CHILDREN;
@@ -302,7 +304,7 @@ static int show_skynet(long leaves)
     return 0;
 }
 
-/* --- who did it ------------------------------------------------------------------------ */
+/* --- statistics of the workers --------------------------------------------------------- */
 
 static void show_workers(void)
 {
@@ -324,7 +326,7 @@ static void show_workers(void)
     }
 }
 
-/* --- the dump --------------------------------------------------------------------------- */
+/* --- the dump -------------------------------------------------------------------------- */
 
 static void *wait_for_nothing(void *arg)
 {
@@ -344,7 +346,7 @@ static bool waits(weft_fiber fiber)
     return weft_fiber_state(fiber, &state) == 0 && state == WEFT_FIBER_WAITING;
 }
 
-/* A look at the place of each fiber that there ever was, which may take long: not on a worker. It
+/* A dump visits the slot of each fiber that ever existed, which may take long: not on a worker. It
  * begins when its caller waits, so that it shows the same each time. */
 struct account {
     weft_pool *pool;
@@ -392,9 +394,8 @@ static int show_dump(void)
 
 /* --- a deadlock ---------------------------------------------------------------------------- */
 
-/* In case no report comes (where there is no /proc, say) a thread ends the scene. The cycle may
- * come late on a slow machine; that nothing will ever happen is found soon after that, or not at
- * all. */
+/* In case no report comes (for example without /proc) a thread ends this part. The cycle report may
+ * come late on a slow machine; the deadlock report comes soon after that, or not at all. */
 struct scene {
     weft_fiber first; /* set before it waits */
     pthread_mutex_t lock;
@@ -415,7 +416,8 @@ static void await_locked(struct scene *scene, const bool *what, int seconds)
 static void *end_scene(void *arg)
 {
     struct scene *scene = arg;
-    weft_harmless_thread(0); /* or there were still hope */
+    /* Otherwise this thread could still wake a fiber, and there would be no deadlock. */
+    weft_harmless_thread(0);
     pthread_mutex_lock(&scene->lock);
     await_locked(scene, &scene->noticed, 30);
     await_locked(scene, &scene->over, 5);
@@ -442,7 +444,7 @@ static void *wait_for_waiter(void *arg)
     return NULL;
 }
 
-/* Both begin when this one waits: there is one worker. */
+/* Both fibers start when this one waits: there is one worker. */
 static void *serve_dinner(void *arg)
 {
     struct scene *scene = arg;
@@ -495,7 +497,7 @@ static void show_deadlock(void)
     }
 }
 
-/* --- all of it -------------------------------------------------------------------------- */
+/* --- all parts -------------------------------------------------------------------------- */
 
 struct walk {
     long fibers;
@@ -528,7 +530,7 @@ int tour(long fibers)
     struct walk whole = {.fibers = fibers};
     struct weft_pool_opts opts = {
         .name = "tour",
-        .workers = cpus > 1 ? cpus : 2, /* two can steal */
+        .workers = cpus > 1 ? cpus : 2, /* with two, one can steal */
         .hog_ns = 1000000000,           /* a million page faults keep a machine busy */
     };
     char title[64];

@@ -7,7 +7,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-/* --- the actor ------------------------------------------------------------------------------- */
+/* --- the actor -------------------------------------------------------------------------------- */
 
 static int tell(uint64_t call, uint64_t count)
 {
@@ -25,7 +25,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         } else if (events[i].kind == WEFT_EVENT_CALL) {
             tell(events[i].tag, ++*count);
         } else {
-            return -EIO; /* a crash, as far as its supervisor can see */
+            return -EIO; /* counts as a crash for the supervisor */
         }
     }
     return 0;
@@ -63,7 +63,7 @@ void visits_close(struct visits *visits)
     }
 }
 
-/* --- who asks it ------------------------------------------------------------------------------ */
+/* --- its HTTP handlers ------------------------------------------------------------------------ */
 
 static int answer_text(weft_http *x, unsigned status, const char *text)
 {

@@ -1,4 +1,4 @@
-/* Visits to the built-in site, counted by an actor that a supervisor starts again when it crashes;
+/* The visit counter of the built-in site: an actor whose supervisor restarts it when it crashes;
  * /debug/actors shows both. */
 #ifndef WEFT_CMD_VISITS_H
 #define WEFT_CMD_VISITS_H
@@ -6,12 +6,12 @@
 #include <weft/weft.h>
 
 struct visits {
-    weft_host *host; /* NULL: it is not open */
+    weft_host *host; /* NULL: not open */
 };
 
-/* Of zeros. -errno, and it is not open. */
+/* visits: zeroed. Returns 0, or a negative errno and nothing is open. */
 int visits_open(struct visits *visits, enum weft_driver driver);
-/* When nobody asks any more. */
+/* No request may use it any more. */
 void visits_close(struct visits *visits);
 int visits_routes(weft_http_server *server, struct visits *visits);
 

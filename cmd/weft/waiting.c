@@ -18,7 +18,7 @@ struct kitchen {
 static __attribute__((noinline)) void wait_for_delivery(void)
 {
     weft_park(WEFT_FOREVER);
-    __asm__ volatile("" ::: "memory"); /* stays on the stack: no tail call */
+    __asm__ volatile("" ::: "memory"); /* keeps the function on the stack: no tail call */
 }
 
 static void *cook(void *arg)
@@ -68,7 +68,7 @@ struct dump {
 };
 
 /* The first backtrace reads the program's symbols: not on a worker. Begins when its caller waits,
- * so that it shows the same each time. */
+ * so that the dump shows the same each time. */
 static void *write_dump(void *arg)
 {
     struct dump *dump = arg;
@@ -97,13 +97,14 @@ int show_waiting(int number)
     }
     fflush(stdout);
     struct dump dump = {.opts = {.pool = weft_pool_self(), .max_shown = 3}, .caller = weft_self()};
-    int unmade = weft_blocking_call(NULL, write_dump, &dump, NULL, WEFT_FOREVER); /* no thread */
+    /* Fails if there is no thread. */
+    int unmade = weft_blocking_call(NULL, write_dump, &dump, NULL, WEFT_FOREVER);
     int failed = unmade ? weft_dump(stdout, &dump.opts) : dump.err;
     if (failed) {
         screen_warn("weft_dump: %s", weft_strerror(failed));
     }
     weft_unpark(kitchen.cook);
-    if (weft_join(kitchen.waiter, NULL, WEFT_FOREVER) != 0) { /* it was not there */
+    if (weft_join(kitchen.waiter, NULL, WEFT_FOREVER) != 0) { /* the waiter was not started */
         weft_join(kitchen.cook, NULL, WEFT_FOREVER);
         weft_event_set(&kitchen.table);
     }

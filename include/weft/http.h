@@ -1,9 +1,8 @@
-/* An HTTP/1.1 server on fibers: listeners, routes, and handlers that read and write as if they
- * blocked.
+/* An HTTP/1.1 server on fibers: listeners, routes, and handlers written as blocking code.
  *
- *     static int hello(weft_http *x, void *arg)
+ *     static int hello(weft_http *req, void *arg)
  *     {
- *         return weft_http_answer(x, 200, "text/plain", "hello\n", 6);
+ *         return weft_http_respond(req, 200, "text/plain", "hello\n", 6);
  *     }
  *
  *     weft_http_server_create(&server, &(struct weft_http_server_opts){.pool = pool});
@@ -13,18 +12,18 @@
  *     weft_http_server_stop(server, weft_after(WEFT_SECONDS(10)));
  *     weft_http_server_destroy(server);
  *
- * Each connection is one fiber, bound to one worker of the pool for its life; it reads requests one
- * after the other and calls their handlers. What the handlers of pipelined requests answer is
- * gathered and written at once. A handler may wait in any way; it must not leave its worker
- * (weft/hop.h) without coming back before the next call here.
+ * Each connection is one fiber that stays on one worker of the pool for its whole life. The fiber
+ * reads the requests one after the other and calls their handlers. Responses to pipelined requests
+ * are buffered and written together. A handler may wait in any way. A handler that migrates to
+ * another worker (weft/hop.h) must return to its own worker before its next call into this header.
  *
- * Requests are parsed strictly (weft/http_parse.h). Whatever is wrong with one is answered by the
- * server itself, and the connection is closed behind it, gently: what the client still sends is
- * read for a while, so that it sees the answer.
+ * The parser is strict (weft/http_parse.h). The server itself responds to a malformed request and
+ * then closes the connection with a lingering close: it keeps reading for a while, so that the
+ * client can read the response instead of getting a reset.
  *
- * Nobody can keep a connection for nothing: silent ones, slow heads, slow bodies and readers that
- * do not read, or a byte now and then, are ended, by idle groups (weft/idle.h), late by a sixteenth
- * of their time at most, and by no more than a second (of more than nine hours: a 32768th).
+ * Idle clients, slow headers, slow bodies and slow readers are disconnected. Timeouts use idle
+ * groups (weft/idle.h): a timeout fires at most 1/16 late, and never more than 1 s late (timeouts
+ * longer than nine hours: at most 1/32768 late).
  */
 #ifndef WEFT_HTTP_H
 #define WEFT_HTTP_H
@@ -36,249 +35,332 @@
 WEFT_BEGIN_DECLS
 
 typedef struct weft_http_server weft_http_server;
-/* One request and the answer to it; the handler's, until it returns. */
+/* One request and its response. The handler borrows the request until the handler returns. */
 typedef struct weft_http weft_http;
 
-/* Answers the request. 0, or a negative errno: if nothing of the answer was sent yet it becomes one
- * of the server's own (413 for -EMSGSIZE, 408 for -ETIMEDOUT, 400 for -EBADMSG, 503 for -ENOMEM and
- * -EMFILE, else 500), if something was the connection is cut, so that the client sees that it is
- * not whole. One that has answered nothing has failed too. */
+/* Handle one request: read the request, send the response.
+ *
+ * req: borrowed until the handler returns. arg: the pointer given to weft_http_server_route.
+ * Returns 0, or a negative errno. After an error: if no byte of the response has been sent, the
+ * server responds instead (413 for -EMSGSIZE, 408 for -ETIMEDOUT, 400 for -EBADMSG, 503 for
+ * -ENOMEM, -EMFILE and -ENFILE, otherwise 500); if a part has been sent, the server aborts the
+ * connection, so that the client sees that the response is incomplete. A handler that returns 0
+ * without a response counts as failed (500).
+ * Context: runs on the fiber of the connection; may wait. */
 typedef int (*weft_http_fn)(weft_http *x, void *arg);
 
 /* --- the server ------------------------------------------------------------------------ */
 
-/* Which worker a connection goes to. */
+/* How connections are distributed over the workers. */
 enum weft_http_spread {
-    WEFT_HTTP_LEAST, /* an acceptor gives it to the one with the fewest connections */
+    /* An acceptor hands the connection to the worker with the fewest connections. */
+    WEFT_HTTP_LEAST,
     WEFT_HTTP_ROUND_ROBIN,
-    WEFT_HTTP_HASH, /* by the client's address: one client's are together */
-    /* Each worker has a listening socket of its own and the system chooses (SO_REUSEPORT). No
-     * acceptor between, but the spread is by chance. Not for Unix sockets, which get an acceptor
-     * (least). */
+    WEFT_HTTP_HASH, /* by client address: all connections of one client go to one worker */
+    /* Each worker has its own listening socket and the kernel chooses (SO_REUSEPORT). There is no
+     * acceptor in between, but the distribution is random. Unix sockets have no SO_REUSEPORT: they
+     * use LEAST instead. */
     WEFT_HTTP_REUSEPORT,
 };
 
-/* 0: the default. What is beyond a limit is answered with the status in brackets, and the
- * connection closed. */
+/* Limits of a server. 0 selects the default. When a request exceeds a limit, the server responds
+ * with the status in parentheses and closes the connection. */
 struct weft_http_server_limits {
     uint32_t line_bytes;   /* request line: 8 KiB (414); at least 64 */
-    uint32_t header_bytes; /* all fields: 16 KiB (431) */
-    uint32_t fields;       /* their number: 100 (431) */
-    uint64_t body_bytes;   /* 1 MiB (413); a route may say otherwise */
-    uint32_t requests;  /* on one connection: 1000; the last one is answered, then it is closed */
-    uint32_t pipelined; /* answers that are gathered before they are written: 64 */
-    /* Connections of the server. When there are as many, or descriptors run short, those that have
-     * waited longest for their clients (silent, or with a part of a head for more than a second)
-     * are closed to make room; if there is none, the new one is refused (503). Default: what
-     * RLIMIT_NOFILE allows, less a quarter (and 32 at least), at most 131072. */
+    uint32_t header_bytes; /* all header fields together: 16 KiB (431) */
+    uint32_t fields;       /* number of header fields: 100 (431) */
+    uint64_t body_bytes;   /* request body: 1 MiB (413); a route may override it */
+    /* Requests per connection: 1000; the response to the last one closes the connection. */
+    uint32_t requests;
+    uint32_t pipelined; /* responses buffered before they are written: 64 */
+    /* Open connections. When the limit is reached, or file descriptors run short, the server closes
+     * the connections that have waited longest for their clients (idle, or with an incomplete
+     * header for more than a second) to admit new ones. If there is none to close, the new
+     * connection is rejected (503). Default: RLIMIT_NOFILE minus a quarter (and minus at least 32),
+     * at most 131072. */
     uint32_t connections;
-    /* The same, of one IPv4 address or one IPv6 /64. Default: half of that default, at most
-     * 16384. */
+    /* Open connections per IPv4 address or per IPv6 /64, with the same policy. Default: half of the
+     * default of `connections`, at most 16384. */
     uint32_t per_address;
-    int64_t idle_ns;    /* silence between requests: 60 s */
-    int64_t header_ns;  /* from the first byte of a request to the end of its head: 10 s (408) */
-    int64_t body_ns;    /* one wait for more of a body: 10 s (408) */
-    uint32_t body_rate; /* bytes a second, once body_ns have been spent waiting: 500 (408) */
-    /* A client that takes nothing, or less than write_rate bytes a second (500), is cut. Each byte
-     * that its system acknowledges allows 1/write_rate s of waiting, on top of write_ns (30 s). A
-     * client's system acknowledges ahead of the program that reads, and then nothing until much of
-     * its buffer was read: so up to write_ahead bytes (256 KiB) count for the time after them. By
-     * default a client that reads at the least rate is never cut unless its system takes more than
-     * 256 KiB at a time, one that takes nothing at all is cut after 30 s, and one that stops to
-     * read after its system has taken N bytes after 30 s and N/500 s, at most 554 s; each up to
-     * write_ns later. Only waiting for room counts, not what a handler takes to make the answer,
-     * and a connection's answers count together. */
+    int64_t idle_ns;   /* idle timeout between two requests: 60 s */
+    int64_t header_ns; /* from the first byte of a request to the end of its header: 10 s (408) */
+    int64_t body_ns;   /* one wait for more of a body: 10 s (408) */
+    /* Minimum rate in bytes per second once body_ns have been spent waiting: 500 (408). */
+    uint32_t body_rate;
+    /* Slow readers. The server aborts a connection whose client reads nothing for write_ns (30 s),
+     * or less than write_rate bytes per second (500) on average. Each byte that the client's TCP
+     * stack acknowledges allows 1/write_rate s of waiting, in addition to write_ns. A TCP stack
+     * acknowledges data before the program reads it, and then nothing until the program has read a
+     * large part of the receive buffer. So up to write_burst acknowledged bytes (256 KiB) count as
+     * credit for the time after them.
+     * With the defaults, a client that reads at the minimum rate is never disconnected unless its
+     * TCP stack accepts more than 256 KiB at a time. A client that accepts nothing is disconnected
+     * after 30 s. A client that stops reading after its TCP stack has acknowledged N bytes is
+     * disconnected after 30 s + N/500 s, at most 554 s. Each of these may take up to write_ns
+     * longer. Only time spent waiting for buffer space counts, not the time that a handler takes to
+     * produce the response. All responses of a connection share one credit. */
     int64_t write_ns;
     uint32_t write_rate;
     uint32_t write_ahead;
-    int64_t linger_ns; /* how long is read after a last answer: 2 s, and 4 MiB at most */
-    int64_t grace_ns;  /* in a stop: how long an idle connection may still send a request: 1 s */
+    int64_t linger_ns; /* how long to read after the last response: 2 s, and at most 4 MiB */
+    int64_t grace_ns; /* during a stop: how long an idle connection may still send a request: 1 s */
 };
 
-/* A request that was answered, for a log. Spans are gone after the call. */
+/* Record of one finished request, for an access log. Pointers are valid during the call only. */
 struct weft_http_record {
-    const char *method, *target; /* as sent; "-" if there was no whole request line */
+    const char *method, *target; /* as sent; "-" if no complete request line arrived */
     int method_len, target_len;
     int minor; /* HTTP/1.minor */
     int status;
-    uint64_t sent;   /* bytes of the answer's body; of a file's that was cut, those that left */
-    int64_t took_ns; /* from the whole head to the end of the handler; 0: it was refused before */
+    uint64_t sent; /* body bytes of the response; for an aborted file, the bytes that were sent */
+    /* From the complete header to the end of the handler; 0: rejected before the handler. */
+    int64_t took_ns;
     const struct weft_addr *peer;
-    const char *referer, *agent; /* as sent; NULL: none */
+    const char *referer, *agent; /* as sent; NULL: no such field */
     int referer_len, agent_len;
 };
 
 struct weft_http_server_opts {
-    const char *name; /* of its fibers in dumps; borrowed; default "http" */
-    weft_pool *pool; /* default: the calling fiber's; must be given elsewhere. Not a compute pool */
+    const char *name; /* name of the fibers in dumps; borrowed until destroy; default "http" */
+    /* Default: the calling fiber's pool; required outside a fiber; not a compute pool. */
+    weft_pool *pool;
     enum weft_http_spread spread;
     struct weft_http_server_limits limits;
-    /* Told of each request, on the connection's worker, by its fiber: should not wait. */
+    /* Called for each finished request, by the connection's fiber on its worker. Should not
+     * wait. */
     void (*on_request)(const struct weft_http_record *record, void *arg);
     void *arg;
 };
 
-/* -EINVAL: bad options, no pool. -ENOMEM. */
+/* Create a server that does not listen yet.
+ *
+ * opts: NULL for defaults; copied, except that opts->name and opts->pool are borrowed until
+ * destroy.
+ * Returns 0 and an owned server in *out; -EINVAL for a bad option or a missing pool
+ * (weft_last_error names it); -ENOMEM.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_http_server_create(weft_http_server **out,
                                      const struct weft_http_server_opts *opts);
-/* Stopped, or never listened. NULL is fine. */
+/* Destroy a server and free its memory. NULL is allowed.
+ * The server must never have listened, or weft_http_server_stop must have returned 0; anything else
+ * is a caller's bug and stops the program.
+ * Context: any thread, not concurrently with other calls; may wait briefly for a timeout callback
+ * that is running. */
 WEFT_API void weft_http_server_destroy(weft_http_server *server);
 
 struct weft_http_route_opts {
-    uint64_t body_bytes; /* instead of the server's limit; 0: the server's */
+    uint64_t body_bytes; /* overrides the server's limit; 0: no override */
 };
-/* Requests with this method (NULL: any; GET stands for HEAD too) and path (as weft_uri_path makes
- * it) go to fn. A path that ends in '/' stands for all below it, and the longest that fits is
- * taken. Later routes win over earlier ones that say the same. Paths are copied. Before the first
- * listen: else -EBUSY. -EINVAL: no path. -ENOMEM. What no route takes is answered with 404, what
- * only another method's does with 405. */
+/* Add a route: requests with this method and path go to fn.
+ *
+ * method: NULL matches every method; "GET" matches HEAD too. path: in the form that
+ * weft_uri_path_normalize produces, or "*"; copied. A path that ends in '/' matches everything
+ * below it, and the longest matching path wins. Of two routes with the same path and method the
+ * later one wins. arg is borrowed until the server is destroyed. opts: NULL for defaults.
+ * A request that matches no route gets 404; a request whose path matches only with other methods
+ * gets 405.
+ * Returns 0; -EBUSY after the first listen; -EINVAL for a missing path or fn, or a path that does
+ * not begin with '/'; -ENOMEM.
+ * Context: any thread, one call at a time; does not wait. */
 WEFT_API int weft_http_server_route(weft_http_server *server, const char *method, const char *path,
                                     weft_http_fn fn, void *arg,
                                     const struct weft_http_route_opts *opts);
 
-/* Listens there and serves. *bound, unless NULL, is where: a port 0 has become a real one. Errors
- * as weft_listen: -EADDRINUSE also where only SO_REUSEPORT would let two servers share the port.
- * -ESHUTDOWN: it is stopping. */
+/* Listen on an address and serve. May be called several times.
+ *
+ * address: as for weft_listen. bound: if not NULL, receives the actual address (port 0 is replaced
+ * by the port that the kernel chose).
+ * Returns 0; -ESHUTDOWN if the server is stopping; -EINVAL for a bad address; otherwise the errors
+ * of weft_listen. -EADDRINUSE also if another server listens there with SO_REUSEPORT.
+ * Context: any fiber or thread; may wait up to 1 s while the address is in use; cancellation point
+ * if it waits. */
 WEFT_API int weft_http_server_listen(weft_http_server *server, const char *address,
                                      struct weft_addr *bound);
 
-/* Stops the server. No request is lost whose client pauses for less than grace_ns between requests:
+/* Stop the server gracefully. No request is lost if its client pauses for less than grace_ns
+ * between requests.
  *
- *   1. Whoever has connected by now is accepted and served; then the listeners are closed and the
- *      files of Unix sockets removed, if they are still this server's own. (TCP: new connections
- * are held off meanwhile; their clients try again after a second, and are refused.)
- *   2. Idle connections are kept for grace_ns. Each response now says "Connection: close"; then the
- *      server sends no more, and reads until the client has closed, for up to linger_ns.
- *   3. After grace_ns idle connections are closed. A request that crosses this close is lost
- *      (stats.stop_crossed counts those).
- *   4. At the deadline (0: at once, without the steps before) the rest is cut, which stats.stop_cut
- *      counts, and their fibers are cancelled; then the call waits for handlers to notice, for up
- * to 5 s.
+ *   1. Connections that are already established are accepted and served. Then the listeners are
+ *      closed, and the files of Unix sockets are removed if they still belong to this server. (TCP:
+ *      new connections are held off meanwhile; their clients retry after a second and are refused.)
+ *   2. Idle connections stay open for grace_ns. Every response now says "Connection: close"; after
+ *      it the server sends nothing more and reads until the client closes, for up to linger_ns.
+ *   3. After grace_ns idle connections are closed. A request that crosses this close on the wire is
+ *      lost; the statistics count it (stop_lost).
+ *   4. At the deadline the remaining connections are aborted, which the statistics count
+ *      (stop_aborted), and their fibers are cancelled. Then the call waits up to 5 s for the
+ *      handlers to return.
  *
- * Returns 0 when every connection has ended; -EBUSY: some handlers have not, stop again.
- * Context: any thread or fiber, several at once: the nearest deadline holds. */
+ * deadline: 0 or a time in the past skips steps 1 to 3.
+ * Returns 0 when every connection has ended; -EBUSY if some handlers still run: call stop again;
+ * -ECANCELED or -EINTR if the calling fiber's wait was ended: call stop again.
+ * Context: any fiber or thread; may wait; cancellation point. Several calls at once are allowed:
+ * the nearest deadline wins. */
 WEFT_API int weft_http_server_stop(weft_http_server *server, int64_t deadline);
-/* Has a stop begun? */
+/* Report whether a stop has begun. Context: any thread; does not wait. */
 WEFT_API bool weft_http_server_stopping(const weft_http_server *server);
 
-/* Upper bounds of the histogram's buckets, in ns; the last is WEFT_FOREVER. */
+/* Upper bounds of the histogram buckets in ns; the last one is WEFT_FOREVER. */
 #define WEFT_HTTP_BUCKETS 18
 WEFT_API extern const int64_t weft_http_buckets[WEFT_HTTP_BUCKETS];
 
 struct weft_http_stats {
-    uint64_t requests;      /* answered */
-    uint64_t by_class[6];   /* [2]: 2xx ...; [0]: cut before there was a status */
-    uint64_t bytes_in;      /* read from connections */
-    uint64_t bytes_out;     /* written to them */
-    uint64_t accepted;      /* connections */
-    uint64_t open;          /* of them now */
-    uint64_t refused;       /* for a limit on connections */
-    uint64_t accept_errors; /* of descriptors or memory, after which the acceptor pauses */
-    uint64_t accept_wakes;  /* times an acceptor had waited */
-    uint64_t bad;           /* requests that the parser refused */
-    uint64_t idle_shed;     /* silent connections that were closed to make room for others */
-    uint64_t idle_ended;    /* by their time limits: silent */
-    uint64_t header_ended;  /* ... slow heads */
-    uint64_t body_ended;    /* ... slow bodies */
-    uint64_t write_ended;   /* ... clients that did not read, or too slowly */
-    uint64_t flushes;       /* times answers were written */
-    uint64_t stop_idle;     /* idle connections that a stop closed: its grace, or time, was over */
-    uint64_t stop_crossed;  /* ... of them: a request came after that, and was lost */
-    uint64_t stop_cut;      /* connections that the deadline of a stop cut, with a request begun */
-    int64_t took_ns; /* sum over requests, from the bytes being there to the answer being written */
-    uint64_t took[WEFT_HTTP_BUCKETS]; /* how many, in each bucket alone */
+    uint64_t requests; /* responses sent */
+    /* [2]: 2xx and so on; [0]: connection aborted before there was a status */
+    uint64_t by_class[6];
+    uint64_t bytes_in;  /* read from clients */
+    uint64_t bytes_out; /* written to clients */
+    uint64_t accepted;  /* connections accepted */
+    uint64_t open;      /* connections open now */
+    uint64_t refused;   /* connections rejected because of a limit */
+    /* Failed accepts: no descriptor or no memory; the acceptor pauses after one. */
+    uint64_t accept_errors;
+    uint64_t accept_wakes; /* times an acceptor had to wait and was woken */
+    uint64_t bad;          /* requests that the parser rejected */
+    uint64_t idle_shed;    /* idle connections closed to make room for new ones */
+    uint64_t idle_ended;   /* connections closed by a timeout: idle */
+    uint64_t header_ended; /* ... slow header */
+    uint64_t body_ended;   /* ... slow body */
+    uint64_t write_ended;  /* ... slow reader */
+    uint64_t flushes;      /* writes of buffered responses */
+    /* Idle connections that a stop closed, after its grace period or at its deadline. */
+    uint64_t stop_idle;
+    uint64_t stop_crossed; /* ... of these: a request arrived after the close and was lost */
+    /* Connections with a request in progress that a stop aborted at its deadline. */
+    uint64_t stop_cut;
+    /* Sum over all requests, from the arrival of the bytes until the response is written. */
+    int64_t took_ns;
+    uint64_t took[WEFT_HTTP_BUCKETS]; /* requests per bucket, not cumulative */
 };
-/* Sums over the workers; each number is true of its own moment. */
+/* Read the statistics: sums over the workers, into *out. Each counter is read on its own, so the
+ * counters are not one consistent snapshot. Context: any thread; does not wait. */
 WEFT_API void weft_http_server_stats(const weft_http_server *server, struct weft_http_stats *out);
 
 /* --- the request ------------------------------------------------------------------------- */
 
-/* Bytes of the request; no zero behind them. data NULL: there are none. Good until the handler
- * returns. */
+/* Bytes of the request, without a terminating zero. data is NULL if there are none. Valid until the
+ * handler returns. */
 struct weft_http_text {
     const char *data;
     size_t len;
 };
 
+/* Return the request method. Context: the handler's fiber; does not wait. */
 WEFT_API enum weft_http_method weft_http_method(const weft_http *x);
-/* Decoded once and normalised (weft_uri_path); with a zero behind it. "*" for OPTIONS *. */
+/* Return the path, decoded once and normalised (weft_uri_path_normalize), zero-terminated, valid
+ * until the handler returns. "*" for "OPTIONS *". Context: the handler's fiber; does not wait. */
 WEFT_API const char *weft_http_path(const weft_http *x);
-/* Behind the '?', as sent. */
+/* Return the part of the target after '?', as sent. Context: as above. */
 WEFT_API struct weft_http_text weft_http_query(const weft_http *x);
-/* The first field of this name. */
+/* Return the value of the first header field with this name (case-insensitive). Context: as
+ * above. */
 WEFT_API struct weft_http_text weft_http_get(const weft_http *x, const char *name);
-/* All of it, as parsed, and the bytes that its spans are of. */
+/* Return the parsed header, and in *data the bytes that its spans refer to. Both valid until the
+ * handler returns. Context: as above. */
 WEFT_API const weft_http_head *weft_http_parsed(const weft_http *x, const char **data);
+/* Return the client's address, and the server that serves the request; borrowed until the handler
+ * returns. Context: the handler's fiber; does not wait. */
 WEFT_API const struct weft_addr *weft_http_peer(const weft_http *x);
 WEFT_API weft_http_server *weft_http_server_of(const weft_http *x);
 
-/* Up to n bytes of the body; 0: its end. The first call says "100 Continue" to a client that waits
- * for that. -ETIMEDOUT: too slow. -EMSGSIZE: beyond the limit. -EBADMSG: bad chunks. -ECONNRESET:
- * the client is gone before the end. -ECANCELED, -EINTR. What a handler leaves unread is thrown
- * away. */
+/* Read up to n bytes of the request body into buf.
+ *
+ * The first call sends "100 Continue" if the client waits for it. The server discards what a
+ * handler leaves unread.
+ * Returns the number of bytes; 0 at the end of the body; -ETIMEDOUT if the client is too slow;
+ * -EMSGSIZE beyond the limit; -EBADMSG for malformed chunks; -ECONNRESET if the client closed
+ * before the end; -ECANCELED, -EINTR: may be called again. The other errors are final: return them
+ * from the handler.
+ * Context: the handler's fiber; may wait; cancellation point. */
 WEFT_API ssize_t weft_http_read(weft_http *x, void *buf, size_t n);
 
-/* --- the answer ------------------------------------------------------------------------------ */
+/* --- the response ---------------------------------------------------------------------------- */
 
-/* The whole answer: fields, body, end. type NULL: none. Not after begin. -EINVAL: a type with
- * control bytes, and nothing was answered. */
+/* Send a complete response: status, header, body.
+ *
+ * type: the Content-Type; NULL for none. body: borrowed for the call. Not after
+ * weft_http_begin_response.
+ * Returns 0; -EINVAL for a type with control bytes (nothing was sent); -EPIPE, -ECONNRESET,
+ * -ETIMEDOUT: the client is gone, and the handler may return.
+ * Context: the handler's fiber, on its own worker; may wait; cancellation point if it waits. */
 WEFT_API int weft_http_answer(weft_http *x, int status, const char *type, const void *body,
                               size_t n);
 
-/* Or piece by piece: begin, fields, the length if it is known, the body. It ends when the handler
- * returns. Without a length the body goes in chunks, or (HTTP/1.0) until the connection is closed.
- * An answer to HEAD, a 204 and a 304 have no body: what is written is dropped. Date, Connection and
- * the framing are the server's to set. A status outside of 200 .. 599, and a call out of turn, is a
- * caller's bug. All: 0, or -EPIPE, -ECONNRESET, -ETIMEDOUT ...: the client is gone, and the handler
- * may as well return. */
+/* Begin a response that is sent in parts: begin, header fields, the length if known, the body.
+ *
+ * The response ends when the handler returns. Without a length the body is sent in chunks, or
+ * (HTTP/1.0) until the connection closes. Responses to HEAD, 204 and 304 have no body: what the
+ * handler writes is dropped. The server itself sets Date, Connection and the framing fields. A
+ * status outside 200..599, a second response, or any call of this group out of order is a caller's
+ * bug and stops the program.
+ * Returns 0, or -EPIPE if the client is gone; the handler may return.
+ * Context (this call and the calls below): the handler's fiber, on its own worker; may wait when
+ * the buffer is full; cancellation point if it waits. */
 WEFT_API int weft_http_begin(weft_http *x, int status);
-/* -EINVAL: a name that is no token or is the server's to set, a value with control bytes, more than
- * 8 KiB: nothing was set. */
+/* Add a header field to the response. name and value are copied.
+ * Returns 0; -EINVAL if name is not a token or belongs to the server (Connection, Content-Length,
+ * Date, Transfer-Encoding), if value contains control bytes, or if both exceed 8 KiB (nothing was
+ * added); -EPIPE as above. */
 WEFT_API int weft_http_set(weft_http *x, const char *name, const char *value);
-/* Writing another number of bytes is a caller's bug; fewer cuts the connection. */
+/* Set the Content-Length. Writing more bytes is a caller's bug; writing fewer aborts the
+ * connection. Returns 0. Does not wait. */
 WEFT_API int weft_http_set_length(weft_http *x, uint64_t n);
-/* Bytes are gathered; weft_http_flush sends them now. */
+/* Write a part of the body. Small parts are buffered; weft_http_flush sends the buffer now.
+ * Returns 0, or a negative errno: the client is gone (-EPIPE, -ECONNRESET), too slow (-ETIMEDOUT),
+ * or the fiber was cancelled (-ECANCELED). The connection is unusable after an error; the handler
+ * may return. */
 WEFT_API int weft_http_write(weft_http *x, const void *buf, size_t n);
+/* Send what is buffered. Returns as weft_http_write. */
 WEFT_API int weft_http_flush(weft_http *x);
-/* n bytes of a file of a disk, from `offset`. A length must be set. -ENODATA: the file is
- * shorter. */
+/* Send n bytes of a file, starting at `offset`, as a part of the body. fd: an open regular file;
+ * borrowed for the call. weft_http_set_content_length must have been called.
+ * Returns 0; -ENODATA if the file is shorter; otherwise as weft_http_write. An error aborts the
+ * connection. */
 WEFT_API int weft_http_send_file(weft_http *x, int fd, uint64_t offset, uint64_t n);
-/* Has begin been called (or answer)? */
+/* Report whether this request's response has begun (begin_response or respond). Does not wait. */
 WEFT_API bool weft_http_begun(const weft_http *x);
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* A directory that is served: GET and HEAD, ranges, conditional requests, index.html. Never
- * anything outside of it, and nothing through a symbolic link unless that is asked for; only
- * regular files; no name that begins with a dot. */
+/* A directory served over HTTP: GET and HEAD, ranges, conditional requests, index.html. Never
+ * serves anything outside the directory, follows no symbolic link unless asked to, and serves
+ * regular files only, without names that begin with a dot unless asked to. */
 typedef struct weft_http_files weft_http_files;
 
 struct weft_http_files_opts {
     const char *index; /* default "index.html"; "": none */
-    /* What a path begins with that is not part of the files' names; default "/". */
+    /* Prefix of the request path that is not part of the file name; default "/". */
     const char *prefix;
-    bool listing;         /* a directory without an index is shown */
-    bool follow_symlinks; /* those that stay below the directory */
+    bool listing;         /* generate a listing for a directory without an index */
+    bool follow_symlinks; /* only links that stay below the directory */
     bool dotfiles;
-    /* How long before a cached file is checked again; default 1 s; < 0: nothing is cached, each
-     * request opens and reads its file. While descriptors or memory for the check are lacking, a
-     * cached file is served as it was. */
+    /* How long a cached file is served without checking it again; default 1 s; < 0: no cache, each
+     * request opens and reads its file. While descriptors or memory for the check are lacking, the
+     * cached file is served unchanged. */
     int64_t revalidate_ns;
-    /* How many have a cache each; default: of the calling fiber's pool, else 64. */
+    /* Number of workers that have a cache; default: that of the calling fiber's pool, else 64. */
     unsigned workers;
 };
 
-/* -ENOENT, -ENOTDIR, -EACCES; -EOPNOTSUPP: links are to be followed, and the system has no openat2.
- * -EINVAL: a prefix that does not begin and end with a slash. -ENOMEM. */
+/* Open a directory for serving.
+ *
+ * dir: borrowed for the call. opts: NULL for defaults; strings are copied.
+ * Returns 0 and an owned object in *out; -ENOENT, -ENOTDIR, -EACCES or another error of open(2);
+ * -EOPNOTSUPP if follow_symlinks is set and the kernel has no openat2; -EINVAL for a prefix that
+ * does not begin and end with '/' (weft_last_error says so); -ENOMEM.
+ * Context: any thread; makes file system calls that may block the thread. */
 WEFT_API int weft_http_files_open(weft_http_files **out, const char *dir,
                                   const struct weft_http_files_opts *opts);
-/* Nobody serves from it any more. NULL is fine. */
+/* Close the directory and free its caches. No request may be using it. NULL is allowed. Context:
+ * any thread; does not wait. */
 WEFT_API void weft_http_files_close(weft_http_files *files);
-/* The handler: arg is the weft_http_files. Several servers may have it; the caches are for those of
- * the pool that serves from it first, and others open each file anew. */
+/* Handle a request for a file: a weft_http_fn whose arg is the weft_http_files (borrowed). Several
+ * servers may share one object. The caches belong to the pool that serves from the object first;
+ * servers on other pools open each file again. Returns and Context: as weft_http_fn. */
 WEFT_API int weft_http_files_serve(weft_http *x, void *files);
 
-/* The content type for a name, by its ending. */
+/* Return the content type for a file name, by its extension; a static string. Context: any thread;
+ * does not wait. */
 WEFT_API const char *weft_http_type(const char *name);
 
 WEFT_END_DECLS

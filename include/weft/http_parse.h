@@ -1,21 +1,21 @@
-/* HTTP/1 messages as bytes: heads of requests and responses, and chunked bodies. No I/O and no
+/* Parser for HTTP/1 messages: headers of requests and responses, and chunked bodies. No I/O and no
  * memory of its own.
  *
- * A head is parsed in one buffer of the caller's, which holds the message from its first byte on
- * and grows at its end:
+ * The head (the start line and the header fields) is parsed in one buffer of the caller, which
+ * holds the message from its first byte on and grows at its end:
  *
  *      data                       data + n          data + len
  *       |  head (n = result of parse)  |  body, next requests  |
  *
- * Each call gets the whole of it, old bytes and new; the parser goes on at the byte where it
- * stopped and looks at none twice. What it found is kept as spans, offsets from `data`: they stay
- * right when the buffer moves, as long as the bytes of the head are kept. Pipelined requests lie in
- * the same buffer: after a head of n bytes and its body comes the next one, for which the parser is
- * initialised again. However the bytes were cut into pieces, the result is the same.
+ * Each call gets the whole buffer, old bytes and new. The parser continues at the byte where it
+ * stopped and reads no byte twice. Results are spans, offsets from `data`: they stay valid when the
+ * buffer moves, as long as the bytes of the head are kept. Pipelined requests lie in the same
+ * buffer: after a head of n bytes and its body comes the next head, for which the caller
+ * initialises the parser again. The result does not depend on how the bytes were split into pieces.
  *
- * There is one mode, a strict one; docs/http.md lists what is refused. A message whose length two
- * readers could understand differently is always refused. After a refusal the connection cannot be
- * used any more: answer with the status in `refused` and close it.
+ * There is one mode, a strict one; docs/http.md lists what is rejected. A message whose length two
+ * readers could understand differently is always rejected. After a rejection the connection cannot
+ * be used any more: respond with the status in `refused` and close the connection.
  */
 #ifndef WEFT_HTTP_PARSE_H
 #define WEFT_HTTP_PARSE_H
@@ -29,29 +29,29 @@
 
 WEFT_BEGIN_DECLS
 
-/* Bytes data[at .. at + len) of the buffer in which the head was parsed. */
+/* The bytes data[at .. at + len) of the buffer in which the head was parsed. */
 struct weft_http_span {
     uint32_t at, len;
 };
 
 struct weft_http_field {
-    struct weft_http_span name, value; /* the value without white space around it */
+    struct weft_http_span name, value; /* value: without surrounding white space */
 };
 
-/* A good size for the array of fields: the default limit. */
+/* Default limit on the number of fields; a good size for the array of fields. */
 #define WEFT_HTTP_FIELDS 100
 
-/* 0: the default. */
+/* Limits of the parser. 0 selects the default; exceeding a limit rejects with the given status. */
 struct weft_http_limits {
-    uint32_t line_bytes;   /* request or status line without its end; 8 KiB; 414. At least 64 */
-    uint32_t header_bytes; /* all behind that line, up to the empty line and with it; 16 KiB; 431 */
-    uint32_t extension_bytes; /* chunk extensions of one body, all together; 4 KiB; 400 */
-    /* Behind the last chunk, up to the empty line and with it; 4 KiB; 431. */
+    uint32_t line_bytes;      /* start line without its line end; 8 KiB; 414. At least 64 */
+    uint32_t header_bytes;    /* all fields, including the empty line; 16 KiB; 431 */
+    uint32_t extension_bytes; /* all chunk extensions of one body together; 4 KiB; 400 */
+    /* Trailer after the last chunk, including the empty line; 4 KiB; 431. */
     uint32_t trailer_bytes;
 };
 
 enum weft_http_method {
-    WEFT_HTTP_OTHER, /* by its name: method_name. Names are case-sensitive */
+    WEFT_HTTP_OTHER, /* any other: see method_name. Method names are case-sensitive */
     WEFT_HTTP_GET,
     WEFT_HTTP_HEAD,
     WEFT_HTTP_POST,
@@ -73,11 +73,11 @@ enum weft_http_form {
 enum weft_http_body {
     WEFT_HTTP_NO_BODY,
     WEFT_HTTP_LENGTH,     /* content_length bytes, more than 0 */
-    WEFT_HTTP_CHUNKED,    /* to be read by a weft_http_chunked */
+    WEFT_HTTP_CHUNKED,    /* read it with a weft_http_chunked */
     WEFT_HTTP_UNTIL_CLOSE /* responses only */
 };
 
-/* Fields that the parser knows: each is found without a search by weft_http_head_known. */
+/* Fields that the parser knows: weft_http_head_field finds them without a search. */
 enum weft_http_name {
     WEFT_HTTP_HOST,
     WEFT_HTTP_CONNECTION,
@@ -97,31 +97,32 @@ enum weft_http_name {
 };
 
 typedef struct weft_http_head {
-    /* Of a request; whole when parse has returned the length of the head. */
+    /* Requests only. Valid when parse has returned the length of the head. */
     enum weft_http_method method;
     enum weft_http_form form;
     struct weft_http_span method_name, target;
     struct weft_http_span path;  /* as sent, escaped; empty: "/" (or "*" for OPTIONS) */
-    struct weft_http_span query; /* behind the '?'; at = 0: there is none */
-    struct weft_http_span host;  /* of the target if that has one, else of Host; without the port */
-    int port;                    /* -1: not given */
-    bool expect_continue;        /* the client waits for a 100 before it sends the body */
+    struct weft_http_span query; /* after the '?'; at = 0: no query */
+    /* From the target if it has a host, else from Host; without the port. */
+    struct weft_http_span host;
+    int port;             /* -1: not given */
+    bool expect_continue; /* the client waits for a 100 before it sends the body */
 
-    /* Of a response. */
+    /* Responses only. */
     int status;
     struct weft_http_span reason;
 
-    /* Of both. */
+    /* Both. */
     int minor;       /* HTTP/1.minor: 0 or 1 */
-    bool keep_alive; /* the connection may be used again, as far as this message says */
-    bool upgrade;    /* Connection: upgrade, and there is an Upgrade field; HTTP/1.1 */
+    bool keep_alive; /* this message allows reusing the connection */
+    bool upgrade;    /* "Connection: upgrade" with an Upgrade field; HTTP/1.1 only */
     enum weft_http_body body;
     int64_t content_length; /* as the field says, whatever `body` is; -1: no such field */
     uint32_t field_count;
     struct weft_http_field *fields; /* the caller's array */
 
-    /* After a refusal: the status to answer with (400, 414, 417, 431, 501, 505; for a response 502)
-     * and why. */
+    /* After a rejection: the status to respond with (400, 414, 417, 431, 501, 505; for a response
+     * 502) and the reason. */
     int refused;
     const char *why;
 
@@ -132,30 +133,38 @@ typedef struct weft_http_head {
     uint8_t weft_state, weft_response, weft_request_method, weft_flags;
 } weft_http_head;
 
-/* For the next message. `fields` is borrowed until the head is no longer used; a message with more
- * than `max` fields (at most 65534) is refused, 431. `limits` is not kept; NULL: the defaults. */
+/* Initialise the parser for a request.
+ *
+ * fields: an array of `max` elements, at most 65534; borrowed until the head is no longer used. A
+ * message with more fields is rejected with 431. limits: NULL for defaults; copied. A limit above 1
+ * GiB, or line_bytes between 1 and 63, is a caller's bug and stops the program.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_http_request_init(weft_http_head *head, struct weft_http_field *fields,
                                      uint32_t max, const struct weft_http_limits *limits);
-/* The same for an answer to a request with this method, which decides whether a body follows. 1xx
- * answers come first, and count as messages. */
+/* Initialise the parser for a response. As weft_http_request_init; method is the method of the
+ * request, which decides whether a body follows. Each 1xx response is a message of its own. */
 WEFT_API void weft_http_response_init(weft_http_head *head, struct weft_http_field *fields,
                                       uint32_t max, const struct weft_http_limits *limits,
                                       enum weft_http_method method);
 
-/* data[0 .. len) is the message so far. Returns the length of the head when it is whole, 0 if there
- * must be more bytes, -EBADMSG if it is refused, once and for all. Not to be called again after the
- * head was whole. */
+/* Parse the head. data[0 .. len) is the message received so far.
+ *
+ * Returns the length of the head when it is complete (do not call again); 0 if more bytes are
+ * needed; -EBADMSG if the message is rejected: head->refused and head->why say why, and every later
+ * call returns the same.
+ * Context: any thread, one call at a time per head; does not wait. */
 WEFT_API ssize_t weft_http_head_parse(weft_http_head *head, const void *data, size_t len);
 
-/* The first field of this name; NULL: none. */
+/* Return the first field with this known name; NULL if there is none. */
 static inline const struct weft_http_field *weft_http_head_known(const weft_http_head *head,
                                                                  enum weft_http_name name)
 {
     uint32_t n = head->weft_known[name];
     return n ? &head->fields[n - 1] : NULL;
 }
-/* The first field of this name (case does not matter) behind `after`, or the first of all if
- * `after` is NULL; NULL: none. */
+/* Return the first field with this name (case-insensitive) after the field `after`, or the first of
+ * all if `after` is NULL; NULL if there is none. data: the buffer of the message. Context: any
+ * thread; does not wait. */
 WEFT_API const struct weft_http_field *weft_http_head_find(const weft_http_head *head,
                                                            const void *data, const char *name,
                                                            const struct weft_http_field *after);
@@ -163,12 +172,12 @@ WEFT_API const struct weft_http_field *weft_http_head_find(const weft_http_head 
 /* --- chunked bodies --------------------------------------------------------------- */
 
 typedef struct weft_http_chunked {
-    uint64_t total; /* bytes of body so far */
-    /* Bytes of the chunk being read that were announced and have not come; at least so many, while
-     * its size has not been read to the end. */
+    uint64_t total; /* body bytes decoded so far */
+    /* Bytes of the current chunk that were announced and have not arrived yet; a lower bound while
+     * the chunk size is still being read. */
     uint64_t left;
-    bool done; /* the last chunk and the trailer were read: what follows is the next message */
-    /* After a refusal. */
+    bool done; /* the last chunk and the trailer were read: the next message follows */
+    /* After a rejection: the status to respond with, and the reason. */
     int refused;
     const char *why;
     /* private */
@@ -176,15 +185,20 @@ typedef struct weft_http_chunked {
     uint8_t weft_state, weft_digits;
 } weft_http_chunked;
 
-/* NULL: the default limits. */
+/* Initialise the decoder for one chunked body. limits: NULL for defaults; copied. Context: any
+ * thread; does not wait. */
 WEFT_API void weft_http_chunked_init(weft_http_chunked *chunked,
                                      const struct weft_http_limits *limits);
-/* Reads on in `data`, which holds the bytes behind those that earlier calls have used. Returns how
- * many it has used; the bytes of the body among them, which lie in a row, are *body, *body_len
- * (maybe none). To be called until it has used all, or is done; it uses at least one byte, if there
- * is one. -EBADMSG: refused, once and for all. Extensions and trailer fields are checked and left
- * out. The limit on the whole body is the caller's: total + left is more as soon as a chunk that is
- * too large is announced. */
+/* Decode the next bytes of a chunked body.
+ *
+ * data: the bytes after those that earlier calls consumed. *body, *body_len: the body bytes among
+ * the consumed bytes, one contiguous piece in `data` (may be empty). Call until all bytes are
+ * consumed or chunked->done is set; a call consumes at least one byte if there is one. Chunk
+ * extensions and trailer fields are checked and dropped. The limit on the whole body is the
+ * caller's task: total + left exceeds it as soon as a chunk that is too large is announced.
+ * Returns the number of bytes consumed; -EBADMSG if the body is rejected: chunked->refused and
+ * chunked->why say why, and every later call returns the same.
+ * Context: any thread, one call at a time per decoder; does not wait. */
 WEFT_API ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void *data, size_t len,
                                         const void **body, size_t *body_len);
 

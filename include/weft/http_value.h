@@ -1,5 +1,5 @@
-/* Values of HTTP fields: dates, ranges, entity tags, and the conditional requests made of them.
- * Nothing allocates. */
+/* Values of HTTP header fields: dates, ranges, entity tags, and the preconditions built from them.
+ * Nothing allocates. All calls: any thread; none waits. */
 #ifndef WEFT_HTTP_VALUE_H
 #define WEFT_HTTP_VALUE_H
 
@@ -11,15 +11,18 @@ WEFT_BEGIN_DECLS
 
 #define WEFT_HTTP_DATE_BYTES 29 /* "Sun, 06 Nov 1994 08:49:37 GMT" */
 
-/* Seconds since 1970 from any of the three forms: the usual one, that of RFC 850 and that of
- * asctime. Two digits of a year mean the one that is at most 50 years ahead of `now`. -EINVAL:
- * anything else, such as a wrong day of the week. */
+/* Parse an HTTP date in any of the three forms: IMF-fixdate, RFC 850 and asctime.
+ *
+ * now: seconds since 1970; a two-digit year means the year that is at most 50 years after `now`.
+ * Returns 0 and the seconds since 1970 in *out; -EINVAL for anything else, such as a wrong weekday.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_http_date_parse(const char *text, size_t len, int64_t now, int64_t *out);
-/* The seconds of the years 1 to 9999. */
+/* The range of dates that can be formatted: the years 1 to 9999, in seconds since 1970. */
 #define WEFT_HTTP_DATE_FIRST (-INT64_C(62135596800))
 #define WEFT_HTTP_DATE_LAST INT64_C(253402300799)
-/* Writes WEFT_HTTP_DATE_BYTES bytes, no zero behind them. A time outside of these is a caller's
- * bug. */
+/* Format a date: writes WEFT_HTTP_DATE_BYTES bytes to `out`, without a terminating zero. A time
+ * outside WEFT_HTTP_DATE_FIRST .. WEFT_HTTP_DATE_LAST is a caller's bug and stops the program.
+ * Context: any thread; does not wait. */
 WEFT_API void weft_http_date_format(int64_t seconds, char *out);
 
 /* --- ranges ----------------------------------------------------------------------- */
@@ -28,36 +31,42 @@ struct weft_http_range {
     uint64_t from, len; /* len > 0 */
 };
 
-/* What a Range field asks of `size` bytes: the number of ranges written to `out` (206), in the
- * order of the field and without those behind the end. 0: the field is to be ignored (200): another
- * unit than bytes, bad syntax, more than `max` ranges, or ranges that together are larger than the
- * whole. -ERANGE: none can be satisfied (416). */
+/* Parse a Range field for a representation of `size` bytes.
+ *
+ * out: receives up to `max` ranges, in the order of the field, without ranges that start after the
+ * end.
+ * Returns the number of ranges (respond 206); 0 if the field must be ignored (respond 200): a unit
+ * other than bytes, bad syntax, more than `max` ranges, or ranges that together are larger than the
+ * whole; -ERANGE if no range can be satisfied (respond 416).
+ * Context: any thread; does not wait. */
 WEFT_API int weft_http_range_parse(const char *text, size_t len, uint64_t size,
                                    struct weft_http_range *out, int max);
 
-/* --- entity tags and conditions ------------------------------------------------------ */
+/* --- entity tags and preconditions --------------------------------------------------- */
 
-/* What the server has. */
+/* The validators of the current representation on the server. */
 struct weft_http_version {
     const char *etag; /* "\"abc\"" or "W/\"abc\""; NULL: none */
     size_t etag_len;
-    int64_t modified; /* seconds since 1970; negative: not known */
+    int64_t modified; /* Last-Modified in seconds since 1970; negative: not known */
     int64_t now;      /* seconds since 1970 */
-    bool absent;      /* there is no such thing (yet): for PUT and the like */
+    bool absent;      /* there is no current representation (yet), for PUT and similar */
 };
 
-/* Is the tag in this list, as If-Match and If-None-Match hold it? "*" is not looked at. `weak`: W/
- * does not matter; else both must be strong. What stands behind an error of syntax is in no
- * list. */
+/* Report whether an entity tag is in the list of an If-Match or If-None-Match field. "*" is not
+ * handled here. weak: weak comparison, W/ is ignored; otherwise both tags must be strong. Elements
+ * after a syntax error are ignored. Context: any thread; does not wait. */
 WEFT_API bool weft_http_etag_listed(const char *list, size_t len, const char *etag, size_t etag_len,
                                     bool weak);
-/* 0: go on, 304: not modified (GET and HEAD), 412: a condition does not hold. If-Match or
- * If-Unmodified-Since, then If-None-Match or If-Modified-Since, as RFC 9110 orders them. Dates that
- * cannot be read are ignored. */
+/* Evaluate the preconditions of a request in the order of RFC 9110: If-Match or
+ * If-Unmodified-Since, then If-None-Match or If-Modified-Since. Malformed dates are ignored. data:
+ * the buffer of the head.
+ * Returns 0: perform the request; 304: not modified (GET and HEAD); 412: precondition failed.
+ * Context: any thread; does not wait. */
 WEFT_API int weft_http_precondition(const weft_http_head *head, const void *data,
                                     const struct weft_http_version *have);
-/* Does the Range field count? Yes for a GET without If-Range, or with one that names what the
- * server has. */
+/* Report whether the Range field applies: the method is GET, and If-Range is absent or names the
+ * current representation. Context: any thread; does not wait. */
 WEFT_API bool weft_http_range_wanted(const weft_http_head *head, const void *data,
                                      const struct weft_http_version *have);
 

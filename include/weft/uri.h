@@ -1,4 +1,5 @@
-/* Percent-escapes, and paths that cannot lead out of where they begin. Nothing allocates. */
+/* Percent-decoding, and normalising request paths so that they cannot leave their root. Nothing
+ * allocates. */
 #ifndef WEFT_URI_H
 #define WEFT_URI_H
 
@@ -9,17 +10,25 @@
 
 WEFT_BEGIN_DECLS
 
-/* Decodes %XX, once, and nothing else ('+' stays). Returns the length; `out` may be `text`. The
- * bytes may be any, zeros too. -EINVAL: a '%' without two hex digits. -ENAMETOOLONG: more than
- * `room` bytes. */
+/* Decode %XX, once, and nothing else ('+' stays '+').
+ *
+ * out: receives at most `size` bytes, which may be any bytes, zeros included; may be equal to
+ * `text`.
+ * Returns the decoded length; -EINVAL for a '%' without two hex digits; -ENAMETOOLONG if `size`
+ * bytes are not enough.
+ * Context: any thread; does not wait. */
 WEFT_API ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_t len);
 
-/* Decodes a path once and takes out "//", "." and "..". What is written begins with '/', ends with
- * a zero, and ends with '/' if the path stood for a directory ("/a/", "/a/.", "/a/b/.."). An empty
- * path is "/". Returns the length without the zero; `out` may be `text` if there is room for the
- * zero. -EINVAL: does not begin with '/', a bad escape, a byte below 0x20 or 0x7f, a backslash, an
- * escaped slash, more ".." than names before them. -ENAMETOOLONG: more than `room` bytes with the
- * zero, for a moment at least; len + 2 are always enough. */
+/* Decode a path once and normalise it: remove "//", "." and "..".
+ *
+ * out: receives a zero-terminated path that begins with '/', and ends with '/' if the input named a
+ * directory ("/a/", "/a/.", "/a/b/.."). An empty path becomes "/". May be equal to `text` if there
+ * is space for the terminating zero.
+ * Returns the length without the zero; -EINVAL if the path does not begin with '/', contains a bad
+ * escape, a byte below 0x20 or 0x7f, a backslash or an escaped slash, or has more ".." than
+ * preceding names; -ENAMETOOLONG if `size` bytes, the zero included, are not enough at any point of
+ * the normalisation (len + 2 are always enough).
+ * Context: any thread; does not wait. */
 WEFT_API ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len);
 
 WEFT_END_DECLS

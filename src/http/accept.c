@@ -1,10 +1,11 @@
-/* Acceptors: fibers that take connections and start a fiber for each on the worker where it stays.
+/* Acceptors: fibers that accept connections and start one fiber per connection on the worker where
+ * the connection stays.
  *
- * One acceptor per listening socket. With SO_REUSEPORT every worker has one of each address and
- * keeps what it accepts; else the acceptor chooses. A connection that comes to another worker costs
- * one wake-up of that worker if it sleeps, and nothing else does: whoever accepts takes all that is
- * there before it waits again. In a storm of connections it yields now and then, because its worker
- * has others to serve.
+ * There is one acceptor per listening socket. With SO_REUSEPORT every worker has a listening socket
+ * of each address and keeps what it accepts; otherwise the acceptor chooses a worker. A connection
+ * that goes to another worker costs one wake-up if that worker sleeps, and nothing else: an
+ * acceptor accepts every pending connection before it waits again. In a burst of connections the
+ * acceptor yields from time to time, because its worker has other fibers to run.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -19,12 +20,12 @@
 #include "net/room.h"
 #include "net/socket.h"
 
-#define PAUSE_NS 20000000 /* when descriptors or memory have run out */
-#define AT_ONCE 16u       /* connections */
+#define PAUSE_NS 20000000 /* after descriptors or memory have run out */
+#define AT_ONCE 16u       /* connections between two yields */
 #define ARRIVALS_NS 1000000
 #define ARRIVALS_MOST 100
-#define QUIET_NS 10000000   /* a stop: nobody has connected for so long */
-#define DRAIN_NS 1000000000 /* ... and it takes so long at most */
+#define QUIET_NS 10000000   /* during a stop: no connection has arrived for this long */
+#define DRAIN_NS 1000000000 /* ... and draining the backlog takes at most this long */
 
 struct weft__http_acceptor {
     struct weft__http_acceptor *next;
@@ -32,13 +33,13 @@ struct weft__http_acceptor {
     enum weft_http_spread spread;
     int fd;
     int worker;
-    bool far_only; /* in a stop: packets of its clients are dropped */
+    bool far_only; /* during a stop: a minimum hop count drops the packets of its clients */
     weft_fiber fiber;
     struct weft_addr at;
-    struct weft__socket_file file; /* of a Unix socket */
+    struct weft__socket_file file; /* file of a Unix socket */
 };
 
-/* --- which worker ---------------------------------------------------------------------------- */
+/* --- choosing a worker ------------------------------------------------------------------------ */
 
 static unsigned least_loaded(struct weft_http_server *server)
 {
@@ -70,9 +71,9 @@ static unsigned choose(struct weft__http_acceptor *acceptor, weft__http_peer add
     return least_loaded(server);
 }
 
-/* --- one connection --------------------------------------------------------------------------- */
+/* --- admitting one connection ----------------------------------------------------------------- */
 
-/* As well as it goes without waiting. */
+/* Best effort, without waiting. */
 static void turn_away(int fd)
 {
     static const char answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
@@ -113,8 +114,8 @@ static int start(struct weft__http_acceptor *acceptor, int fd, const struct weft
     return err;
 }
 
-/* Of a burst, those who have just come cannot give their places before their fibers have run: they
- * are waited for, for a moment. */
+/* In a burst, connections that were just accepted cannot be evicted before their fibers have run.
+ * So this waits for them, for a short time. */
 static bool make_room(struct weft_http_server *server, weft__http_peer address)
 {
     for (int i = 0; i < ARRIVALS_MOST; i++) {
@@ -129,20 +130,22 @@ static bool make_room(struct weft_http_server *server, weft__http_peer address)
     return false;
 }
 
-/* Those who give their places have closed their descriptors, so that the reserve is whole again. */
+/* Evicted connections have closed their descriptors when this returns, so that the reserve of
+ * descriptors is complete again. */
 static void await_descriptors(const struct weft_http_server *server)
 {
     for (int i = 0; i < ARRIVALS_MOST; i++) {
         uint32_t held = atomic_load_explicit(&server->held, memory_order_relaxed);
         uint32_t open = atomic_load_explicit(&server->open, memory_order_relaxed);
-        if (open <= held + 1) { /* the new one is open, and holds no place yet */
+        if (open <= held + 1) { /* the new connection is open, but not admitted yet */
             break;
         }
         weft_sleep(ARRIVALS_NS);
     }
 }
 
-/* Within the limits, if need be in the place of a connection that waits for its client. */
+/* Admits the connection within the limits, if necessary by evicting a connection that waits for its
+ * client. */
 static bool take_place(struct weft_http_server *server, int fd, weft__http_peer address)
 {
     const struct weft_http_server_limits *limits = &server->opts.limits;
@@ -187,9 +190,9 @@ static void admit(struct weft__http_acceptor *acceptor, int fd, const struct wef
     turn_away(fd);
 }
 
-/* --- the fiber -------------------------------------------------------------------------------- */
+/* --- the acceptor's fiber --------------------------------------------------------------------- */
 
-/* Waits only if nothing is there, and counts that. */
+/* Waits only if no connection is pending, and counts these waits. */
 static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
 {
     struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
@@ -202,17 +205,18 @@ static int next(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
     return fd;
 }
 
-/* Descriptors have run out: connections that wait for their clients give theirs. */
+/* Descriptors have run out: evicts connections that wait for their clients. */
 static int next_in_shortage(struct weft__http_acceptor *acceptor, struct weft_addr *peer)
 {
     struct weft__http_shard *shard = &acceptor->server->shards[acceptor->worker];
     atomic_fetch_add_explicit(&shard->accept_errors, 1, memory_order_relaxed);
     weft__http_room_make(acceptor->server, 0);
     return weft_accept_from(acceptor->fd, peer,
-                            weft_after(PAUSE_NS)); /* wakes when one is closed */
+                            weft_after(PAUSE_NS)); /* wakes when a descriptor is closed */
 }
 
-/* Drops packets with SYN and without ACK. Some kernels want a privilege for that. */
+/* Attaches a filter that drops packets with SYN and without ACK. Some kernels require a privilege
+ * for it. */
 static bool filter_syns(int fd)
 {
     static const struct sock_filter code[] = {
@@ -226,21 +230,22 @@ static bool filter_syns(int fd)
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
 }
 
-/* Packets to this socket that have come over any router, or from this machine by its usual number
- * of hops, are dropped; 0: none are. Those of a handshake under way are not for the listener, but
- * its connection inherits the number: it is set back when that is accepted, and what was dropped
- * until then is sent again by the client's system. */
+/* Drops all packets to this socket that have crossed a router, or that come from this machine with
+ * the usual hop count; hops 0 drops none. Packets of a handshake in progress do not go to the
+ * listener, but the new connection inherits the setting: the caller resets it after accept, and the
+ * client's TCP stack retransmits what was dropped until then. */
 static void set_least_hops(int fd, int family, int hops)
 {
-    setsockopt(fd, IPPROTO_IP, IP_MINTTL, &hops, sizeof hops); /* of IPv6, for mapped addresses */
+    /* Also set for IPv6, because of mapped addresses. */
+    setsockopt(fd, IPPROTO_IP, IP_MINTTL, &hops, sizeof hops);
     if (family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_MINHOPCOUNT, &hops, sizeof hops);
     }
 }
 
-/* Nobody connects any more, but who has begun to may finish: a SYN that is dropped is sent again
- * after a second, and finds the listener closed, or a new one. A Unix socket that is shut down
- * refuses, and still has its backlog. */
+/* No new connection is established from here on, but a handshake in progress may finish: a client
+ * retransmits a dropped SYN after a second and finds the listener closed, or a new one. A Unix
+ * socket that is shut down refuses new connections and keeps its backlog. */
 static void hold_off(struct weft__http_acceptor *acceptor)
 {
     int family = acceptor->at.storage.ss_family;
@@ -252,8 +257,8 @@ static void hold_off(struct weft__http_acceptor *acceptor)
     }
 }
 
-/* Accepts what has connected before the stop: until nobody has for a while, which a handshake under
- * way may need. */
+/* Accepts the connections that were established before the stop: until none has arrived for a
+ * while, which a handshake in progress may need. */
 static void drain(struct weft__http_acceptor *acceptor)
 {
     int64_t until = weft_after(DRAIN_NS), now;
@@ -312,7 +317,7 @@ static void *accept_all(void *arg)
 
 /* --- start and stop --------------------------------------------------------------------------- */
 
-/* Takes the descriptor, which is bound there. */
+/* Starts an acceptor for a bound socket. Takes the descriptor. */
 static int add(struct weft_http_server *server, int fd, const struct weft_addr *at,
                enum weft_http_spread spread, int worker)
 {
@@ -353,7 +358,7 @@ static int add(struct weft_http_server *server, int fd, const struct weft_addr *
     return err;
 }
 
-/* A new listener. What is accepted inherits that it does not delay. */
+/* Opens a listener. Accepted connections inherit TCP_NODELAY. */
 static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts *opts)
 {
     int fd = weft_listen_addr(addr, opts);
@@ -363,8 +368,8 @@ static int listen_on(const struct weft_addr *addr, const struct weft_listen_opts
     return fd;
 }
 
-/* All of the sockets are there before the first of them accepts: an error leaves none. Takes the
- * first. */
+/* Opens all sockets before the first of them accepts, so that an error leaves none behind. Takes
+ * the first. */
 static int listen_everywhere(struct weft_http_server *server, int first,
                              const struct weft_addr *bound)
 {
@@ -382,7 +387,8 @@ static int listen_everywhere(struct weft_http_server *server, int first,
             fds[opened++] = fd;
         }
     }
-    for (; !err && added < opened; added++) { /* fails at a stop, which ends those before too */
+    /* Fails during a stop, which also ends the acceptors started before. */
+    for (; !err && added < opened; added++) {
         err = add(server, fds[added], bound, WEFT_HTTP_REUSEPORT, (int)added);
     }
     for (; added < opened; added++) {
@@ -392,7 +398,7 @@ static int listen_everywhere(struct weft_http_server *server, int first,
     return err;
 }
 
-/* An address that somebody else listens on is taken, also if both would share it. */
+/* An address on which another process listens is in use, even if both would share it. */
 int weft__http_accept_start(struct weft_http_server *server, const struct weft_addr *addr,
                             struct weft_addr *bound)
 {

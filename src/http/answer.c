@@ -1,4 +1,4 @@
-/* Answers: heads, framing, and the server's own. */
+/* Responses: header, framing, and the error responses of the server itself. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,13 +98,14 @@ static char *put_status(char *to, int status)
     return put(to, LITERAL("\r\n"));
 }
 
-/* Date and Connection, the empty line. */
+/* Date, Connection, and the empty line. */
 static char *put_last_fields(struct weft_http *x, char *to)
 {
     struct weft__http_conn *conn = x->conn;
     to = put(to, weft__http_shard_date(conn->shard, weft_now_cached()), WEFT__HTTP_DATE_LINE);
-    /* Nobody knows whether a body that waits to be asked for will come; and a stop may have begun
-     * while the handler ran. Requests that came behind this one are answered before the end. */
+    /* It is unknown whether a body whose "100 Continue" was never sent will arrive; and a stop may
+     * have begun while the handler ran. Requests that arrived after this one are served before the
+     * close. */
     bool has_next = x->body_over && conn->end > conn->start;
     conn->close |= x->continue_due || (weft__http_stopping(conn->server) && !has_next);
     if (conn->close) {
@@ -131,7 +132,8 @@ static bool is_value(const char *value)
     return true;
 }
 
-/* Where the head goes; NULL: broken. From here on the answer has begun. */
+/* Returns where the header goes; NULL if the connection is broken. From here on the response has
+ * begun. */
 static char *start(struct weft_http *x, int status, size_t room)
 {
     WEFT__REQUIRE(x->stage == WEFT__HTTP_UNANSWERED, "a second answer to an HTTP request");
@@ -150,14 +152,14 @@ static char *start(struct weft_http *x, int status, size_t room)
     return to;
 }
 
-/* The answer is all that the handler does: what it leaves of a body may be too much to read on
- * (weft__http_body_finish). */
+/* The handler only responds: the part of the body that it leaves unread may be too large to read
+ * and discard (weft__http_body_finish). */
 static void give_up_body(struct weft_http *x)
 {
     x->conn->close |= x->body_left > WEFT__HTTP_DROPPED;
 }
 
-/* --- whole answers ------------------------------------------------------------------------ */
+/* --- complete responses ----------------------------------------------------------------------- */
 
 static int body_behind(struct weft_http *x, char *to, const void *body, size_t n, size_t room)
 {
@@ -232,7 +234,7 @@ int weft__http_answer_error(struct weft_http *x, int status, const char *why)
     return weft_http_answer(x, status, "text/plain", text, (size_t)n);
 }
 
-/* --- piece by piece ----------------------------------------------------------------------- */
+/* --- responses in parts ----------------------------------------------------------------------- */
 
 int weft_http_begin(weft_http *x, int status)
 {
@@ -261,7 +263,7 @@ static bool is_token(const char *name)
     return at > name;
 }
 
-/* Two of these in one head would let readers disagree about where the answer ends. */
+/* Two of these in one header would let two readers disagree about where the response ends. */
 static bool is_ours(const char *name)
 {
     static const char *const ours[] = {"Connection", "Content-Length", "Date", "Transfer-Encoding"};
@@ -403,7 +405,7 @@ bool weft_http_begun(const weft_http *x)
     return x->stage != WEFT__HTTP_UNANSWERED;
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
+/* --- the end of a response -------------------------------------------------------------------- */
 
 static int status_of(int err)
 {
@@ -423,8 +425,8 @@ static int status_of(int err)
     }
 }
 
-/* Answers before this one, which were gathered with it, are whole and still leave. The end of the
- * connection may be the end of a body: then a reset says that this one is not whole. */
+/* Earlier responses in the buffer are complete and are still sent. If the body ends with the
+ * connection, a reset tells the client that this response is incomplete. */
 static void cut(struct weft_http *x)
 {
     weft__http_out_flush(x->conn);
@@ -450,7 +452,7 @@ void weft__http_answer_finish(struct weft_http *x, int err)
         weft__http_out_rewind(x);
     }
     if (x->stage == WEFT__HTTP_UNANSWERED) {
-        if (x->body_err == -ECONNRESET) { /* nobody is there to read it */
+        if (x->body_err == -ECONNRESET) { /* no client is left to read it */
             cut(x);
             return;
         }

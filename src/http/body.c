@@ -1,4 +1,4 @@
-/* The request's body, as the handler reads it. */
+/* The request body, as the handler reads it. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ void weft__http_body_begin(struct weft_http *x, uint64_t most)
     x->waited_ns = 0;
     x->body_err = 0;
     x->body_at = x->conn->start;
-    /* One that sends already does not wait. */
+    /* A client that has sent body bytes already does not wait for "100 Continue". */
     x->continue_due = head->expect_continue && !x->body_over && x->conn->start == x->conn->end;
     if (head->body == WEFT_HTTP_CHUNKED) {
         weft_http_chunked_init(&x->chunked, &x->conn->server->parse);
@@ -36,12 +36,12 @@ static int say_continue(struct weft_http *x)
 {
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
     x->continue_due = false;
-    /* An answer that has begun is as good as that. */
+    /* A response that has begun replaces the "100 Continue". */
     return x->stage == WEFT__HTTP_UNANSWERED ? weft__http_out_put(x->conn, line, sizeof line - 1)
                                              : 0;
 }
 
-/* It may be slow for a while, but not for long. */
+/* Slow for a while is allowed; below the minimum rate after body_ns of waiting is not. */
 static bool is_too_slow(const struct weft_http *x)
 {
     const struct weft_http_server_limits *limits = &x->conn->server->opts.limits;
@@ -49,7 +49,7 @@ static bool is_too_slow(const struct weft_http *x)
            (double)x->body_seen < (double)limits->body_rate * ((double)x->waited_ns / NS_PER_S);
 }
 
-/* Bytes from the client, at least one. */
+/* Receives at least one byte from the client. */
 static ssize_t receive(struct weft_http *x, void *to, size_t n)
 {
     struct weft__http_conn *conn = x->conn;
@@ -93,7 +93,7 @@ static ssize_t read_counted(struct weft_http *x, void *buf, size_t n)
     return got;
 }
 
-/* The next piece of body, or the end of it, or an error. */
+/* Decodes the next piece of the body, or its end. Returns 0 or an error. */
 static int next_piece(struct weft_http *x)
 {
     struct weft__http_conn *conn = x->conn;
@@ -114,7 +114,8 @@ static int next_piece(struct weft_http *x)
     conn->start += (size_t)used;
     x->piece = piece;
     x->body_over = x->chunked.done;
-    /* A chunk that is too large is refused when it is announced: its bytes may never come. */
+    /* A chunk that is too large is rejected when its size is announced: its bytes may never
+     * arrive. */
     return x->chunked.left > x->body_most || x->chunked.total > x->body_most - x->chunked.left
                ? -EMSGSIZE
                : 0;
@@ -153,7 +154,7 @@ ssize_t weft_http_read(weft_http *x, void *buf, size_t n)
     return got;
 }
 
-/* A client that is told to close may still have much to send. */
+/* A client that is told to close may still have much to send, so the close lingers. */
 void weft__http_body_finish(struct weft_http *x)
 {
     char scrap[1024];

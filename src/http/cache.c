@@ -1,14 +1,16 @@
-/* Files at hand: small ones with their bytes and their head, larger ones open.
+/* The file cache: small files with their content and response header, larger files as open
+ * descriptors.
  *
- * Each worker has its own, so nothing is locked. A path has a few places it may be in; who comes
- * last takes the next of them. For revalidate_ns a file is not looked at; then it is opened anew,
- * and if it is another one, or has changed, it is read anew. Who sends a file holds it, whatever
- * becomes of its place.
+ * Each worker has its own cache, so there are no locks. A path maps to one set of a few slots; a
+ * new entry takes the next slot of its set (round robin). For revalidate_ns an entry is served
+ * without a check. Then the file is reopened, and if it is another file, or has changed, its
+ * content is read again. A request that sends a file holds a reference, whatever happens to the
+ * slot.
  *
- * Descriptors are for connections first: few files are kept open, and each time that one is looked
- * at, those that nobody has asked for since they were fresh are closed. So a file that was removed
- * does not keep its disk space for long either. If the look lacks a descriptor, the file is served
- * as it was.
+ * Descriptors are for connections first: few files are kept open, and each time a file is checked,
+ * the open files that no request has used since they expired are closed. So a removed file does not
+ * keep its disk space for long either. If there is no descriptor for the check, the cached file is
+ * served unchanged.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +50,7 @@ void weft__http_file_unref(struct weft__http_file *file)
     }
 }
 
-/* --- places, and those that are kept open ----------------------------------------------------- */
+/* --- slots, and the list of files kept open --------------------------------------------------- */
 
 static void opened(struct weft__http_cache *cache, struct weft__http_file *file)
 {
@@ -66,7 +68,7 @@ static void forgotten(struct weft__http_cache *cache, struct weft__http_file *fi
     cache->open--;
 }
 
-/* The place's reference becomes one to `file`; NULL: to none. */
+/* Replaces the slot's reference by one to `file` (NULL: none). Drops the old reference. */
 static void replace(struct weft__http_cache *cache, struct weft__http_file **place,
                     struct weft__http_file *file)
 {
@@ -93,7 +95,7 @@ static struct weft__http_file **place_of(struct weft__http_cache *cache,
     return place;
 }
 
-/* Closes those that are no longer fresh, and the oldest until `most` are left. */
+/* Closes the files whose validity has expired, and the oldest until `most` are left. */
 static void close_some(struct weft__http_cache *cache, unsigned most, int64_t now)
 {
     while (cache->oldest && (cache->open > most || cache->oldest->fresh_until <= now)) {
@@ -110,7 +112,7 @@ void weft__http_cache_clear(struct weft__http_cache *cache)
     }
 }
 
-/* --- a file is read --------------------------------------------------------------------------- */
+/* --- reading a file --------------------------------------------------------------------------- */
 
 static bool is_same(const struct stat *a, const struct stat *b)
 {
@@ -119,7 +121,7 @@ static bool is_same(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* True: all of it, and it has not changed meanwhile. */
+/* Returns true if the whole content was read and the file did not change meanwhile. */
 static bool read_content(int fd, char *to, const struct stat *st)
 {
     size_t have = 0, size = (size_t)st->st_size;
@@ -134,7 +136,8 @@ static bool read_content(int fd, char *to, const struct stat *st)
     return fstat(fd, &after) == 0 && is_same(st, &after);
 }
 
-/* A file's time is whatever somebody has set: what a date cannot say is the nearest that it can. */
+/* A file's modification time may be any number: clamps it to the nearest time that an HTTP date can
+ * represent. */
 void weft__http_file_date(const struct weft__http_file *file, char *out)
 {
     int64_t time = file->st.st_mtim.tv_sec;
@@ -159,7 +162,7 @@ static void make_head(struct weft__http_file *file, char *to)
     file->head_len = (size_t)n;
 }
 
-/* Takes the descriptor. NULL: no memory. */
+/* Takes the descriptor. Returns NULL if there is no memory. */
 static struct weft__http_file *make(int fd, const struct stat *st, const char *path, size_t len,
                                     const char *name)
 {
@@ -186,9 +189,10 @@ static struct weft__http_file *make(int fd, const struct stat *st, const char *p
     return file;
 }
 
-/* --- a path is looked up ---------------------------------------------------------------------- */
+/* --- looking up a path ------------------------------------------------------------------------ */
 
-/* The name below the directory; a directory's stands for its index. False: too long. */
+/* Writes the file name relative to the root; with `index`, the name of the directory's index file.
+ * Returns false if it is too long. */
 static bool name_of(const struct weft_http_files *files, const char *path, size_t len, char *out,
                     bool index)
 {
@@ -196,7 +200,7 @@ static bool name_of(const struct weft_http_files *files, const char *path, size_
     return n >= 0 && n < NAME_ROOM;
 }
 
-/* A descriptor of what the path stands for; -EISDIR with *dir. */
+/* Opens the file that the path names. Returns a descriptor, or -EISDIR with *dir. */
 static int open_path(struct weft_http_files *files, const char *path, size_t len, char *name,
                      struct stat *st, int *dir)
 {
@@ -292,7 +296,7 @@ int weft__http_cache_get(struct weft_http_files *files, int worker, const char *
     struct weft__http_file **place = find(cache, hash, path, len), *file = NULL;
     struct weft__http_file *old = place ? *place : NULL;
     if (old) {
-        old->refs++; /* the caller's, or until there is another */
+        old->refs++; /* the caller's reference, or held until there is a new file */
         if (now < old->fresh_until) {
             *out = old;
             return 0;
@@ -304,7 +308,7 @@ int weft__http_cache_get(struct weft_http_files *files, int worker, const char *
         place = find(cache, hash, path, len);
         err = look(files, path, len, old, &file, dir);
     }
-    if (lacks(err) && old) { /* as it was is better than not at all */
+    if (lacks(err) && old) { /* a stale file is better than none */
         *out = old;
         return 0;
     }
@@ -318,7 +322,7 @@ int weft__http_cache_get(struct weft_http_files *files, int worker, const char *
     file->hash = hash;
     file->fresh_until = weft__clock_later(now, files->opts.revalidate_ns);
     if (file != old || !place) {
-        file->refs++; /* the place's */
+        file->refs++; /* the slot's reference */
     }
     replace(cache, place ? place : choose_place(cache, hash), file);
     if (file != old) {

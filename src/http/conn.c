@@ -11,7 +11,8 @@
 #include "base/alloc.h"
 #include "base/need.h"
 
-/* --- the request, for the handler --------------------------------------------------------- */
+/* --- the request, for the handler
+ * ----------------------------------------------------------------- */
 
 enum weft_http_method weft_http_method(const weft_http *x)
 {
@@ -62,9 +63,10 @@ weft_http_server *weft_http_server_of(const weft_http *x)
     return x->conn->server;
 }
 
-/* --- one exchange --------------------------------------------------------------------------- */
+/* --- one request and its response
+ * ----------------------------------------------------------------- */
 
-/* 0, or the status of the refusal. */
+/* Decodes and normalises the path. Returns 0, or the status with which to reject the request. */
 static int take_path(struct weft_http *x)
 {
     char *to = x->path_room;
@@ -158,7 +160,7 @@ static void tell(struct weft_http *x, int64_t took_ns)
     opts->on_request(&record, opts->arg);
 }
 
-/* The parser stops where it refuses, which for a bad target is before the version. */
+/* The parser stops where it rejects, which for a bad target is before the version. */
 static bool has_request_line(const struct weft__http_conn *conn, weft_http_head *head,
                              const char *data)
 {
@@ -172,7 +174,7 @@ static bool has_request_line(const struct weft__http_conn *conn, weft_http_head 
     return head->minor == 0 || head->minor == 1;
 }
 
-/* A request that could not be parsed, or did not come in time: what there is of it. */
+/* Reports a request that could not be parsed, or did not arrive in time, as far as it is known. */
 static void tell_refused(struct weft_http *x)
 {
     const struct weft_http_server_opts *opts = &x->conn->server->opts;
@@ -237,10 +239,10 @@ static void serve(struct weft__http_conn *conn, size_t head_len)
     if (conn->gathered >= conn->server->opts.limits.pipelined) {
         weft__http_out_flush(conn);
     }
-    weft__http_out_settle(conn); /* a file has left already */
+    weft__http_out_settle(conn); /* a file was sent already */
 }
 
-/* No head to serve, but something to say about it. */
+/* There is no valid request, but an error response to send. */
 static void refuse_head(struct weft__http_conn *conn, ssize_t err)
 {
     struct weft_http *x = &conn->x;
@@ -259,12 +261,13 @@ static void refuse_head(struct weft__http_conn *conn, ssize_t err)
     }
 }
 
-/* --- the connection --------------------------------------------------------------------------- */
+/* --- the connection
+ * ------------------------------------------------------------------------------- */
 
-/* A close with bytes unread makes the client's system throw away what it has of our answer. There
- * may be some, or they are on their way, if we did not read all that we have, if it is our wish to
- * end here and the client was about to ask on, and behind a body, where old clients send an empty
- * line. */
+/* Closing a socket with unread bytes makes the client's TCP stack discard our response. Unread
+ * bytes may be there, or on their way, if we did not read everything we have; if the server ends
+ * the connection and the client wanted to send more requests; and after a body, where old clients
+ * send an empty line. */
 static bool may_come_more(const struct weft__http_conn *conn)
 {
     return conn->unread || conn->grace_over ||
@@ -272,8 +275,9 @@ static bool may_come_more(const struct weft__http_conn *conn)
                             conn->x.head.body != WEFT_HTTP_NO_BODY));
 }
 
-/* The kernel gives up a closed connection whose client has had no room for a few minutes; one that
- * reads slowly is kept open until it has all. Little is not waited for: it has room anywhere. */
+/* The kernel gives up a closed connection whose client has had no buffer space for a few minutes.
+ * So a connection with a slow reader stays open until the client has everything. A small response
+ * is not waited for: it fits into any receive buffer. */
 static bool may_take_slowly(const struct weft__http_conn *conn)
 {
     return weft__http_written(conn) >= WEFT__HTTP_LITTLE && weft__http_pace_untaken(conn) > 0;
@@ -285,11 +289,11 @@ static bool still_takes(struct weft__http_conn *conn)
            weft__http_pace_spares(conn, weft_now());
 }
 
-/* A client sees the answer only when it comes to read, and has sent what its system holds by then:
- * many times more than one read. */
+/* A client sees the response only when it reads, and by then it has sent what its socket buffer
+ * holds: many times more than one read. */
 static void linger(struct weft__http_conn *conn)
 {
-    void *to = conn->in ? conn->in->data : (void *)conn->fields_room; /* what is there anyway */
+    void *to = conn->in ? conn->in->data : (void *)conn->fields_room; /* reuses existing memory */
     size_t room = conn->in ? conn->in->len : sizeof conn->fields_room;
     size_t dropped = 0, turn_at = WEFT__HTTP_DROPPED;
     int64_t deadline = weft_after(conn->server->opts.limits.linger_ns);
@@ -357,7 +361,7 @@ static void converse(struct weft__http_conn *conn)
             refuse_head(conn, n);
             break;
         }
-        /* Chunks are read behind their head, which must not move from here on. */
+        /* Chunks are read into the buffer after their header, which must not move from here on. */
         if (conn->x.head.body == WEFT_HTTP_CHUNKED && !weft__http_input_room(conn, 2048)) {
             refuse_head(conn, -ENOMEM);
             break;
@@ -439,6 +443,6 @@ void *weft__http_conn_run(void *arg)
     }
     atomic_fetch_sub_explicit(&conn.shard->open, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&server->open, 1, memory_order_relaxed);
-    weft_waitgroup_done(&server->live); /* the last touch */
+    weft_waitgroup_done(&server->live); /* the last access */
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* The handler for files: which answer, and with which part of the file. */
+/* The handler for files: chooses the response, and the part of the file to send. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ enum { RANGES = 16, PART_HEAD = 256 };
 
 #define REVALIDATE_NS 1000000000
 
-/* --- ranges ----------------------------------------------------------------------------------- */
+/* --- ranges
+ * --------------------------------------------------------------------------------------- */
 
 static int send_part(weft_http *x, const struct weft__http_file *file,
                      const struct weft_http_range *range)
@@ -92,7 +93,8 @@ static int answer_unsatisfiable(weft_http *x, const struct weft__http_file *file
     return err ? err : weft_http_set(x, "Content-Range", text);
 }
 
-/* --- a file ----------------------------------------------------------------------------------- */
+/* --- a file
+ * --------------------------------------------------------------------------------------- */
 
 static int answer_whole(weft_http *x, const struct weft__http_file *file)
 {
@@ -167,15 +169,16 @@ static int answer_file(weft_http *x, const struct weft_http_files *files,
                         : answer_ranges(x, files, file, ranges, count);
 }
 
-/* --- a directory ------------------------------------------------------------------------------ */
+/* --- a directory
+ * ---------------------------------------------------------------------------------- */
 
-/* The way it was sent, with a slash; the query too. */
+/* Redirects to the path as it was sent, plus a slash, with the query. */
 static int redirect(weft_http *x)
 {
     struct weft_http_text path = {x->data + x->head.path.at, x->head.path.len};
     struct weft_http_text query = weft_http_query(x);
     char to[2048];
-    /* "//host/" would lead elsewhere */
+    /* "//host/" would name another host */
     int skip = 0;
     while ((size_t)skip + 1 < path.len && path.data[skip + 1] == '/') {
         skip++;
@@ -202,7 +205,8 @@ static int answer_directory(weft_http *x, const struct weft_http_files *files, i
     return weft__http_list(x, files, dir);
 }
 
-/* The caches have no locks: worker 1 of another pool is another thread. -1: none of them is its. */
+/* The caches are not locked, and worker 1 of another pool is another thread. Returns -1 if the
+ * connection's pool has no caches here. */
 static int cache_of(struct weft_http_files *files, const struct weft__http_conn *conn)
 {
     weft_pool *pool = conn->server->pool;
@@ -242,7 +246,8 @@ int weft_http_files_serve(weft_http *x, void *arg)
     return err;
 }
 
-/* --- opened and closed ------------------------------------------------------------------------ */
+/* --- open and close
+ * ------------------------------------------------------------------------------- */
 
 static char *copy(const char *text)
 {
@@ -251,7 +256,7 @@ static char *copy(const char *text)
     return to ? memcpy(to, text, n) : NULL;
 }
 
-/* Of an eighth of the descriptors: the rest is for connections. */
+/* A share of one eighth of the descriptors: the rest is for connections. */
 static unsigned open_share(unsigned workers)
 {
     struct rlimit limit = {.rlim_cur = 1024};

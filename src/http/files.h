@@ -1,4 +1,4 @@
-/* A directory that is served, and each worker's files at hand. */
+/* A served directory and the file cache of each worker. */
 #ifndef WEFT_HTTP_FILES_H
 #define WEFT_HTTP_FILES_H
 
@@ -11,65 +11,67 @@
 #include "base/atomic.h"
 
 enum {
-    WEFT__HTTP_CACHE_SETS = 256, /* of each worker */
+    WEFT__HTTP_CACHE_SETS = 256, /* per worker */
     WEFT__HTTP_CACHE_WAYS = 4,
-    WEFT__HTTP_CACHE_BYTES = 16384, /* larger files are kept open instead */
-    WEFT__HTTP_CACHE_OPEN = 128,    /* so many of them, if there are descriptors enough */
+    WEFT__HTTP_CACHE_BYTES = 16384, /* larger files are kept open instead of in memory */
+    WEFT__HTTP_CACHE_OPEN = 128,    /* at most this many of them, if there are enough descriptors */
     WEFT__HTTP_ETAG = 48,
 };
 
-/* A file as it was when it was last looked at; the worker's. Freed when nobody has it. */
+/* A file as of its last check; owned by one worker. Freed with the last reference. */
 struct weft__http_file {
     unsigned refs;
-    int fd;              /* -1: all of it is in `content` */
-    int64_t fresh_until; /* of weft_now_cached */
+    int fd;              /* -1: the whole file is in `content` */
+    int64_t fresh_until; /* in the time of weft_now_cached */
     uint64_t hash;
     struct stat st;
-    const char *path; /* as asked for; these lie behind the struct */
-    const char *head; /* of a 200, for weft__http_answer_made */
+    const char *path; /* as requested; this and the next two point behind the struct */
+    const char *head; /* header of a 200 response, for weft__http_respond_prebuilt */
     const char *content;
     size_t path_len, head_len;
     const char *type;
     char etag[WEFT__HTTP_ETAG];
     size_t etag_len;
-    struct weft__http_file *older, *newer; /* of those that are kept open */
+    struct weft__http_file *older, *newer; /* list of the files kept open */
 };
 
 struct weft__http_cache {
     alignas(64) struct weft__http_file *slots[WEFT__HTTP_CACHE_SETS][WEFT__HTTP_CACHE_WAYS];
     unsigned turn[WEFT__HTTP_CACHE_SETS];
     struct weft__http_file *oldest,
-        *newest; /* those that are kept open, by when they were looked at */
+        *newest; /* the files kept open, in the order of their last check */
     unsigned open;
 };
 
 struct weft_http_files {
-    struct weft_http_files_opts opts; /* with its defaults; texts are copies */
+    struct weft_http_files_opts opts; /* with defaults filled in; strings are copies */
     int dir;
     bool openat2;
     size_t prefix_len;
-    _Atomic(weft_pool *) pool; /* whose workers have the caches; NULL: nobody's yet */
+    _Atomic(weft_pool *) pool; /* the pool whose workers own the caches; NULL: none yet */
     unsigned workers;
     unsigned open_most; /* files that a worker keeps open */
     struct weft__http_cache *caches;
-    char boundary[24]; /* between parts of several ranges */
+    char boundary[24]; /* multipart boundary between ranges */
 };
 
-/* open.c: a name below the directory, without a leading slash; "" is the directory. A descriptor,
- * or -ENOENT for all that is not to be shown, or -EMFILE and the like. */
+/* open_beneath.c: opens a name below the directory, without a leading slash; "" is the directory
+ * itself. Returns a descriptor; -ENOENT for everything that must not be served; -EMFILE and similar
+ * errors. */
 int weft__http_open(const struct weft_http_files *files, const char *name, struct stat *st);
 bool weft__http_open_has_openat2(int dir);
 
-/* cache.c: the file for a path, with a reference; of a worker's cache, or (worker -1) of none.
- * -EISDIR: a directory; *dir, unless NULL, is a descriptor of it. Else as open. */
+/* file_cache.c: returns in *out the file for a path, with a reference; from the cache of a worker,
+ * or (worker -1) from none. Returns 0; -EISDIR for a directory, with its descriptor in *dir;
+ * otherwise as weft__http_open. */
 int weft__http_cache_get(struct weft_http_files *files, int worker, const char *path, size_t len,
                          struct weft__http_file **out, int *dir);
 void weft__http_file_unref(struct weft__http_file *file);
-/* For Last-Modified, with a zero behind it: WEFT_HTTP_DATE_BYTES + 1. */
+/* Formats Last-Modified, zero-terminated: WEFT_HTTP_DATE_BYTES + 1 bytes. */
 void weft__http_file_date(const struct weft__http_file *file, char *out);
 void weft__http_cache_clear(struct weft__http_cache *cache);
 
-/* listing.c: the page for a directory; takes the descriptor. */
+/* directory_listing.c: responds with the page for a directory; takes the descriptor. */
 int weft__http_list(weft_http *x, const struct weft_http_files *files, int fd);
 
 #endif

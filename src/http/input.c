@@ -1,6 +1,7 @@
-/* The read buffer: one per connection, with the head being parsed and whatever came behind it.
+/* The read buffer: one per connection, with the header being parsed and all bytes that arrived
+ * after it.
  *
- *      0        start                     end           room
+ *      0        start                     end           capacity
  *      |  used   |  head, body, next head  |   read here  |
  */
 #include <errno.h>
@@ -15,7 +16,7 @@ static size_t capacity(const struct weft__http_conn *conn)
     return conn->in->len;
 }
 
-/* The bytes move to the front of this buffer, or of a larger one. */
+/* Moves the unconsumed bytes to the front of this buffer, or of a larger one. */
 static bool make_room(struct weft__http_conn *conn, size_t total)
 {
     size_t have = conn->end - conn->start;
@@ -41,7 +42,7 @@ bool weft__http_input_room(struct weft__http_conn *conn, size_t room)
     return capacity(conn) - conn->end >= room || make_room(conn, conn->end - conn->start + room);
 }
 
-/* Room for more of a head, of which a part is there. */
+/* Makes space for more of a partial header. */
 static bool more_room(struct weft__http_conn *conn)
 {
     if (conn->end < capacity(conn)) {
@@ -70,7 +71,7 @@ ssize_t weft__http_input_read(struct weft__http_conn *conn, enum weft__http_phas
     return got;
 }
 
-/* A client with much to say has the worker no longer than others. */
+/* A client that sends a lot does not keep the worker longer than others. */
 static void take_turns(struct weft__http_conn *conn)
 {
     if (conn->unyielded >= 64) {
@@ -86,8 +87,8 @@ static ssize_t over(struct weft__http_conn *conn, bool partial, ssize_t got)
     return partial && late && got == 0 ? -ETIMEDOUT : 0;
 }
 
-/* A wait for the next request. When the grace of a stop is over, it is ended (stop.c) and takes
- * only what is there already. */
+/* Waits for the next request. When the grace period of a stop is over, the wait is ended (stop.c)
+ * and takes only what has arrived already. */
 static ssize_t read_next(struct weft__http_conn *conn, char *to, size_t room)
 {
     const struct weft_http_server *server = conn->server;
@@ -106,7 +107,7 @@ static ssize_t read_next(struct weft__http_conn *conn, char *to, size_t room)
     return got;
 }
 
-/* 1: there are more bytes. */
+/* Returns 1 if more bytes were read. */
 static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
 {
     ssize_t got;
@@ -114,7 +115,7 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
         conn->start = conn->end = 0;
     } else if (!more_room(conn)) {
         weft__http_phase_end(conn);
-        return -ENOMEM; /* the limits of a head are below input_most */
+        return -ENOMEM; /* the limits of a header are below input_most */
     }
     char *to = weft__http_input(conn) + conn->end;
     size_t room = capacity(conn) - conn->end;
@@ -122,7 +123,7 @@ static ssize_t fill(struct weft__http_conn *conn, bool partial, bool first_wait)
         return 0;
     }
     take_turns(conn);
-    if (first_wait) { /* the time of a head does not begin anew with each of its bytes */
+    if (first_wait) { /* the timeout of a header does not restart with each of its bytes */
         weft__http_phase_begin(conn, partial ? WEFT__HTTP_HEADER : WEFT__HTTP_IDLE);
     }
     got = partial ? weft_read(conn->fd, to, room, WEFT_FOREVER) : read_next(conn, to, room);

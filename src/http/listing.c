@@ -1,4 +1,4 @@
-/* The page that shows a directory: its names in order, directories with a slash. */
+/* The page that lists a directory: its names in order, directories with a trailing slash. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include "base/alloc.h"
 #include "http/files.h"
 
-enum { NAMES = 10000 }; /* more are not shown */
-enum { AT_ONCE = 256 }; /* then others of the worker have their turn */
+enum { NAMES = 10000 }; /* more are not listed */
+enum { AT_ONCE = 256 }; /* entries between two yields */
 
 struct names {
     char *name[NAMES];
@@ -24,7 +24,8 @@ static int compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* DT_REG, DT_DIR, or what is not shown. Most file systems say it with the name. */
+/* Returns DT_REG, DT_DIR, or a type that is not listed. Most file systems report the type with the
+ * name. */
 static int kind_of(const struct weft_http_files *files, int dir, const struct dirent *entry)
 {
     struct stat st;
@@ -35,7 +36,8 @@ static int kind_of(const struct weft_http_files *files, int dir, const struct di
     return fstatat(dir, entry->d_name, &st, flags) == 0 ? IFTODT(st.st_mode) : DT_UNKNOWN;
 }
 
-/* Its name with a slash behind a directory's; NULL: not to be shown, or no memory. */
+/* Returns the entry's name, with a trailing slash for a directory; NULL if it is not listed, or
+ * there is no memory. */
 static char *shown(const struct weft_http_files *files, int dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;
@@ -82,7 +84,7 @@ static int write_text(weft_http *x, const char *text)
     return weft_http_write(x, text, strlen(text));
 }
 
-/* For a page; for a link, in which ':' would make a scheme and '?' a query. */
+/* Escapes text for HTML, or for a link, in which ':' would start a scheme and '?' a query. */
 static int write_escaped(weft_http *x, const char *text, bool link)
 {
     char out[4096];

@@ -1,9 +1,9 @@
-/* Names to descriptors, never outside of the directory.
+/* Opens names below a directory, never outside of it.
  *
- * The path has been decoded and normalised: it has no "..", no empty names, no zero. The kernel
- * then resolves it below the directory's descriptor and refuses links (or, if they are allowed,
- * those that lead out), whatever is swapped meanwhile. Where there is no openat2, names are opened
- * one by one, none through a link.
+ * The path has been decoded and normalised: it has no "..", no empty names and no zero byte. The
+ * kernel resolves it beneath the directory's descriptor and refuses links (or, if links are
+ * allowed, those that lead out), even if the tree changes meanwhile. Without openat2, the names are
+ * opened one by one, none through a link.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "http/files.h"
 
-/* A pipe or a device must not block, nor become our terminal. */
+/* A pipe or a device must not block, and must not become the controlling terminal. */
 #define HOW (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
 static int open_beneath(int dir, const char *name, uint64_t resolve)
@@ -25,7 +25,7 @@ static int open_beneath(int dir, const char *name, uint64_t resolve)
     };
     long fd;
     int tries = 0;
-    do { /* EAGAIN: somebody renames in the tree, and the kernel cannot tell where we are */
+    do { /* EAGAIN: a rename in the tree, after which the kernel cannot tell where we are */
         fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
     } while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++tries < 100)));
     return fd < 0 ? -errno : (int)fd;
@@ -81,7 +81,7 @@ static bool has_hidden_part(const char *name)
     return name[0] == '.' || strstr(name, "/.");
 }
 
-/* What a visitor may not have is not there. */
+/* A file that a client may not read does not exist for the client. */
 static int public_error(int err)
 {
     switch (-err) {
@@ -105,7 +105,7 @@ int weft__http_open(const struct weft_http_files *files, const char *name, struc
     if (len >= sizeof dir_name) {
         return -ENOENT;
     }
-    if (len && name[len - 1] == '/') { /* the same directory, for who walks */
+    if (len && name[len - 1] == '/') { /* the same directory, for opening step by step */
         memcpy(dir_name, name, len - 1);
         dir_name[len - 1] = '\0';
         name = dir_name;

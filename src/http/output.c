@@ -1,5 +1,5 @@
-/* The write buffer: answers are gathered in it and leave together. It is there only while it holds
- * something, so that a connection that waits costs none. */
+/* The write buffer: collects responses and writes them together. It is allocated only while it
+ * holds data, so that an idle connection has none. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ static int broke(struct weft__http_conn *conn, int err)
 {
     conn->broken = conn->close = true;
     if (weft__http_phase_ended(conn, WEFT__HTTP_WRITE)) {
-        /* Else the kernel would keep what nobody takes, for minutes. */
+        /* Otherwise the kernel would keep the unread bytes for minutes. */
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
                    sizeof(struct linger));
         return -ETIMEDOUT;
@@ -23,7 +23,7 @@ static int broke(struct weft__http_conn *conn, int err)
     return err;
 }
 
-/* What has left cannot be taken back. */
+/* Bytes that were sent cannot be taken back. */
 static void emptied(struct weft__http_conn *conn)
 {
     if (conn->x.stage != WEFT__HTTP_UNANSWERED) {
@@ -47,8 +47,8 @@ static void advance(struct iovec *iov, int *count, size_t n)
     }
 }
 
-/* False: the client takes it too slowly. One that reads as fast as this writes never makes it wait:
- * others on this worker have their turn all the same. */
+/* Returns false if the client is too slow. A client that reads as fast as this writes never makes
+ * the fiber wait, so the fiber yields explicitly to let others on this worker run. */
 static inline bool written(struct weft__http_conn *conn, size_t n)
 {
     weft__http_count(conn->shard, WEFT__HTTP_N_BYTES_OUT, n);
@@ -67,8 +67,8 @@ static inline ssize_t put(const struct weft__http_conn *conn, const struct iovec
                       : weft_writev(conn->fd, iov, count, deadline);
 }
 
-/* A driver that completes operations takes its time where there is room too: that is not the
- * client's. */
+/* A completion-based driver takes time even if there is buffer space: that time must not count
+ * against the client. */
 static __attribute__((noinline)) ssize_t try_and_put(const struct weft__http_conn *conn,
                                                      const struct iovec *iov, int count)
 {
@@ -90,7 +90,7 @@ static int write_all(struct weft__http_conn *conn, struct iovec *iov, int count)
     return 0;
 }
 
-/* What was gathered, and `n` bytes more. */
+/* Writes the buffer and `n` more bytes. */
 static int write_with(struct weft__http_conn *conn, const void *bytes, size_t n)
 {
     struct iovec iov[2];
@@ -180,7 +180,7 @@ void weft__http_out_rewind(struct weft_http *x)
     x->sent = 0;
 }
 
-/* The head leaves with the first bytes of the file, if there is room for it. */
+/* The header is sent together with the first bytes of the file, if the socket has space for it. */
 static int send_gathered(struct weft__http_conn *conn)
 {
     if (!conn->out || conn->broken) {
@@ -219,6 +219,6 @@ int weft__http_out_file(struct weft__http_conn *conn, int fd, uint64_t offset, u
             err = sent == 0 ? -ENODATA : broke(conn, (int)sent);
         }
     }
-    conn->x.sent -= n; /* all was counted before; this has not left */
+    conn->x.sent -= n; /* everything was counted before; this part was not sent */
     return err;
 }

@@ -1,27 +1,29 @@
-/* The least rate at which a client must take what it is sent.
+/* The minimum rate at which a client must read responses.
  *
- * A client that takes a little now and then never makes a single wait long, and would keep its
- * connection, a fiber and full buffers for ever. So a connection has an allowance of time
- * (left_ns). Waiting for room uses it up; each byte that the client takes brings the time that the
- * least rate gives for a byte. It begins with write_ns and what the client has taken before, never
- * exceeds write_ns and the time for `write_ahead` bytes, and when it is used up the client is too
- * slow. What it took long ago does not help it later, beyond that.
+ * A client that reads a little from time to time never makes a single wait long, and would keep its
+ * connection, a fiber and full buffers forever. So a connection has a credit of time (credit_ns), a
+ * token bucket. Waiting for buffer space consumes it; each byte that the client accepts adds the
+ * time that the minimum rate allows for a byte. The credit starts with write_ns plus the time for
+ * what the client has accepted before, never exceeds write_ns plus the time for `write_burst`
+ * bytes, and when it is used up the client is too slow. What the client accepted long ago does not
+ * help it later, beyond that maximum.
  *
- * Taken is what the client's system has acknowledged, not what was written: room in a send buffer
- * is reported when a third of it has drained, which may be a megabyte. And a client's system
- * acknowledges ahead of its reader, then nothing until a part of the receive buffer was read, up to
- * a half of it: who reads slowly is seen to take much in long intervals, and until the second
- * interval ends nobody can tell him from one that does not read. `write_ahead` is how large such a
- * part may be. A Unix socket has no receive buffer of its own: what was written lies with the
- * client already, in pieces that leave the queue when all of one was read.
+ * "Accepted" means acknowledged by the client's TCP stack, not written: the kernel reports space in
+ * a send buffer when a third of it has drained, which may be a megabyte. A client's TCP stack
+ * acknowledges ahead of the reading program, and then nothing until a part of the receive buffer
+ * was read, up to a half of it. So a slow reader appears to accept much in long intervals, and
+ * until the second interval ends it cannot be distinguished from a client that does not read.
+ * `write_burst` is how large such a part may be. A Unix socket has no receive buffer of its own:
+ * what was written is at the client already, in pieces that leave the queue when all of a piece was
+ * read.
  *
- * Nearly every write finds room. All that it pays is a look at the clock that its worker has at
- * hand, which stands still unless the fiber was away. A wait below the time that one byte may take
- * is not noticed: it has brought a byte at least. The first one that is noticed is not counted
- * either, since it may have been the handler who held up the clock. From then on the connection is
- * watched: its waits are timed by the true clock, and on a driver that completes operations a write
- * is tried before it is handed over, so that only the lack of room is waited for. That lasts until
- * the allowance is full and the client has taken what write_ns asks for with hardly any waiting.
+ * Nearly every write finds buffer space. Such a write costs only one read of the worker's cached
+ * clock, which does not advance unless the fiber waited. A wait shorter than the time that one byte
+ * may take is ignored: it has brought at least one byte. The first slow wait is not counted either,
+ * since the handler may have delayed the clock. From then on the connection is watched: its waits
+ * are measured by the real clock, and on a completion-based driver a write is tried before it is
+ * submitted, so that only the lack of buffer space is waited for. Watching ends when the credit is
+ * full and the client has accepted what write_ns requires with hardly any waiting.
  */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -30,11 +32,11 @@
 #include "http/conn.h"
 
 #define NS_PER_S 1000000000
-#define HARDLY 16 /* of write_ns, the part of it */
+#define HARDLY 16 /* the fraction of write_ns that counts as hardly any */
 #define UNSET INT64_MIN
 #define LONG_NS (INT64_MAX / 4) /* sums of these do not overflow */
 
-/* The time in which so many bytes are to be taken. */
+/* Returns the time that the minimum rate allows for `bytes`. */
 static int64_t time_for(const struct weft_http_server *server, uint64_t bytes)
 {
     double ns = (double)bytes * ((double)NS_PER_S / server->opts.limits.write_rate);
@@ -97,11 +99,12 @@ static uint64_t taken(const struct weft__http_conn *conn)
         uint64_t ahead = conn->server->opts.limits.write_ahead;
         untaken = untaken > ahead ? untaken - ahead : 0;
     }
-    /* More is queued than written where a part of an operation under way is. */
+    /* More is queued than written if a part of an operation in progress is queued already. */
     return written > untaken ? written - untaken : 0;
 }
 
-/* Adds the time for what was taken since the last call, and subtracts what was waited. */
+/* Adds the time for the bytes accepted since the last call, subtracts the time waited, and returns
+ * the credit. */
 static int64_t settle(struct weft__http_conn *conn, int64_t waited_ns)
 {
     const struct weft_http_server *server = conn->server;
@@ -137,7 +140,7 @@ bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns)
         open_window(conn);
         return false;
     }
-    waited_ns = waited_ns > 0 ? waited_ns : 0; /* the clock at hand may be behind */
+    waited_ns = waited_ns > 0 ? waited_ns : 0; /* the cached clock may lag */
     conn->waited_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
     conn->uncounted_ns += waited_ns < LONG_NS ? waited_ns : LONG_NS;
     bool passed = window_is_passed(conn);
@@ -147,7 +150,7 @@ bool weft__http_pace_judge(struct weft__http_conn *conn, int64_t waited_ns)
     int64_t ns = settle(conn, conn->uncounted_ns);
     conn->uncounted_ns = 0;
     if (ns < 0) {
-        /* As if its time for one write were over. pairs: weft__http_phase_ended */
+        /* As if the write phase had timed out. pairs: weft__http_phase_timed_out */
         atomic_store_explicit(&conn->ended, 1 + WEFT__HTTP_WRITE, memory_order_release);
         return true;
     }

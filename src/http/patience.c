@@ -1,19 +1,19 @@
-/* Time limits of connections, by idle groups: one group for each limit.
+/* Timeouts of connections, implemented by idle groups: one group for each timeout.
  *
- * A connection joins a group when it first comes into that phase, and stays. Going into the phase
- * again is a touch, which is a store. When the group finds it silent, the connection's own words
- * say whether it is in that phase at all and since when; if not it goes back into the group, which
- * costs one look per period.
+ * A connection joins a group when it first enters that phase, and stays a member. Entering the
+ * phase again is a touch, which is one store. When the group reports the connection as idle, the
+ * connection's own words say whether it is in that phase at all and since when; if it is not, it
+ * goes back into the group, which costs one check per period.
  *
- * One whose time is over has its socket shut down. That ends its read or write in the way in which
- * a client could; its fiber asks `ended` and knows better. Its own waits in handlers are not
- * disturbed.
+ * When a connection has timed out, its socket is shut down. That ends its read or write in the way
+ * in which a client could; its fiber checks `timed_out` and learns the reason. Waits of the
+ * connection's handlers are not disturbed.
  *
- * A worker that is behind may have a request at hand from one that seems silent, and thousands may
- * fall silent in the same moment, as after a restart, when to close each takes some 20 us. So a
- * fiber of the connections' own worker ends them: after that has looked at its driver, and by a few
- * at a time. Each yield puts it behind those that it has woken, and the others are served in
- * between.
+ * A worker that lags may have a pending request from a connection that seems idle, and thousands of
+ * connections may become idle at the same moment, as after a restart, when closing each takes about
+ * 20 us. So a fiber on the connections' own worker closes them: after that worker has polled its
+ * driver, and a few at a time. Each yield puts the fiber behind the connections that it has woken,
+ * and the others are served in between.
  */
 #include <poll.h>
 #include <sys/socket.h>
@@ -47,15 +47,16 @@ static int64_t period(const struct weft_http_server *server, int phase)
 
 static bool is_over(struct weft__http_conn *conn, int phase, int64_t now)
 {
-    return atomic_load_explicit(&conn->phase, memory_order_acquire) == phase && /* pairs: begin */
+    /* pairs: weft__http_phase_begin, weft__http_write_begin */
+    return atomic_load_explicit(&conn->phase, memory_order_acquire) == phase &&
            now - atomic_load_explicit(&conn->since, memory_order_relaxed) >=
                period(conn->server, phase);
 }
 
-/* The client has done its part, and the worker is late to see it, as one is from which the CPU was
- * taken away after its last look: its fiber is about to run, or what it waits for is there. Asked
- * after the time was: what comes later is late. The time of a head is for all of it, whatever is
- * there. */
+/* Reports whether the client has done its part and the worker is late to see it, for example
+ * because the worker lost its CPU after its last poll: the connection's fiber is about to run, or
+ * what it waits for has arrived. Checked after the time was checked: what arrives later is late.
+ * The header timeout covers the whole header, whatever has arrived. */
 static bool has_stirred(const struct weft__http_conn *conn, int phase)
 {
     enum weft_fiber_state state;
@@ -71,7 +72,8 @@ static bool has_stirred(const struct weft__http_conn *conn, int phase)
                : recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* It reads, if slowly: what it was sent is still on its way to it, or its system is full. */
+/* The client reads, if slowly: what it was sent is still on its way, or its receive buffer is
+ * full. */
 static bool is_reading(struct weft__http_conn *conn, int phase, int64_t now)
 {
     return (phase == WEFT__HTTP_WRITE ||
@@ -79,7 +81,7 @@ static bool is_reading(struct weft__http_conn *conn, int phase, int64_t now)
            weft__http_pace_spares(conn, now);
 }
 
-/* It came out of the group: its end, or back into it. */
+/* Handles a member that left the group: ends the connection, or puts it back into the group. */
 static void judge(weft_idle_group *group, weft_idle_member *member, int phase)
 {
     struct weft__http_conn *conn = conn_of(member, phase);
@@ -88,13 +90,14 @@ static void judge(weft_idle_group *group, weft_idle_member *member, int phase)
         weft_idle_add(group, member);
         return;
     }
-    atomic_store_explicit(&conn->ended, 1 + phase, memory_order_release); /* pairs: phase_ended */
+    /* pairs: weft__http_phase_timed_out */
+    atomic_store_explicit(&conn->ended, 1 + phase, memory_order_release);
     shutdown(conn->fd, phase == WEFT__HTTP_WRITE ? SHUT_RDWR : SHUT_RD);
-    /* The last touch. pairs: weft__http_phase_leave */
+    /* The last access. pairs: weft__http_timeout_leave */
     atomic_store_explicit(&conn->out_of[phase], 1, memory_order_release);
 }
 
-/* Up to `most` of them; the rest. */
+/* Checks up to `most` members. Returns the rest. */
 static weft_idle_member *judge_some(weft_idle_group *group, weft_idle_member *member, int phase,
                                     size_t most)
 {
@@ -105,7 +108,7 @@ static weft_idle_member *judge_some(weft_idle_group *group, weft_idle_member *me
     return member;
 }
 
-/* Of one worker. */
+/* The expired members of one worker. */
 struct crowd {
     struct weft_http_server *server;
     weft_idle_member *first;
@@ -117,15 +120,15 @@ static void *judge_crowd(void *arg)
     struct crowd crowd = *(struct crowd *)arg;
     weft__free(arg);
     weft_idle_group *group = &crowd.server->patience[crowd.phase];
-    weft_sleep(1); /* the worker looks at its driver before this is over */
+    weft_sleep(1); /* the worker polls its driver before this sleep is over */
     do {
-        weft_yield(); /* those who have something to read, or were ended, run first */
+        weft_yield(); /* fibers that have something to read, or were woken, run first */
     } while ((crowd.first = judge_some(group, crowd.first, crowd.phase, AT_ONCE)));
-    weft_waitgroup_done(&crowd.server->live); /* the last touch */
+    weft_waitgroup_done(&crowd.server->live); /* the last access */
     return NULL;
 }
 
-/* False: no memory, or the pool takes no more fibers. */
+/* Returns false if there is no memory, or the pool accepts no more fibers. */
 static bool hand_over(struct weft_http_server *server, unsigned worker, weft_idle_member *first,
                       int phase)
 {
@@ -134,7 +137,7 @@ static bool hand_over(struct weft_http_server *server, unsigned worker, weft_idl
         return false;
     }
     *crowd = (struct crowd){server, first, phase};
-    weft_waitgroup_add(&server->live, 1); /* not from 0: the crowd is there */
+    weft_waitgroup_add(&server->live, 1); /* not from 0: the batch's connections are alive */
     int err = weft_pool_spawn(
         server->pool, NULL, judge_crowd, crowd,
         &(struct weft_fiber_opts){
@@ -165,7 +168,8 @@ static void on_silent(weft_idle_group *group, weft_idle_member *first, size_t n,
     }
 }
 
-/* A sixteenth, and no more than a second; of very long periods what a group can tell apart. */
+/* A sixteenth, but at most one second; for very long periods the finest step that a group
+ * supports. */
 static int64_t precision_of(int64_t ns)
 {
     int64_t precision = ns / 16 < NS_PER_S ? ns / 16 : NS_PER_S, least = ns / 32768 + 1;
@@ -215,7 +219,7 @@ void weft__http_phase_begin(struct weft__http_conn *conn, enum weft__http_phase 
 
 bool weft__http_phase_ended(struct weft__http_conn *conn, enum weft__http_phase phase)
 {
-    /* pairs: on_silent */
+    /* pairs: check_expired, weft__http_min_rate_check */
     if (atomic_load_explicit(&conn->ended, memory_order_acquire) != 1 + (int)phase) {
         return false;
     }
@@ -230,7 +234,8 @@ void weft__http_phase_leave(struct weft__http_conn *conn)
 {
     weft__http_phase_end(conn);
     for (int i = 0; i < WEFT__HTTP_PATIENCES; i++) {
-        /* One that has come out is either put back or out for good in a moment. pairs: on_silent */
+        /* A member that has left the group is either put back or marked as left for good in a
+         * moment. pairs: check_expired */
         while (conn->joined[i] && !weft_idle_remove(&conn->server->patience[i], &conn->member[i]) &&
                !atomic_load_explicit(&conn->out_of[i], memory_order_acquire)) {
             weft_yield();

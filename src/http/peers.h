@@ -1,4 +1,4 @@
-/* How many connections each address has. */
+/* Number of connections of each client address. */
 #ifndef WEFT_HTTP_PEERS_H
 #define WEFT_HTTP_PEERS_H
 
@@ -11,7 +11,7 @@
 
 #define WEFT__HTTP_PEER_SLOTS 1024
 
-/* An IPv4 address, or the first half of an IPv6 one; 0: neither. */
+/* An IPv4 address, or the first half of an IPv6 address; 0: neither. */
 typedef uint64_t weft__http_peer;
 
 struct weft__http_peer_count;
@@ -23,7 +23,8 @@ struct weft__http_peers {
 
 weft__http_peer weft__http_peer_of(const struct weft_addr *addr);
 uint64_t weft__http_peer_hash(weft__http_peer peer);
-/* One more. False: it has `most` already, or there is no memory. */
+/* Counts one more connection. Returns false if the address has `most` already, or there is no
+ * memory. */
 bool weft__http_peers_enter(struct weft__http_peers *peers, weft__http_peer peer, uint32_t most);
 void weft__http_peers_leave(struct weft__http_peers *peers, weft__http_peer peer);
 

@@ -1,13 +1,14 @@
-/* Room for connections: limits, a reserve of descriptors, and who goes when there is no more.
+/* Capacity for connections: limits, a reserve of descriptors, and which connections to evict when
+ * the capacity is used up.
  *
- * A client that says nothing costs it nothing, so a limit alone would let a few of them keep
- * everybody else out. Hence a limit is a limit for those who use the server: a connection that
- * waits for its client gives its place to a new one, and the one goes first that has waited
- * longest. Which that is is found by a look at all of them, for a few at a time; keeping them in
+ * An idle client pays nothing for its connection, so a plain limit would let a few idle clients
+ * keep everybody else out. Hence the limit is one on active connections: a connection that waits
+ * for its client gives way to a new one, and the connection that has waited longest goes first. It
+ * is found by a scan over all connections, which evicts a few at a time; keeping the connections in
  * order would cost every request a lock.
  *
- * Some descriptors are kept for everything that is no connection, files above all. The system gives
- * the lowest free number, so a high number says that few are left.
+ * Some descriptors are reserved for everything that is not a connection, files above all. The
+ * kernel allocates the lowest free number, so a high number means that few are left.
  */
 #include <string.h>
 #include <sys/resource.h>
@@ -15,13 +16,13 @@
 
 #include "http/conn.h"
 
-#define HEAD_NS INT64_C(1000000000) /* so long a part of a head is not given up for others */
+#define HEAD_NS INT64_C(1000000000) /* an incomplete header younger than this is not evicted */
 
 enum {
     MOST_CONNECTIONS = 131072,
     MOST_PER_ADDRESS = 16384,
     LEAST_SPARE = 32, /* descriptors that are not for connections */
-    AT_ONCE = 64,     /* connections that are closed after one look, at most */
+    AT_ONCE = 64,     /* connections evicted after one scan, at most */
 };
 
 static uint32_t descriptors(void)
@@ -53,7 +54,7 @@ void weft__http_room_give_back(struct weft_http_server *server, weft__http_peer 
     atomic_fetch_sub_explicit(&server->held, 1, memory_order_relaxed);
 }
 
-/* The limit of descriptors may change: it is looked at again when the number seems high. */
+/* The descriptor limit may change: it is read again when the number seems high. */
 bool weft__http_room_is_scarce(struct weft_http_server *server, int fd)
 {
     uint32_t number = (uint32_t)fd;
@@ -67,9 +68,9 @@ bool weft__http_room_is_scarce(struct weft_http_server *server, int fd)
     return number >= from;
 }
 
-/* --- who goes --------------------------------------------------------------------------------- */
+/* --- eviction --------------------------------------------------------------------------------- */
 
-/* Moments, the earliest first. */
+/* Times, the earliest first. */
 struct earliest {
     int64_t since[AT_ONCE];
     unsigned count, most;
@@ -89,10 +90,12 @@ static void note(struct earliest *list, int64_t since)
     list->count += list->count < list->most;
 }
 
-/* Since when it waits for its client; WEFT_FOREVER: it does not. Its shard is locked. */
+/* Returns since when the connection waits for its client; WEFT_FOREVER if it does not wait. The
+ * caller holds the shard's lock. */
 static int64_t waits_since(const struct weft__http_conn *conn, weft__http_peer address, int64_t now)
 {
-    int phase = atomic_load_explicit(&conn->phase, memory_order_acquire); /* pairs: phase_begin */
+    /* pairs: weft__http_phase_begin */
+    int phase = atomic_load_explicit(&conn->phase, memory_order_acquire);
     int64_t since = atomic_load_explicit(&conn->since, memory_order_relaxed);
     bool waits = phase == WEFT__HTTP_IDLE || (phase == WEFT__HTTP_HEADER && now - since > HEAD_NS);
     return waits && !conn->shed && (!address || conn->address == address) ? since : WEFT_FOREVER;
@@ -117,7 +120,7 @@ static void look(struct weft__http_shard *shard, weft__http_peer address, int64_
     weft__unlock(&shard->lock);
 }
 
-/* Its fiber finds the end of what it reads, or a request after all, which it answers. */
+/* Its fiber finds the end of its input, or after all a request, which it serves. */
 static void shed(struct weft_http_server *server, struct weft__http_conn *conn)
 {
     conn->shed = true;

@@ -86,7 +86,7 @@ const struct weft__http_route *weft__http_route_find(const struct weft__http_rou
                                                      struct weft_http_text method_name,
                                                      const char *path, size_t len, bool *other)
 {
-    size_t best = 0; /* once a path has fitted, only routes of the same path count */
+    size_t best = 0; /* once a path has matched, only routes with the same path count */
     *other = false;
     for (const struct weft__http_route *route = routes->first; route; route = route->next) {
         if (route->path_len < best) {

@@ -1,4 +1,4 @@
-/* The server: made, listening, seen. */
+/* The server: options, create and destroy, listen, statistics. */
 #include "http/server.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #define S(n) ((n)*INT64_C(1000000000))
 
-/* --- options ------------------------------------------------------------------------------- */
+/* --- options -------------------------------------------------------------------------------- */
 
 static void set_u32(uint32_t *value, uint32_t standard)
 {
@@ -46,10 +46,10 @@ static void fill_in(struct weft_http_server_limits *limits)
     set_ns(&limits->grace_ns, S(1));
 }
 
-/* What is wrong, or NULL. */
+/* Returns an error message; NULL if the limits are valid. */
 static const char *wrong_in(const struct weft_http_server_limits *limits)
 {
-    const uint32_t most = 16 << 20; /* bytes of a line, and of a header block */
+    const uint32_t most = 16 << 20; /* bytes of a line, and of a header */
     if (limits->line_bytes < 64 || limits->line_bytes > most) {
         return "limits.line_bytes: must be from 64 bytes to 16 MiB";
     }
@@ -66,7 +66,7 @@ static const char *wrong_in(const struct weft_http_server_limits *limits)
     return NULL;
 }
 
-/* --- made and freed --------------------------------------------------------------------------- */
+/* --- create and destroy ----------------------------------------------------------------------- */
 
 int weft_http_server_create(weft_http_server **out, const struct weft_http_server_opts *options)
 {
@@ -97,7 +97,7 @@ int weft_http_server_create(weft_http_server **out, const struct weft_http_serve
         .line_bytes = opts.limits.line_bytes,
         .header_bytes = opts.limits.header_bytes,
     };
-    /* an empty line before the head, and its line's end, are not in the limits */
+    /* An empty line before the header, and its line end, are not part of the limits. */
     server->input_most = opts.limits.line_bytes + opts.limits.header_bytes + 64;
     weft__http_pace_init(server);
     weft_waitgroup_init(&server->live, NULL);
@@ -160,7 +160,7 @@ int weft_http_server_listen(weft_http_server *server, const char *address, struc
     return err;
 }
 
-/* --- seen ------------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 static uint64_t sum(const struct weft_http_server *server, int counter)
 {

@@ -1,14 +1,24 @@
-/* The server as its own files see it. Files in reading order:
+/* The server's internal state. Files in reading order:
  *
- *   server.c   create, listen, statistics  accept.c   acceptors, caps, which worker
- *   stop.c     the stages of a stop        room.c     limits on connections, and who makes room
- *   conn.c     a connection's fiber        input.c    the read buffer, heads, deadlines of reading
- *   body.c     the request's body          output.c   the write buffer, writes, files to the socket
- *   answer.c   heads of answers            route.c    which handler
- *   patience.c the idle groups             pace.c     how fast a client must take what it gets
- *   shard.c    what each worker has for itself: counters, the date
- *   files.c    the handler for files       cache.c    files at hand
- *   open.c     names to descriptors        listing.c  a directory as a page
+ *   server.c             create, listen, statistics
+ *   accept.c             acceptors: accept connections and choose their worker
+ *   capacity.c           limits on connections, and which to evict
+ *   address_limit.c      number of connections per client address
+ *   shard.c              state of each worker: counters, the Date line
+ *   conn.c               a connection's fiber: one request after the other
+ *   input.c              the read buffer; reads request headers
+ *   request_body.c       the request body
+ *   route.c              which handler
+ *   response.c           response header and framing
+ *   output.c             the write buffer; writes, files to the socket
+ *   timeout.c            timeouts: the idle groups
+ *   min_rate.c           how fast a client must read
+ *   stop.c               the stages of a stop
+ *   files.c              the handler for files
+ *   file_cache.c         cached files of each worker
+ *   open_beneath.c       file names to descriptors
+ *   content_type.c       content types by file extension
+ *   directory_listing.c  a directory as a page
  */
 #ifndef WEFT_HTTP_SERVER_H
 #define WEFT_HTTP_SERVER_H
@@ -27,37 +37,37 @@
 
 struct weft__http_acceptor;
 
-/* How far a stop has come (stop.c). It only grows. */
+/* The stage of a stop (stop.c). It only increases. */
 enum weft__http_stage_of_stop {
     WEFT__HTTP_STOP_NONE,
     WEFT__HTTP_STOP_DRAIN, /* the backlog is accepted; idle connections may send one more request */
-    WEFT__HTTP_STOP_IDLE,  /* the grace is over: idle connections are closed */
-    WEFT__HTTP_STOP_CUT,   /* the deadline is over: all connections are cut */
+    WEFT__HTTP_STOP_IDLE,  /* the grace period is over: idle connections are closed */
+    WEFT__HTTP_STOP_CUT,   /* the deadline is over: all connections are aborted */
 };
 
 struct weft_http_server {
-    struct weft_http_server_opts opts; /* with every default filled in */
+    struct weft_http_server_opts opts; /* with all defaults filled in */
     struct weft_http_limits parse;
-    size_t input_most; /* bytes of the largest read buffer */
+    size_t input_most; /* size of the largest read buffer */
     weft_pool *pool;
     unsigned workers;
     struct weft__http_shard *shards; /* one per worker */
-    struct weft__http_routes routes; /* not changed after the first listen */
+    struct weft__http_routes routes; /* immutable after the first listen */
     struct weft__http_peers peers;
     weft_idle_group patience[WEFT__HTTP_PATIENCES];
-    unsigned patiences;              /* so many are initialised */
-    int64_t notice_ns, allowance_ns; /* of pace.c */
+    unsigned patiences;              /* number of initialised timeouts */
+    int64_t notice_ns, allowance_ns; /* min_rate.c */
 
     struct weft__lock lock;
     struct weft__http_acceptor *acceptors; /* under the lock */
     _Atomic(unsigned) turn;                /* round robin */
     _Atomic(uint32_t) open;                /* connections */
-    _Atomic(uint32_t) held; /* ... that count for the limits: without those that gave their place */
-    _Atomic(uint32_t) arriving;    /* ... whose fibers have not run yet */
-    _Atomic(uint64_t) shed;        /* ... those */
-    _Atomic(uint32_t) scarce_from; /* descriptors from this number on are the reserve */
-    _Atomic(uint32_t) stopping;    /* enum weft__http_stage_of_stop */
-    _Atomic(uint64_t) stop_idle, stop_crossed, stop_cut; /* of the statistics */
+    _Atomic(uint32_t) held;                /* ... that count for the limits: without evicted ones */
+    _Atomic(uint32_t) arriving;            /* ... whose fibers have not run yet */
+    _Atomic(uint64_t) shed;                /* ... evicted */
+    _Atomic(uint32_t) scarce_from;         /* descriptors from this number on are the reserve */
+    _Atomic(uint32_t) stopping;            /* enum weft__http_stage_of_stop */
+    _Atomic(uint64_t) stop_idle, stop_crossed, stop_cut; /* for the statistics */
     _Atomic(uint32_t) listened;
     weft_waitgroup acceptors_live, live; /* fibers that have not ended */
 };
@@ -75,27 +85,28 @@ static inline bool weft__http_stopping(const struct weft_http_server *server)
 /* accept.c */
 int weft__http_accept_start(struct weft_http_server *server, const struct weft_addr *addr,
                             struct weft_addr *bound);
-/* Ends the acceptors: they accept what has connected, unless the stop cuts, and close their
- * sockets. */
+/* Ends the acceptors: they accept the established connections, unless the stop aborts, and close
+ * their sockets. */
 void weft__http_accept_stop(struct weft_http_server *server);
 void weft__http_accept_free(struct weft_http_server *server);
 
-/* room.c */
-/* Limits on connections that were not set follow RLIMIT_NOFILE. */
+/* capacity.c */
+/* Sets the limits on connections that are 0 from RLIMIT_NOFILE. */
 void weft__http_room_limits(struct weft_http_server_limits *limits);
-/* Would this descriptor be one of the reserve? */
+/* Reports whether this descriptor belongs to the reserve. */
 bool weft__http_room_is_scarce(struct weft_http_server *server, int fd);
-/* Closes some of the connections that have waited longest for their clients, of one address (0: of
- * all). How many; their places are free at once, their descriptors soon. */
+/* Evicts some of the connections that have waited longest for their clients, of one address (0: of
+ * all). Returns how many; they stop counting for the limits at once, and close their descriptors
+ * soon. */
 unsigned weft__http_room_make(struct weft_http_server *server, weft__http_peer address);
-/* The place of a connection in the limits. */
+/* A connection stops counting for the limits. */
 void weft__http_room_give_back(struct weft_http_server *server, weft__http_peer address);
 
-/* patience.c */
+/* timeout.c */
 int weft__http_patience_init(struct weft_http_server *server);
 void weft__http_patience_deinit(struct weft_http_server *server);
 
-/* pace.c */
+/* min_rate.c */
 void weft__http_pace_init(struct weft_http_server *server);
 
 #endif

@@ -1,6 +1,6 @@
-/* What one worker has for itself: its connections, counters, and the date as text.
+/* The state of one worker: its connections, its counters, and the Date line.
  *
- * Counters are written by the fibers of one worker only, which are bound to it; anybody may read
+ * Counters are written only by the fibers of one worker, which are bound to it; any thread may read
  * them.
  */
 #ifndef WEFT_HTTP_SHARD_H
@@ -18,11 +18,10 @@
 struct weft__http_conn;
 struct weft_idle_member;
 
-/* What a connection's time limit is about at this moment. The first four are those of the idle
- * groups. */
+/* What a connection is doing, which selects its timeout. The first four have an idle group each. */
 enum weft__http_phase {
     WEFT__HTTP_IDLE,   /* waits for a request */
-    WEFT__HTTP_HEADER, /* has a part of a head */
+    WEFT__HTTP_HEADER, /* has received a part of a header */
     WEFT__HTTP_BODY,   /* waits for more of a body */
     WEFT__HTTP_WRITE,  /* waits for the client to read */
     WEFT__HTTP_PATIENCES,
@@ -36,7 +35,7 @@ enum weft__http_counter {
     WEFT__HTTP_N_BYTES_IN = WEFT__HTTP_N_CLASS + 6,
     WEFT__HTTP_N_BYTES_OUT,
     WEFT__HTTP_N_BAD,
-    WEFT__HTTP_N_ENDED, /* one per patience */
+    WEFT__HTTP_N_ENDED, /* one per timeout */
     WEFT__HTTP_N_FLUSHES = WEFT__HTTP_N_ENDED + WEFT__HTTP_PATIENCES,
     WEFT__HTTP_N_TOOK_NS,
     WEFT__HTTP_N_TOOK, /* one per bucket */
@@ -47,20 +46,21 @@ enum weft__http_counter {
 #define WEFT__HTTP_DATE_LINE (6 + WEFT_HTTP_DATE_BYTES + 2)
 
 struct weft__http_shard {
-    /* The worker's alone. */
+    /* The worker only. */
     alignas(64) char date[WEFT__HTTP_DATE_LINE + 1];
-    int64_t date_until; /* of weft_now: the text is right before that */
-    int64_t seconds;    /* of the wall clock, the same moment */
+    int64_t date_until; /* in the time of weft_now: the text is valid before that */
+    int64_t seconds;    /* wall clock at the same moment */
 
     /* Any thread. */
     alignas(64) _Atomic(uint64_t) n[WEFT__HTTP_COUNTERS];
-    alignas(64) _Atomic(uint32_t) open; /* connections, with those on their way here */
+    /* Connections, including those on their way to this worker. */
+    alignas(64) _Atomic(uint32_t) open;
     _Atomic(uint64_t) accepted, refused, accept_errors, accept_wakes; /* by any acceptor */
     struct weft__lock lock;
-    struct weft__http_conn *first; /* connections; under the lock */
+    struct weft__http_conn *first; /* list of connections; under the lock */
     struct weft_http_server *server;
 
-    /* The idle group's callback's: those of its batch that are here. */
+    /* For the idle group's callback: the members of its batch that belong to this worker. */
     struct weft_idle_member *silent[WEFT__HTTP_PATIENCES];
 };
 
@@ -71,11 +71,11 @@ static inline void weft__http_count(struct weft__http_shard *shard, int counter,
 }
 
 void weft__http_shard_init(struct weft__http_shard *shard);
-/* `count` requests took so long. */
+/* Adds `count` requests that took `ns` each to the histogram. */
 void weft__http_shard_took(struct weft__http_shard *shard, int64_t ns, unsigned count);
 void weft__http_shard_date_renew(struct weft__http_shard *shard, int64_t now);
 
-/* The date line as of `now`, WEFT__HTTP_DATE_LINE bytes. */
+/* Returns the Date line as of `now`, WEFT__HTTP_DATE_LINE bytes. */
 static inline const char *weft__http_shard_date(struct weft__http_shard *shard, int64_t now)
 {
     if (now >= shard->date_until) {

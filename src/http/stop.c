@@ -1,16 +1,16 @@
-/* A stop, in stages (enum weft__http_stage_of_stop):
+/* A stop, in stages (enum weft__http_shutdown_stage):
  *
- *   DRAIN   acceptors take what has connected and close their listeners. Each response says
+ *   DRAIN   The acceptors accept what is established and close their listeners. Each response says
  *           "Connection: close". Idle connections get no FIN, because a request may be on its way:
- *           it is answered.
- *   IDLE    the grace is over: idle connections are closed.
- *   CUT     the deadline is over: sockets are shut down, fibers cancelled.
+ *           it is served.
+ *   IDLE    The grace period is over: idle connections are closed.
+ *   ABORT   The deadline is over: sockets are shut down, fibers are cancelled.
  *
- * How an idle connection is woken: a fiber of its own worker interrupts it. Both run on one thread,
- * so the connection is either in its wait, and the interrupt ends that, or has bytes already, and
- * finds the flag `woken` before its handler runs. What was rejected: SHUT_WR by the stopping thread
- * (on a ring the request may be in the buffer already while its fiber still waits, and its response
- * would be lost); SHUT_RD (what comes later then meets a reset).
+ * Waking an idle connection: a fiber on its own worker interrupts it. Both run on one thread, so
+ * the connection is either in its wait, and the interrupt ends that, or has bytes already, and
+ * finds the flag `woken` before its handler runs. Rejected: SHUT_WR by the stopping thread (with
+ * io_uring the request may be in the buffer already while its fiber still waits, and its response
+ * would be lost); SHUT_RD (later bytes then get a reset).
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@
 #include "base/need.h"
 #include "http/conn.h"
 
-#define PATIENCE_NS INT64_C(5000000000) /* with handlers that were cancelled */
+#define PATIENCE_NS INT64_C(5000000000) /* time for cancelled handlers to return */
 
 static void set_stage(struct weft_http_server *server, uint32_t to)
 {
@@ -42,12 +42,12 @@ static void *wake_idle(void *arg)
         }
     }
     weft__unlock(&shard->lock);
-    weft_waitgroup_done(&server->live); /* the last touch */
+    weft_waitgroup_done(&server->live); /* the last access */
     return NULL;
 }
 
-/* Connections that go idle later see the stage. If there is no memory for the fiber, idle ones stay
- * until the deadline. */
+/* Connections that become idle later see the stage. Without memory for the fiber, idle connections
+ * stay until the deadline. */
 static void end_idle(struct weft_http_server *server)
 {
     for (unsigned i = 0; i < server->workers; i++) {

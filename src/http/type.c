@@ -1,4 +1,4 @@
-/* Content types by the ending of a name. */
+/* Content types by file extension. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +9,7 @@ struct ending {
     const char *ending, *type;
 };
 
-/* In the order of the endings. */
+/* Sorted by extension. */
 static const struct ending endings[] = {
     {"7z", "application/x-7z-compressed"},
     {"aac", "audio/aac"},

@@ -4,7 +4,7 @@
 
 #include "proto/octet.h"
 
-/* "[...]": returns its length, 0 if it is no address. */
+/* Returns the length of a "[...]" literal; 0 if it is not an IPv6 address. */
 static size_t literal_len(const char *text, size_t len)
 {
     char address[INET6_ADDRSTRLEN];

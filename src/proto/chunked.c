@@ -1,10 +1,10 @@
-/* A chunked body, as a machine that loops over its transitions.
+/* Decoder for chunked bodies: a state machine that runs over the available bytes.
  *
  *   SIZE -> EXTENSION* -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE ...
  *                         SIZE_LF -> LINE -> NAME -> VALUE -> VALUE_LF -> LINE ...
  *                                    LINE -> LAST_LF -> done
  *
- * Extensions are held to their grammar (;name, ;name=token, ;name="string") and have no white
+ * Chunk extensions must follow their grammar (;name, ;name=token, ;name="string") and have no white
  * space: an LF, or anything that another reader may take for the end of the line, cannot hide in
  * them.
  */
@@ -16,18 +16,18 @@
 
 enum {
     SIZE,
-    EXTENSION, /* behind ';' */
+    EXTENSION, /* after ';' */
     EXTENSION_NAME,
-    EXTENSION_VALUE, /* behind '=' */
+    EXTENSION_VALUE, /* after '=' */
     EXTENSION_TOKEN,
     EXTENSION_STRING,
     EXTENSION_ESCAPED,
-    EXTENSION_CLOSED, /* behind the closing quote */
+    EXTENSION_CLOSED, /* after the closing quote */
     SIZE_LF,
     DATA,
     DATA_CR,
     DATA_LF,
-    LINE, /* of the trailer */
+    LINE, /* start of a trailer line */
     NAME,
     VALUE,
     VALUE_LF,
@@ -36,7 +36,7 @@ enum {
     REFUSED
 };
 
-enum { DIGITS_MAX = 16 }; /* so many fit into `left` */
+enum { DIGITS_MAX = 16 }; /* as many as fit into `left` */
 
 void weft_http_chunked_init(weft_http_chunked *chunked, const struct weft_http_limits *limits)
 {
@@ -76,7 +76,7 @@ static int size_byte(weft_http_chunked *chunked, unsigned char c)
     return refuse(chunked, 400, "bad size of a chunk");
 }
 
-/* Behind a name or a value, where the extension may end. */
+/* After a name or a value, where the extension may end. */
 static int extension_end(weft_http_chunked *chunked, unsigned char c)
 {
     switch (c) {
@@ -195,7 +195,7 @@ ssize_t weft_http_chunked_next(weft_http_chunked *chunked, const void *data, siz
             chunked->left -= n;
             chunked->total += n;
             state = chunked->left ? DATA : DATA_CR;
-            break; /* one piece for each call; its CRLF comes with the next */
+            break; /* one piece per call; its CRLF is consumed by the next */
         }
         state = step(chunked, state, p[at++]);
     }

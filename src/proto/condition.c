@@ -6,7 +6,8 @@
 
 /* --- entity tags ------------------------------------------------------------------------ */
 
-/* Length of the tag at the beginning of the text, W/ and quotes included; 0: there is none. */
+/* Returns the length of the tag at the start of the text, including W/ and quotes; 0 if there is
+ * none. */
 static size_t tag_len(const char *text, size_t len)
 {
     size_t at = len >= 2 && text[0] == 'W' && text[1] == '/' ? 2 : 0;
@@ -37,7 +38,7 @@ bool weft_http_etag_listed(const char *list, size_t len, const char *etag, size_
     if (!etag || tag_len(etag, etag_len) != etag_len || !etag_len) {
         return false;
     }
-    /* Not by weft__list_next: a tag may hold commas. */
+    /* Not weft__list_next: a tag may contain commas. */
     for (;;) {
         while (len && (*list == ',' || weft__is_blank((unsigned char)*list))) {
             list++;
@@ -62,9 +63,9 @@ bool weft_http_etag_listed(const char *list, size_t len, const char *etag, size_
     }
 }
 
-/* --- conditions --------------------------------------------------------------------------- */
+/* --- preconditions ------------------------------------------------------------------------ */
 
-/* Does any field of this name list the tag, or is it "*" and something is there? */
+/* Reports whether any field of this name lists the tag, or is "*" and a representation exists. */
 static bool any_listed(const weft_http_head *head, const char *data, const char *name,
                        const struct weft_http_field *field, const struct weft_http_version *have,
                        bool weak)
@@ -80,7 +81,8 @@ static bool any_listed(const weft_http_head *head, const char *data, const char 
     return false;
 }
 
-/* False if there is no such field, it is no date, or nothing is known to compare it with. */
+/* Returns false if there is no such field, it is not a date, or there is nothing to compare it
+ * with. */
 static bool date_of(const weft_http_head *head, const char *data, enum weft_http_name name,
                     const struct weft_http_version *have, int64_t *out)
 {
@@ -132,7 +134,7 @@ bool weft_http_range_wanted(const weft_http_head *head, const void *data,
         return tag_len(text, len) == len &&
                weft_http_etag_listed(text, len, have->etag, have->etag_len, false);
     }
-    /* A date within the last minute is no strong validator: the thing may have changed twice in
+    /* A date within the last minute is not a strong validator: the file could change twice in
      * that second. */
     return date_of(head, data, WEFT_HTTP_IF_RANGE, have, &date) && have->modified == date &&
            have->now > date && have->now - date >= 60;

@@ -1,4 +1,4 @@
-/* Dates by the arithmetic of the proleptic Gregorian calendar: no time zone, no locale, no libc
+/* HTTP dates, computed in the proleptic Gregorian calendar: no time zone, no locale, no libc
  * state. */
 #include <weft/http_value.h>
 
@@ -17,8 +17,8 @@ struct civil {
     int year, month, day, hour, minute, second, weekday; /* month 1..12, weekday 0 = Sunday */
 };
 
-/* Years begin in March here, so that the leap day is the last of one: 153 days are any five months
- * from there. */
+/* Years begin in March here, so that the leap day is the last day of a year: any five consecutive
+ * months from March on have 153 days. */
 static int64_t days_from_civil(int year, int month, int day)
 {
     int64_t y = month > 2 ? year : year - 1;
@@ -45,9 +45,9 @@ static int weekday(int64_t number)
     return (int)(((number + 4) % 7 + 7) % 7);
 }
 
-/* --- reading --------------------------------------------------------------------------- */
+/* --- parsing --------------------------------------------------------------------------- */
 
-/* What is left to read; `bad` once something was not as it should be. */
+/* The rest of the text; `bad` is set after the first mismatch. */
 struct reader {
     const char *at, *end;
     bool bad;
@@ -76,7 +76,7 @@ static int number(struct reader *r, int digits)
     return value;
 }
 
-/* Which of the names comes next, whole or its first three letters? */
+/* Matches one of the names, either whole or its first three letters. Returns its index. */
 static int name(struct reader *r, const char *names, size_t stride, int count, bool whole)
 {
     for (int i = 0; i < count; i++) {
@@ -200,7 +200,7 @@ int weft_http_date_parse(const char *text, size_t len, int64_t now, int64_t *out
     return text[3] == ' ' ? parse_asctime(r, out) : parse_850(r, now, out);
 }
 
-/* --- writing ---------------------------------------------------------------------------- */
+/* --- formatting ------------------------------------------------------------------------- */
 
 static char *put_number(char *to, int value, int digits)
 {

@@ -1,16 +1,16 @@
-/* The head of a request or a response: a machine that loops over its transitions until the bytes
- * run out.
+/* Parser for the head of a request or a response: a state machine that runs until the bytes run
+ * out.
  *
  *   request   START -> [EMPTY_LF ->] METHOD -> TARGET -> VERSION --+
  *   response  START -> VERSION -> STATUS -> REASON ----------------+-> LINE_LF
  *   fields    LINE_LF -> FIELD -> NAME -> BLANKS -> VALUE -> VALUE_LF -> FIELD ...
  *                        FIELD -> LAST_LF -> WHOLE
  *
- * Each state takes as many bytes as it can; what it needs later is in the head: `weft_at` is the
- * next byte, `weft_mark` where the part that is being read began, `weft_end` the offset at which
- * the limit of the line or of the fields is reached. No state looks at a byte behind its own, and
- * no scan goes past weft_end; so what a byte leads to depends on the bytes before it alone, and not
- * on how they came.
+ * Each state consumes as many bytes as it can. What it needs later is stored in the head: `weft_at`
+ * is the next byte, `weft_mark` the start of the part being read, `weft_end` the offset at which
+ * the limit of the start line or of the fields is reached. No state inspects a byte beyond its own
+ * part, and no scan goes past weft_end. So the effect of a byte depends only on the bytes before
+ * it, and not on how the bytes were split.
  */
 #include <errno.h>
 #include <strings.h>
@@ -40,7 +40,7 @@ enum {
 
 enum { METHOD_MAX = 32, LINE_LEAST = 64 };
 
-/* --- beginning ---------------------------------------------------------------------- */
+/* --- initialisation ----------------------------------------------------------------- */
 
 static uint32_t limit(uint32_t value, uint32_t standard)
 {
@@ -76,7 +76,7 @@ void weft_http_response_init(weft_http_head *head, struct weft_http_field *field
     head->weft_request_method = (uint8_t)method;
 }
 
-/* --- steps --------------------------------------------------------------------------- */
+/* --- states -------------------------------------------------------------------------- */
 
 static ssize_t refuse(weft_http_head *head, int status, const char *why)
 {
@@ -91,7 +91,7 @@ static ssize_t refuse_for(weft_http_head *head, const struct weft__refusal *refu
     return refuse(head, refusal->status, refusal->why);
 }
 
-/* At weft_end, and neither line nor fields have ended. */
+/* The parser is at weft_end, and neither the start line nor the fields have ended. */
 static ssize_t too_long(weft_http_head *head)
 {
     return head->weft_state < FIELD ? refuse(head, 414, "the first line is too long")
@@ -105,7 +105,7 @@ static ssize_t need_more(weft_http_head *head, int state, size_t at)
     return at == head->weft_end ? too_long(head) : 0;
 }
 
-/* "HTTP/1.x", one byte after the other; `i` is the number of this one. False: refused. */
+/* Checks byte number `i` of "HTTP/1.x". Returns false if it is rejected. */
 static bool version_byte(weft_http_head *head, unsigned i, unsigned char c)
 {
     static const char pattern[] = "HTTP/1.1";
@@ -128,7 +128,7 @@ static bool version_byte(weft_http_head *head, unsigned i, unsigned char c)
     return true;
 }
 
-/* The part of a line between mark and at, without blanks at its end. */
+/* Returns the span from mark to at, without trailing blanks. */
 static struct weft_http_span span_to(const unsigned char *p, uint32_t mark, size_t at)
 {
     while (at > mark && weft__is_blank(p[at - 1])) {
@@ -140,7 +140,7 @@ static struct weft_http_span span_to(const unsigned char *p, uint32_t mark, size
 static void add_field(weft_http_head *head, const unsigned char *p, uint32_t value, size_t at)
 {
     struct weft_http_field *field = &head->fields[head->field_count++];
-    /* The name ends where the colon is; its start was kept in the field when it began. */
+    /* The name ends at the colon; its start was stored in the field when the name began. */
     field->name.len = head->weft_name_len;
     field->value = span_to(p, value, at);
 }
@@ -180,8 +180,8 @@ ssize_t weft_http_head_parse(weft_http_head *head, const void *data, size_t len)
             state = head->weft_response ? VERSION : METHOD;
             continue;
 
-        case EMPTY_LF: /* one empty line before a request is forgiven: old clients sent it behind a
-                          body */
+        /* One empty line before a request is allowed: old clients send it after a body. */
+        case EMPTY_LF:
             if (p[at] != '\n') {
                 return refuse(head, 400, "a CR without LF");
             }
@@ -269,8 +269,7 @@ ssize_t weft_http_head_parse(weft_http_head *head, const void *data, size_t len)
             if (head->status < 100 || head->status > 599) {
                 return refuse(head, 502, "a status outside 100 to 599");
             }
-            if (p[at] ==
-                '\r') { /* not even a space: common, and there is only one way to read it */
+            if (p[at] == '\r') { /* no space either: common, and unambiguous */
                 head->reason = (struct weft_http_span){(uint32_t)at, 0};
                 state = LINE_LF;
             } else if (p[at] == ' ') {

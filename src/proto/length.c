@@ -1,6 +1,6 @@
-/* Length-prefixed frames, state per call.
+/* Decoder for length-prefixed frames. State between calls:
  *
- *   HEADER   the bytes up to the number's end are not all there
+ *   HEADER   the bytes up to the end of the length field have not all arrived
  *   BODY     `need` is the length of the whole frame
  */
 #include <weft/framing.h>
@@ -79,7 +79,7 @@ static ssize_t at_header(weft_length *length, const unsigned char *bytes, size_t
     }
     size_t whole = length->weft_body + (size_t)counted;
     if (whole < number_end(length)) {
-        return fail(length, EBADMSG); /* would end before its own number does */
+        return fail(length, EBADMSG); /* would end before its own length field */
     }
     length->need = whole;
     length->weft_state = BODY;

@@ -1,8 +1,8 @@
-/* Lines, state per call: each call goes to the one state that the last one left, looks at the bytes
- * it has not seen, and returns.
+/* Decoder for lines. Each call continues in the state that the last call left, inspects the new
+ * bytes, and returns.
  *
- *   SCAN                  no end was found in the first weft_seen bytes
- *   TOO_LONG, MALFORMED   for good
+ *   SCAN                  no line end was found in the first weft_seen bytes
+ *   TOO_LONG, MALFORMED   permanent errors
  */
 #include <weft/framing.h>
 
@@ -28,13 +28,14 @@ static ssize_t fail(weft_line *line, int state)
     return state == TOO_LONG ? -EMSGSIZE : -EBADMSG;
 }
 
-/* How many bytes may be looked at before a line must have ended. */
+/* Returns how many bytes may be inspected before a line must have ended. */
 static size_t horizon(const weft_line *line)
 {
     return line->weft_max + (line->weft_end == WEFT_LINE_LF ? 1 : 2);
 }
 
-/* Every CR among these must have an LF behind it; the last byte's may be still to come. */
+/* Reports whether a CR is followed by a byte other than LF. The byte after the last one may still
+ * arrive. */
 static bool is_cr_alone(const unsigned char *bytes, size_t from, size_t to)
 {
     const unsigned char *cr = from < to ? memchr(bytes + from, '\r', to - from) : NULL;
@@ -66,7 +67,7 @@ static ssize_t scan(weft_line *line, const unsigned char *bytes, size_t len,
         line->weft_seen < end ? memchr(bytes + line->weft_seen, '\n', end - line->weft_seen) : NULL;
     size_t to = lf ? (size_t)(lf - bytes) + 1 : end;
     if (line->weft_end == WEFT_LINE_CRLF) {
-        /* The byte before may be a CR that waits for its LF. */
+        /* The preceding byte may be a CR that waits for its LF. */
         size_t from = line->weft_seen ? line->weft_seen - 1 : 0;
         if (is_cr_alone(bytes, from, to)) {
             return fail(line, MALFORMED);

@@ -1,6 +1,6 @@
-/* Tokens are RFC 9110's. Targets take all that is visible but "<>#, which is more than RFC 3986
- * has, as browsers send it in queries. Hosts take reg-name without escapes and without the comma,
- * which joins two fields into one. */
+/* Tokens follow RFC 9110. Targets allow all visible bytes except "<>#, which is more than RFC 3986
+ * allows, because browsers send them in queries. Hosts allow reg-name without escapes and without
+ * the comma, which joins two fields into one. */
 #include "proto/octet.h"
 
 const uint8_t weft__octets[256] = {

@@ -1,4 +1,4 @@
-/* What bytes may stand where in HTTP, comparisons that ignore case, and comma-separated lists. */
+/* Character classes of HTTP, case-insensitive comparison, and comma-separated lists. */
 #ifndef WEFT_PROTO_OCTET_H
 #define WEFT_PROTO_OCTET_H
 
@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    WEFT__OCTET_TOKEN = 1,  /* RFC 9110 tchar: methods, names of fields, codings */
+    WEFT__OCTET_TOKEN = 1,  /* RFC 9110 tchar: methods, field names, codings */
     WEFT__OCTET_TARGET = 2, /* request targets */
-    WEFT__OCTET_HOST = 4    /* names of hosts and IPv4 addresses */
+    WEFT__OCTET_HOST = 4    /* host names and IPv4 addresses */
 };
 
 extern const uint8_t weft__octets[256];
@@ -25,7 +25,7 @@ static inline bool weft__is_digit(unsigned char c)
     return c >= '0' && c <= '9';
 }
 
-/* -1: none. */
+/* Returns the value of a hex digit; -1 for any other byte. */
 static inline int weft__hex_digit(unsigned char c)
 {
     if (weft__is_digit(c)) {
@@ -40,7 +40,7 @@ static inline bool weft__is_blank(unsigned char c)
     return c == ' ' || c == '\t';
 }
 
-/* A byte that may stand in the value of a field. */
+/* Reports whether a byte is allowed in a field value. */
 static inline bool weft__is_text(unsigned char c)
 {
     return (c >= 0x20 && c != 0x7f) || c == '\t';
@@ -57,8 +57,9 @@ static inline uint64_t weft__load8(const void *p)
     return x;
 }
 
-/* The first byte of p[at .. end) below 0x20 or 0x7f, or end. Eight at a time: a borrow can only
- * raise marks above the first true one, and the first is what counts. */
+/* Returns the position of the first byte of p[at .. end) that is below 0x20 or 0x7f, or end. Eight
+ * bytes at a time: a borrow can only raise marks above the first true one, and the first one is
+ * what counts. */
 static inline size_t weft__skip_text(const unsigned char *p, size_t at, size_t end)
 {
     const uint64_t ones = 0x0101010101010101u, high = ones << 7;
@@ -75,9 +76,9 @@ static inline size_t weft__skip_text(const unsigned char *p, size_t at, size_t e
     return at;
 }
 
-/* Is text[0 .. len) this word? The word is lower case letters, digits and '-'; the text's case does
- * not matter. The text must hold tokens only, or be compared to letters only: setting bit 5 maps
- * nothing else in there to those. */
+/* Reports whether text[0 .. len) equals the word, ignoring the case of the text. The word consists
+ * of lower-case letters, digits and '-'. The text must consist of token bytes, or the word of
+ * letters only: setting bit 5 maps no other such byte to these. */
 static inline bool weft__same_word(const void *text, const char *word, size_t len)
 {
     const uint64_t lower = 0x2020202020202020u;
@@ -98,7 +99,7 @@ static inline bool weft__same_word(const void *text, const char *word, size_t le
     return true;
 }
 
-/* The text without blanks around it. */
+/* Removes surrounding blanks. */
 static inline void weft__trim(const char **text, size_t *len)
 {
     while (*len && weft__is_blank((unsigned char)**text)) {
@@ -110,8 +111,8 @@ static inline void weft__trim(const char **text, size_t *len)
     }
 }
 
-/* Takes the next element off a list of tokens: blanks around it are dropped, empty ones left out.
- * False: no more. */
+/* Removes the next element from a comma-separated list: without surrounding blanks, skipping empty
+ * elements. Returns false if there are no more. */
 static inline bool weft__list_next(const char **list, size_t *left, const char **item, size_t *len)
 {
     while (*left) {

@@ -4,8 +4,8 @@
 
 #include "proto/octet.h"
 
-/* Digits at *at, which advances. Numbers beyond 2^63 count as 2^63: they are behind the end of
- * everything. False: there is no digit. */
+/* Reads digits at *at and advances it. Numbers above 2^63 count as 2^63: they are beyond the end of
+ * any representation. Returns false if there is no digit. */
 static bool take_number(const char **at, const char *end, uint64_t *out)
 {
     const uint64_t most = UINT64_C(1) << 63;
@@ -18,7 +18,8 @@ static bool take_number(const char **at, const char *end, uint64_t *out)
     return *at > start;
 }
 
-/* One of "a-b", "a-" and "-n". False: bad syntax. A length of 0: cannot be satisfied. */
+/* Parses one of "a-b", "a-" and "-n". Returns false for bad syntax. A length of 0 means that the
+ * range cannot be satisfied. */
 static bool take_range(const char *text, size_t len, uint64_t size, struct weft_http_range *out)
 {
     const char *at = text, *end = text + len;

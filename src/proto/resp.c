@@ -1,12 +1,11 @@
-/* RESP, state per call: each call is one item, and goes to the one state that the last one left.
+/* Decoder for RESP. Each call returns one item and continues in the state that the last call left.
  *
- *   ITEM     a line that begins with a type; no end was found in its first weft_seen bytes
- *   BULK     the line of a bulk string was read, weft_seen bytes of it; weft_bulk bytes and CRLF
- *            are to follow
- *   FAILED   for good
+ *   ITEM     a line that begins with a type; no line end in its first weft_seen bytes
+ *   BULK     the line of a bulk string was read (weft_seen bytes); weft_bulk bytes and CRLF follow
+ *   FAILED   permanent error
  *
- * Open aggregates are a row of counters of the elements that are still to come, outermost first. An
- * attribute is an aggregate that is no element of the one it stands in: its bit in weft_attributes
+ * Open aggregates are a stack of counters: the elements that are still missing, outermost first. An
+ * attribute is an aggregate that is not an element of the enclosing one: its bit in weft_attributes
  * is set.
  */
 #include <weft/framing.h>
@@ -47,7 +46,7 @@ static ssize_t fail(weft_resp *resp, int error)
     return -error;
 }
 
-/* --- what a line may hold --------------------------------------------------------------- */
+/* --- content of a line ------------------------------------------------------------------ */
 
 static bool read_integer(const unsigned char *text, size_t len, int64_t *out)
 {
@@ -156,8 +155,8 @@ static bool is_type(const weft_resp *resp, unsigned char type)
 
 /* --- items -------------------------------------------------------------------------------- */
 
-/* A value is complete: counts it where it stands, and what is complete by that. True: it was the
- * last. */
+/* Counts a complete value in its aggregate, and the aggregates that it completes. Returns true if
+ * the outermost value is complete. */
 static bool end_value(weft_resp *resp)
 {
     while (resp->weft_depth) {
@@ -168,13 +167,13 @@ static bool end_value(weft_resp *resp)
         resp->weft_depth--;
         if (resp->weft_attributes >> top & 1) {
             resp->weft_attributes &= ~(1u << top);
-            return false; /* what it belongs to comes next */
+            return false; /* the value that the attribute describes follows */
         }
     }
     return true;
 }
 
-/* The item takes `used` bytes; the state is set for the next one. */
+/* Returns the item, which takes `used` bytes, and resets the state for the next one. */
 static ssize_t hand_out(weft_resp *resp, size_t used, bool complete, struct weft_resp_item *out)
 {
     resp->weft_seen = 0;
@@ -222,7 +221,7 @@ static ssize_t at_bulk(weft_resp *resp, const unsigned char *bytes, size_t len,
 {
     const unsigned char *body = bytes + resp->weft_seen;
     size_t end = resp->weft_seen + resp->weft_bulk;
-    /* The CR is looked at as soon as it is there, so that a wrong length is found early. */
+    /* The CR is checked as soon as it has arrived, so that a wrong length is found early. */
     if ((len > end && bytes[end] != '\r') || (len > end + 1 && bytes[end + 1] != '\n')) {
         return fail(resp, EBADMSG);
     }
@@ -261,7 +260,7 @@ static ssize_t begin_bulk(weft_resp *resp, const unsigned char *bytes, size_t le
     return at_bulk(resp, bytes, len, out);
 }
 
-/* The line bytes[0 .. end) is whole and has a type; `used` bytes with its end. */
+/* The line bytes[0 .. end) is complete and has a type; `used` bytes including its end. */
 static ssize_t take_line(weft_resp *resp, const unsigned char *bytes, size_t len, size_t end,
                          size_t used, struct weft_resp_item *out)
 {
@@ -302,7 +301,7 @@ static ssize_t take_line(weft_resp *resp, const unsigned char *bytes, size_t len
     return right ? hand_out(resp, used, true, out) : fail(resp, EBADMSG);
 }
 
-/* A line without a type, from somebody who types by hand. LF alone will do. */
+/* A line without a type, typed by a person. LF alone is accepted. */
 static ssize_t take_inline(weft_resp *resp, const unsigned char *bytes, size_t lf,
                            struct weft_resp_item *out)
 {
@@ -322,7 +321,7 @@ static ssize_t at_item(weft_resp *resp, const unsigned char *bytes, size_t len,
     if (!typed && (!(resp->weft_flags & INLINE) || resp->weft_depth)) {
         return fail(resp, EBADMSG);
     }
-    /* The line may be as long as its own limit and what is left of the value's allow, with CRLF. */
+    /* The line is limited by its own limit and by the rest of the value's limit, including CRLF. */
     size_t left = resp->weft_value_max - resp->weft_used;
     size_t most = resp->weft_line_max + 2 < left ? resp->weft_line_max + 2 : left;
     size_t end = len < most ? len : most;

@@ -1,6 +1,6 @@
-/* The rules are RFC 9112's, and stricter wherever two readers could disagree about where a message
- * ends: a second Content-Length is refused even if it is equal, one beside Transfer-Encoding
- * always, and the only coding is chunked. */
+/* The rules of RFC 9112, and stricter ones wherever two readers could disagree about where a
+ * message ends: a second Content-Length is rejected even if it is equal, Content-Length together
+ * with Transfer-Encoding always, and the only supported coding is chunked. */
 #include "proto/rules.h"
 
 #include "proto/authority.h"
@@ -51,7 +51,7 @@ static int is_name(const char *name, const char *word, size_t len, enum weft_htt
     return weft__same_word(name, word, len) ? (int)value : -1;
 }
 
-/* A weft_http_name, or -1. */
+/* Returns an enum weft_http_field_name, or -1. */
 static int known_name(const char *name, size_t len)
 {
     int found;
@@ -105,7 +105,7 @@ static bool must_be_single(enum weft_http_name name)
     }
 }
 
-/* --- the target ------------------------------------------------------------------------- */
+/* --- the request target ------------------------------------------------------------------- */
 
 static void split_path(weft_http_head *head, const char *data, uint32_t at, uint32_t end)
 {
@@ -214,7 +214,7 @@ static bool is_token(const char *text, size_t len)
     return len > 0;
 }
 
-/* Codings that we do not have are 501 if the list as such is sound: chunked last, and only once. */
+/* Unsupported codings get 501 if the list itself is valid: chunked last, and only once. */
 static const struct weft__refusal *coding_field(weft_http_head *head, const char *text, size_t len)
 {
     if (len == 7 && is_token(text, 7) && weft__same_word(text, "chunked", 7)) {
@@ -256,14 +256,14 @@ static const struct weft__refusal *connection_field(weft_http_head *head, const 
 static const struct weft__refusal *expect_field(weft_http_head *head, const char *text, size_t len)
 {
     if (len != 12 || !is_token(text, len) || !weft__same_word(text, "100-continue", len)) {
-        return head->minor ? &bad_expect : NULL; /* 1.0 does not know the field */
+        return head->minor ? &bad_expect : NULL; /* HTTP/1.0 does not define the field */
     }
     head->weft_flags |= WEFT__HEAD_EXPECT;
     return NULL;
 }
 
-/* White space may be a tab, but readers that take spaces only are common: to them this is another
- * value, or none. */
+/* White space may be a tab, but readers that accept only spaces are common: for them this is
+ * another value, or none. */
 static bool has_tab(const struct weft_http_field *field, const char *data)
 {
     const char *at = data + field->name.at + field->name.len + 1;
@@ -312,7 +312,7 @@ const struct weft__refusal *weft__rules_field(weft_http_head *head, const char *
     }
 }
 
-/* --- all fields ----------------------------------------------------------------------------- */
+/* --- all fields together -------------------------------------------------------------------- */
 
 static void decide_keep_alive(weft_http_head *head)
 {

@@ -1,20 +1,21 @@
-/* What the parts of a head mean, and which of them must not meet. head.c finds the parts. */
+/* Validation of a head: what its parts mean, and which combinations are rejected. http_head.c finds
+ * the parts. */
 #ifndef WEFT_PROTO_RULES_H
 #define WEFT_PROTO_RULES_H
 
 #include <weft/http_parse.h>
 
-/* Why a part is refused: the status and a sentence. NULL: it is not. */
+/* Why a part is rejected: the status and a sentence. The functions return NULL if it is valid. */
 struct weft__refusal {
     int status;
     const char *why;
 };
 
-/* The target is whole; the method is known. */
+/* The target is complete; the method is known. */
 const struct weft__refusal *weft__rules_target(weft_http_head *head, const char *data);
-/* A field was added as the last one. */
+/* A field was appended. */
 const struct weft__refusal *weft__rules_field(weft_http_head *head, const char *data);
-/* All fields are there. */
+/* All fields are known: decides keep-alive and the body. */
 const struct weft__refusal *weft__rules_finish(weft_http_head *head);
 
 enum weft_http_method weft__method_by_name(const char *name, size_t len);

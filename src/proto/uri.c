@@ -1,13 +1,13 @@
 /* A path is decoded first and normalised second, segment by segment in one pass, so that "%2e%2e"
- * is what it says. An escaped slash is refused: it would become a separator here and is none for
- * who sent it. */
+ * means "..". An escaped slash is rejected: it would become a separator here, and is none for the
+ * sender. */
 #include <weft/uri.h>
 
 #include <errno.h>
 
 #include "proto/octet.h"
 
-/* The byte at text[*at], decoded; *at advances. -1: bad escape. */
+/* Returns the decoded byte at text[*at] and advances *at; -1 for a bad escape. */
 static int take_byte(const char *text, size_t len, size_t *at)
 {
     unsigned char c = (unsigned char)text[(*at)++];
@@ -39,8 +39,8 @@ ssize_t weft_uri_decode(char *out, size_t room, const char *text, size_t len)
     return (ssize_t)n;
 }
 
-/* Ends the segment out[start .. n): returns where the next one begins, which is behind a slash, 0
- * if the path would go above its root. */
+/* Ends the segment out[start .. n). Returns where the next segment begins, which is after a slash;
+ * 0 if the path would leave its root. */
 static size_t end_segment(const char *out, size_t start, size_t n)
 {
     size_t len = n - start;
@@ -59,7 +59,7 @@ static size_t end_segment(const char *out, size_t start, size_t n)
 
 ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len)
 {
-    /* out[0 .. start) are whole segments with the slash behind each; out[start .. n) is being
+    /* out[0 .. start) are complete segments, each with its trailing slash; out[start .. n) is being
      * read. */
     size_t start = 1, n = 1, at = 1;
     if (room < 2) {
@@ -93,7 +93,7 @@ ssize_t weft_uri_path(char *out, size_t room, const char *text, size_t len)
     if (!next) {
         return -EINVAL;
     }
-    n = next == n + 1 ? n : next; /* a name stays without a slash */
+    n = next == n + 1 ? n : next; /* a name gets no trailing slash */
     out[n] = '\0';
     return (ssize_t)n;
 }
