@@ -27,7 +27,7 @@ static struct weft_pool_opts pool_opts(const struct weft_dispatcher_opts *opts)
         .cpus = opts->cpu,
         .cpu_count = opts->cpu ? 1 : 0,
         .stack_bytes = opts->stack_bytes,
-        .ring_slots = 4, /* its fibers are in their groups' queues */
+        .ring_slots = 4, /* unused: fibers are in their groups' queues */
         .fresh_slots = 2,
         .max_fibers = opts->max_fibers,
         .spin_ns = -1,
@@ -37,14 +37,14 @@ static struct weft_pool_opts pool_opts(const struct weft_dispatcher_opts *opts)
     };
 }
 
-/* On one CPU, spinning keeps the one who sends from running. */
+/* On one CPU, spinning would keep the sender from running. */
 static int64_t spin_ns(const struct weft_dispatcher_opts *opts)
 {
     int64_t asked = opts->spin_ns ? opts->spin_ns : WEFT__SPIN_NS;
     return asked > 0 && weft__cpu_usable() > 1 ? asked : 0;
 }
 
-/* Installs the callback for this dispatcher alone. After an error its pool is gone. */
+/* Install the callback for this dispatcher only. On error the pool is destroyed. */
 static int listen_to(weft_dispatcher *d, const struct weft_perf *perf)
 {
     d->perf = *perf;
@@ -122,7 +122,7 @@ void weft_dispatcher_destroy(weft_dispatcher *d)
     if (d->perf.on_event) {
         weft_perf_remove(&d->perf);
     }
-    d->pool->rounds = NULL; /* else it cannot be destroyed */
+    d->pool->rounds = NULL; /* a pool with a scheduler refuses to be destroyed */
     weft_pool_destroy(d->pool);
     weft__order_destroy(d->rounds.order);
     weft__unmap(d->rounds.ranks, WEFT__GROUPS * sizeof(struct weft__ranks *));
@@ -135,7 +135,7 @@ void weft__dispatcher_lost(weft_dispatcher *d)
     if (--d->unfinished == 0) {
         weft_event_set(&d->empty);
     }
-    weft__unlock(&d->lock); /* it is still there: a stop has not yet joined this thread */
+    weft__unlock(&d->lock); /* `d` still exists: a stop has not joined this thread yet */
 }
 
 /* --- the caller's thread ------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static bool is_callers(const weft_dispatcher *d)
     return d->caller && pthread_equal(d->pool->caller_thread, pthread_self());
 }
 
-/* The caller is the worker until no group is left: 0, -ETIMEDOUT, -EDEADLK. */
+/* Run the worker on the calling thread until no group is left: 0, -ETIMEDOUT, -EDEADLK. */
 static int serve_until_empty(weft_dispatcher *d, int64_t deadline)
 {
     weft_pool *pool = d->pool;
@@ -165,7 +165,7 @@ static int serve_until_empty(weft_dispatcher *d, int64_t deadline)
     return err;
 }
 
-/* Also while it is stopping: its groups have to end. */
+/* Allowed while the dispatcher is stopping: its groups must be able to end. */
 static int start_lent(weft_dispatcher *d)
 {
     weft__lock(&d->lock);
@@ -211,7 +211,7 @@ int64_t weft_dispatcher_next_deadline(weft_dispatcher *d)
     return most < next ? most : next;
 }
 
-/* --- stop ------------------------------------------------------------------------------------ */
+/* --- stop ------------------------- */
 
 void weft_dispatcher_request_stop(weft_dispatcher *d)
 {
@@ -229,7 +229,7 @@ static int wait_empty(weft_dispatcher *d, int64_t deadline)
     return is_callers(d) ? serve_until_empty(d, deadline) : weft_event_wait(&d->empty, deadline);
 }
 
-/* Who has not finished by now. */
+/* Count the unfinished groups and store up to `max` names. */
 static int note_late(weft_dispatcher *d, const char **late, size_t max)
 {
     size_t n = 0;
@@ -246,7 +246,7 @@ static int note_late(weft_dispatcher *d, const char **late, size_t max)
     return (int)n;
 }
 
-/* After the deadline. 0, -EBUSY, or an error of the wait. */
+/* Wait after the deadline: 0, -EBUSY, or the error of the wait. */
 static int wait_on(weft_dispatcher *d, int overdue, int64_t began, int64_t deadline)
 {
     if (overdue) {
@@ -265,7 +265,7 @@ static int wait_on(weft_dispatcher *d, int overdue, int64_t began, int64_t deadl
     return err == -ETIMEDOUT ? -EBUSY : err;
 }
 
-/* Only a thread that is elsewhere could run what is left. */
+/* True if groups are left and only the absent caller thread could run them. */
 static bool needs_absent_caller(weft_dispatcher *d)
 {
     weft__lock(&d->lock);
@@ -288,9 +288,8 @@ int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late
     if (needs_absent_caller(d)) {
         return -EDEADLK;
     }
-    int err = start_lent(d); /* what it was given before it was started has to end, too */
-    err = err == -EBUSY || err == -ESHUTDOWN ? 0
-                                             : err; /* another stop is as far as that, or further */
+    int err = start_lent(d); /* fibers submitted before the start must end too */
+    err = err == -EBUSY || err == -ESHUTDOWN ? 0 : err; /* another stop got at least this far */
     err = err ? err : wait_empty(d, deadline);
     if (err == -ETIMEDOUT) {
         overdue = note_late(d, late, max);
@@ -306,7 +305,7 @@ int weft_dispatcher_stop(weft_dispatcher *d, int64_t deadline, const char **late
     return overdue;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- queries ------------------------- */
 
 weft_dispatcher *weft_dispatcher_self(void)
 {

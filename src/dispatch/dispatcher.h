@@ -1,16 +1,17 @@
-/* A dispatcher's own structure, and a group's. The public contract is <weft/dispatcher.h>.
+/* Internal structures of a dispatcher and of a group. The public contract is <weft/dispatcher.h>.
  *
- * A dispatcher is a pool with one worker, which goes in rounds (sched/rounds.h). A group is its
- * queues there, and its life:
+ * A dispatcher is a pool with one worker that uses the round-based group scheduler
+ * (sched/rounds.h). A group owns run queues in that scheduler, and has a life cycle:
  *
- *   running --stop--> stopping --nothing left but daemons--> finishing --they have ended-->
- * finished
+ *   running --stop--> stopping --only daemons left--> finishing --daemons ended--> finished
  *
- * What other threads send passes its gate (sched/gate.h, with the proof): functions, fresh fibers,
- * the request to stop. Whether the group finishes is asked (weft__group_settle) after each turn
- * that it could finish by, and it has one after whatever ends or arrives. The order there: nothing
- * but daemons is left and nothing is on its way -> they are cancelled; they have ended -> the gate
- * is shut; only then is it finished, and the future completes.
+ * Everything that other threads send to a group (posted functions, new fibers, the stop request)
+ * passes the group's intake (sched/gate.h, with the proof). weft__group_settle decides whether the
+ * group finishes. It runs after every turn in which the group could finish, and every arrival and
+ * every end of a fiber causes a turn. The order in weft__group_settle:
+ *   1. only daemons are left and nothing is on its way: cancel the daemons;
+ *   2. the daemons have ended: close the intake;
+ *   3. the intake is closed: the group is finished, and its future completes.
  */
 #ifndef WEFT_DISPATCH_DISPATCHER_H
 #define WEFT_DISPATCH_DISPATCHER_H
@@ -25,28 +26,28 @@
 #include "sched/spawn.h"
 #include "sched/worker.h"
 
-#define WEFT__GROUPS 65536u /* by number; 0 is none */
+#define WEFT__GROUPS 65536u /* group numbers; 0 means no group */
 
 struct weft_dispatcher {
     weft_pool *pool;
-    struct weft__rounds rounds; /* its worker's thread's */
+    struct weft__rounds rounds; /* used by the worker's thread only */
     /* immutable */
-    struct weft_perf perf; /* on_event NULL: none */
+    struct weft_perf perf; /* on_event NULL: not installed */
     bool caller;
     enum weft_overdue on_overdue;
     /* any thread */
-    weft_event empty; /* no group is left that has not finished; set and reset under the lock */
+    weft_event empty;       /* no unfinished group is left; set and reset under the lock */
     _Atomic(bool) stopping; /* written under the lock */
     struct weft__lock lock;
-    /* under it */
-    weft_group *groups; /* all that are not destroyed */
+    /* under the lock */
+    weft_group *groups; /* all groups that are not destroyed */
     unsigned unfinished;
-    bool stopped;         /* its thread has ended */
-    unsigned last_number; /* that was given out */
+    bool stopped;         /* the thread has ended */
+    unsigned last_number; /* the group number assigned last */
 };
 
-/* What weft_group_stats shows: written by the group's thread, read by any. An odd `version` is one
- * that is being written. */
+/* The numbers of weft_group_stats, as a sequence lock: written by the group's thread, read by any
+ * thread. `version` is odd while a write is in progress. */
 struct weft__group_shot {
     _Atomic(uint64_t) version;
     _Atomic(uint64_t) turns, executed, fibers, daemons, ready;
@@ -55,23 +56,23 @@ struct weft__group_shot {
 enum weft__group_phase {
     WEFT__GROUP_RUNNING,
     WEFT__GROUP_STOPPING,
-    WEFT__GROUP_FINISHING, /* its daemons have been cancelled */
+    WEFT__GROUP_FINISHING, /* the daemons have been cancelled */
     WEFT__GROUP_FINISHED,
 };
 
 struct weft_group {
-    struct weft__ranks ranks; /* first: sync/source.c knows that */
+    struct weft__ranks ranks; /* first member: sync/source.c relies on it */
     weft_dispatcher *dispatcher;
-    char *name; /* its own copy */
+    char *name; /* owned copy */
     enum weft_on_fatal on_fatal;
     weft_group *next; /* under the dispatcher's lock */
     weft_future *finished;
-    weft_event stop;              /* the group's own */
+    weft_event stop;              /* used by the group only */
     _Atomic(int) phase;           /* enum weft__group_phase; written by the group's thread */
-    _Atomic(uint32_t) stop_asked; /* the command is on its way, or was run */
-    struct weft__command ask;     /* weft_group_stop from elsewhere */
-    int error;                    /* the group's own: what it fails with */
-    uint64_t daemons_told;        /* the group's own: of those ever started, who were cancelled */
+    _Atomic(uint32_t) stop_asked; /* the stop command was sent or has run */
+    struct weft__command ask;     /* weft_group_stop from outside the group */
+    int error;                    /* group only: the error the group fails with */
+    uint64_t daemons_told;        /* group only: daemons started when daemons were last cancelled */
     struct weft__group_shot shot;
 };
 
@@ -81,16 +82,16 @@ static inline enum weft__group_phase weft__group_phase(const weft_group *group)
         &group->phase, memory_order_acquire); /* pairs: set_phase */
 }
 
-/* Does a fiber of its dispatcher run here, or a function that was posted? Then a spawn goes
- * straight into its queues. Not in a timer's callback, which is nobody's. `w` is the calling
- * thread's worker, or NULL. */
+/* True if a fiber of the group's dispatcher or a posted function runs on the calling thread: then a
+ * spawn goes straight into the group's queues. False in a timer callback, which belongs to no
+ * group. `w` is the calling thread's worker, or NULL. */
 static inline bool weft__group_is_among(const weft_group *group, const struct weft__worker *w)
 {
     return w && w->rounds == group->ranks.rounds && (weft__running(w) || w->rounds->running);
 }
 
-/* A place for one more fiber, from any thread: 0, -ESHUTDOWN, -EINVAL. The spawn passes the gate,
- * if it has to. */
+/* Prepare *member for a spawn from any thread: 0, -ESHUTDOWN, -EINVAL. A spawn from outside passes
+ * the intake. */
 static inline int weft__group_admit(weft_group *group, const struct weft__worker *w,
                                     const struct weft_member_opts *opts,
                                     struct weft__member *member)
@@ -113,11 +114,11 @@ static inline weft_group *weft__group_of(struct weft__ranks *ranks)
     return (weft_group *)(void *)ranks;
 }
 
-/* rounds.settle */
+/* The scheduler's `settle` callback. */
 void weft__group_settle(struct weft__ranks *ranks);
-/* In the group. */
+/* Stop the group; the caller runs in the group. */
 void weft__group_stop_here(weft_group *group);
-/* A group has finished. Its dispatcher is there until the round is over. */
+/* A group has finished. The dispatcher exists until the end of the round. */
 void weft__dispatcher_lost(weft_dispatcher *dispatcher);
 
 #endif

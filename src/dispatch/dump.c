@@ -1,5 +1,5 @@
-/* What a dispatcher and its groups do, for people and for programs: a head of our own, then the
- * dump of obs. */
+/* The dump of a dispatcher and its groups, as text or JSON: a header for the groups, followed by
+ * the dump of the fibers (obs/dump.h). */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -10,7 +10,8 @@
 #include "obs/dump.h"
 #include "obs/out.h"
 
-/* A group as it was while the dispatcher was locked: it may be gone when it is written. */
+/* A copy of a group's state, taken under the dispatcher's lock: the group may be destroyed before
+ * the copy is written. */
 struct seen {
     char name[64];
     struct weft_group_stats stats;
@@ -41,7 +42,8 @@ static void write_group(struct weft__out *out, const struct seen *seen, bool jso
     const struct weft_group_stats *s = &seen->stats;
     const char *state = weft_group_state_name(s->state);
     if (!json) {
-        bool more = s->executing && s->state == WEFT_GROUP_STOPPING; /* which the state hides */
+        bool more =
+            s->executing && s->state == WEFT_GROUP_STOPPING; /* the state alone does not say so */
         weft__out(out,
                   "  group %s: %s%s fibers=%" PRIu64 " daemons=%" PRIu64 " ready=%" PRIu64
                   " turns=%" PRIu64 " executed=%" PRIu64 "\n",
@@ -79,7 +81,7 @@ static void write_head(struct weft__out *out, weft_dispatcher *d, const struct s
     weft__out(out, json ? "],\"dump\":" : "\n");
 }
 
-/* The head, then the fibers. */
+/* Write the header, then the fibers. */
 static int dump(weft_dispatcher *d, const struct seen *seen, size_t n, FILE *file,
                 const struct weft_dump_opts *opts)
 {
@@ -126,7 +128,7 @@ int weft_dispatcher_dump(weft_dispatcher *d, FILE *file, const struct weft_dump_
     if (!seen) {
         return -ENOMEM;
     }
-    size_t n = look_at_all(d, seen, room); /* those that came since are left out */
+    size_t n = look_at_all(d, seen, room); /* groups created since then are left out */
     int err = dump(d, seen, n < room ? n : room, file, &o);
     weft__free(seen);
     return err;

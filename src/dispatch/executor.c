@@ -1,9 +1,12 @@
-/* Functions that run in a group: one fiber each, which waits for its time.
+/* Functions that run in a group: each has one fiber, which waits until the function is due.
  *
- * A schedule's word says whether a cancel comes in time: PENDING -> RUNNING -> PENDING ... -> ENDED
- * by its fiber, PENDING -> CANCELLED by whoever cancels first, RUNNING -> RUNNING | CANCELLED
- * likewise, after which the fiber makes it ENDED. All by CAS, so each answer of cancel is true for
- * good.
+ * The word of a schedule decides whether a cancel comes in time:
+ *
+ *   PENDING -> RUNNING -> PENDING ... -> ENDED    by the schedule's fiber
+ *   PENDING -> CANCELLED                          by the first cancel
+ *   RUNNING -> RUNNING | CANCELLED -> ENDED       by the first cancel, then by the fiber
+ *
+ * Every transition is a CAS, so the result of each cancel stays true.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +22,7 @@
 #include "base/text.h"
 #include "dispatch/dispatcher.h"
 
-/* --- at once ------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------ */
 
 struct call {
     weft_work_fn fn;
@@ -27,7 +30,7 @@ struct call {
     weft_future *over;
 };
 
-/* If fn has left by weft_exit nobody has decided it. */
+/* Cancels the future if fn left through weft_exit; otherwise the future is decided already. */
 static void end_call(void *arg)
 {
     struct call *call = arg;
@@ -84,7 +87,7 @@ int weft_group_call(weft_group *group, weft_future **out, weft_work_fn fn, void 
     return 0;
 }
 
-/* --- at some time ------------------------------------------------------------------------- */
+/* --- schedules ------------------------------------------------------------------------- */
 
 enum {
     PENDING = 0,
@@ -105,16 +108,16 @@ struct weft_schedule {
     /* any thread */
     _Atomic(uint32_t) refs;
     _Atomic(uint32_t) word;
-    weft_event cancelled; /* ends the fiber's wait for its time */
-    /* written by its fiber */
+    weft_event cancelled; /* ends the fiber's wait for the due time */
+    /* written by the fiber */
     _Atomic(uint64_t) runs, failures, overruns;
     _Atomic(int) last_error;
-    int64_t due; /* its own */
+    int64_t due; /* fiber only */
 };
 
 static void unref(weft_schedule *s)
 {
-    /* Release, acquire: what the others did with it is done. pairs: itself */
+    /* acq_rel: all uses by other holders happen before the free. pairs: itself */
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
         weft_event_deinit(&s->cancelled);
         weft_future_unref(s->over);
@@ -129,14 +132,14 @@ void weft_schedule_unref(weft_schedule *schedule)
     }
 }
 
-/* The fiber's step. False: a cancel was first. */
+/* A transition by the fiber. False: a cancel came first. */
 static bool step(weft_schedule *s, uint32_t from, uint32_t to)
 {
     return atomic_compare_exchange_strong_explicit(&s->word, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }
 
-/* On every way out. */
+/* Cleanup: runs however the fiber ends. */
 static void end_schedule(void *arg)
 {
     weft_schedule *s = arg;
@@ -173,17 +176,18 @@ static int run_once(weft_schedule *s, void **value)
     return err;
 }
 
-/* Its time has come: true. */
+/* True when the function is due; false when cancelled. */
 static bool wait_for_time(weft_schedule *s)
 {
     int err;
     do {
         err = weft_event_wait(&s->cancelled, s->due);
-    } while (err == -EINTR); /* meant for fn, which does not run */
+    } while (err == -EINTR); /* an interrupt is meant for fn, which is not running */
     return err == -ETIMEDOUT;
 }
 
-/* Others run first, even if its time has come by then: a wait for that would not be one. */
+/* Yield so that other fibers run first even if the next run is due already, because then the wait
+ * for the due time would return at once. */
 static void set_next(weft_schedule *s)
 {
     int64_t now = weft_now();
@@ -254,7 +258,7 @@ int weft_group_schedule(weft_group *group, weft_schedule **out, weft_work_fn fn,
     weft__deadline_check(opts->at);
     s->due = opts->at ? opts->at : weft_now();
     weft__text_cut(s->name, sizeof s->name, opts->name ? opts->name : "");
-    atomic_init(&s->refs, out ? 2 : 1); /* its fiber's, and the caller's */
+    atomic_init(&s->refs, out ? 2 : 1); /* the fiber's and the caller's */
     weft_event_init(&s->cancelled, &(struct weft_sync_opts){.name = "its time"});
     struct weft_member_opts member = {.name = opts->name ? opts->name : "schedule",
                                       .stack_bytes = opts->stack_bytes,
@@ -278,7 +282,7 @@ int weft_schedule_cancel(weft_schedule *s)
             return -EALREADY;
         }
         if (word == RUNNING && s->kind == WEFT_ONCE) {
-            return -EINPROGRESS; /* and its value stands */
+            return -EINPROGRESS; /* fn's result stands */
         }
     } while (!atomic_compare_exchange_weak_explicit(&s->word, &word, word | CANCELLED,
                                                     memory_order_relaxed, memory_order_relaxed));

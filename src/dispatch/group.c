@@ -1,4 +1,4 @@
-/* A group's life: dispatch/dispatcher.h. */
+/* The life cycle of a group; dispatch/dispatcher.h describes it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void set_phase(weft_group *group, enum weft__group_phase phase)
     atomic_store_explicit(&group->phase, phase, memory_order_release);
 }
 
-/* Is this the group's thread, in the group? */
+/* True if the group has its turn on the calling thread. */
 static bool is_inside(const weft_group *group)
 {
     const struct weft__worker *w = weft__worker_self();
@@ -31,7 +31,7 @@ static bool is_inside(const weft_group *group)
 
 /* --- life ---------------------------------------------------------------------------- */
 
-/* Under the dispatcher's lock: a number that nobody has. 0: there is none. */
+/* Under the dispatcher's lock: return an unused group number, 0 if all are used. */
 static unsigned number_locked(weft_dispatcher *d)
 {
     for (unsigned i = 0; i < WEFT__GROUPS - 1; i++) {
@@ -125,7 +125,7 @@ void weft_group_destroy(weft_group *group)
     group_free(group);
 }
 
-/* --- what comes in -------------------------------------------------------------------------- */
+/* --- spawn -------------------------------------------------------------------------- */
 
 int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
                      const struct weft_member_opts *opts)
@@ -144,10 +144,10 @@ int weft_group_spawn(weft_group *group, weft_fiber *out, weft_fn fn, void *arg,
     return err ? err : weft__spawn_member(group->dispatcher->pool, out, fn, arg, &inner, &member);
 }
 
-/* --- functions -------------------------------------------------------------------------------- */
+/* --- posted functions ------------------------- */
 
 struct post {
-    struct weft__command command; /* first */
+    struct weft__command command; /* first member */
     void (*fn)(void *arg);
     void *arg;
 };
@@ -212,7 +212,7 @@ int weft_group_submit(weft_group *group, struct weft_post *post)
     return 0;
 }
 
-/* --- stopping --------------------------------------------------------------------------------- */
+/* --- stopping ------------------------- */
 
 void weft__group_stop_here(weft_group *group)
 {
@@ -234,7 +234,7 @@ void weft_group_stop(weft_group *group)
     if (atomic_exchange_explicit(&group->stop_asked, 1, memory_order_relaxed)) {
         return;
     }
-    if (is_inside(group)) { /* it is settled after this turn, or this post */
+    if (is_inside(group)) { /* weft__group_settle runs after this turn or post */
         weft__group_stop_here(group);
         return;
     }
@@ -257,7 +257,7 @@ int weft_group_sleep(int64_t deadline)
     WEFT__REQUIRE(group, "weft_group_sleep was called outside of a group");
     if (weft_event_is_set(&group->stop)) {
         weft_yield();
-        return weft_sleep(0); /* a wait, which one that is cancelled does not survive */
+        return weft_sleep(0); /* a wait, so that a cancelled fiber gets -ECANCELED */
     }
     return weft_event_wait(&group->stop, deadline);
 }
@@ -277,7 +277,7 @@ void weft_group_fail(int err)
     }
 }
 
-/* Under its ident lock: a daemon of this group that has not ended? */
+/* Under the task's ident lock: is the task a live daemon of this group? */
 static bool is_daemon_of(const struct weft__task *task, const weft_group *group)
 {
     return task->home == group->dispatcher->pool && (task->flags & WEFT__TASK_DAEMON) &&
@@ -309,7 +309,8 @@ static void show(weft_group *group)
     struct weft__group_shot *s = &group->shot;
     uint64_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
     atomic_store_explicit(&s->version, version + 1, memory_order_relaxed);
-    /* Release, each: who sees one of them sees that the version was odd. pairs: weft_group_stats */
+    /* Release for each: a reader that sees one of them also sees that the version was odd.
+     * pairs: weft_group_stats */
     atomic_store_explicit(&s->turns, r->turns, memory_order_release);
     atomic_store_explicit(&s->executed, r->executed, memory_order_release);
     atomic_store_explicit(&s->fibers, r->live, memory_order_release);
@@ -332,12 +333,12 @@ void weft__group_settle(struct weft__ranks *ranks)
         set_phase(group, WEFT__GROUP_FINISHING);
         if (group->daemons_told != ranks->daemons_ever) {
             group->daemons_told = ranks->daemons_ever;
-            cancel_daemons(group); /* their ends lead here again */
+            cancel_daemons(group); /* each end calls this function again */
         }
         return;
     }
     if (!weft__gate_shut(&ranks->gate)) {
-        return; /* what is on its way leads here again */
+        return; /* the arrival calls this function again */
     }
     weft_future *finished = weft_future_ref(group->finished);
     int error = group->error;
@@ -351,7 +352,7 @@ void weft__group_settle(struct weft__ranks *ranks)
     weft_future_unref(finished);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- queries ------------------------- */
 
 weft_future *weft_group_finished(weft_group *group)
 {
@@ -377,7 +378,7 @@ const char *weft_group_name(const weft_group *group)
     return group->name;
 }
 
-/* What it does now, and how far it is in its life. */
+/* Fill in the current activity and the phase. */
 static void look_at_state(const weft_group *group, struct weft_group_stats *out)
 {
     static const enum weft_group_state states[] = {
