@@ -5,7 +5,13 @@
  *
  * Free blocks move in batches of 64 between per-thread caches and a shared pool, so that a thread
  * that only spawns and a thread that only ends fibers take one lock per 64 fibers. Slabs request
- * huge pages: touching 4 KiB at a time would cost 48 ns per block. */
+ * huge pages: touching 4 KiB at a time would cost 48 ns per block.
+ *
+ * A thread reads a batch that another thread filled as a chain of cache misses. Each free block
+ * therefore also names the block that was put WEFT__SLAB_AHEAD puts before it: that block is taken
+ * as many gets later, and its cache lines are requested now. The name is only a hint. It is wrong
+ * for the first blocks of a batch and where gets came between the puts; then only the prefetch is
+ * wasted. */
 #ifndef WEFT_SCHED_SLAB_H
 #define WEFT_SCHED_SLAB_H
 
@@ -17,14 +23,16 @@
 #include "sched/task.h"
 
 #define WEFT__SLAB_BATCH 64u
+#define WEFT__SLAB_AHEAD 4u /* divides the batch */
 
 /* One per worker and per spawning thread. Zeroed = empty. */
 struct weft__slab_cache {
     struct weft__task *free; /* the batch in use */
     unsigned count;
-    struct weft__task *spare;           /* a full batch, or NULL */
-    struct weft__task *bump, *bump_end; /* never-used blocks */
-    bool patient;                       /* for a plain thread: other threads end the fibers it
+    struct weft__task *spare;                    /* a full batch, or NULL */
+    struct weft__task *recent[WEFT__SLAB_AHEAD]; /* the last blocks put, by count */
+    struct weft__task *bump, *bump_end;          /* never-used blocks */
+    bool patient;     /* for a plain thread: other threads end the fibers it
                                          * spawns */
     unsigned in_vain; /* batches of new blocks until it waits for recycled ones again */
 };
@@ -40,11 +48,11 @@ static inline struct weft__task *weft__slab_get(struct weft__slab_cache *cache)
     if (__builtin_expect(!task, 0)) {
         return weft__slab_refill(cache);
     }
-    struct weft__task *next = (struct weft__task *)task->link.next;
-    /* If other threads end this thread's fibers, the next block is in another CPU's cache. */
-    __builtin_prefetch(next, 1);
-    __builtin_prefetch((const char *)next + WEFT__CACHE_LINE, 1);
-    cache->free = next;
+    /* If other threads end this thread's fibers, the blocks are in another CPU's cache. */
+    const char *ahead = (const char *)task->ahead;
+    __builtin_prefetch(ahead, 1);
+    __builtin_prefetch(ahead + WEFT__CACHE_LINE, 1);
+    cache->free = (struct weft__task *)task->link.next;
     cache->count--;
     return task;
 }
@@ -58,6 +66,9 @@ static inline void weft__slab_put(struct weft__slab_cache *cache, struct weft__t
     if (__builtin_expect(cache->count == WEFT__SLAB_BATCH, 0)) {
         weft__slab_spill(cache);
     }
+    unsigned at = cache->count % WEFT__SLAB_AHEAD;
+    task->ahead = cache->recent[at];
+    cache->recent[at] = task;
     task->link.next = (struct weft__link *)cache->free;
     cache->free = task;
     cache->count++;

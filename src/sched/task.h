@@ -170,6 +170,7 @@ struct weft__task {
     union {
         void *(*fn)(void *);
         const struct weft__body_kind *body;
+        struct weft__task *ahead; /* in a free block: prefetch hint, sched/slab.h */
     };
     union {
         void *value;             /* the argument, and at the end the result */

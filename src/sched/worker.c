@@ -32,8 +32,8 @@
 #define TRIM_BATCHES 4u  /* batches of small blocks */
 #define TIGHT_PROBES 4   /* searches without a pause in between */
 #define PAUSES 16        /* between two probes after that */
-#define FEW 16u          /* tasks from the global queue, see gather() */
-#define GATHER_PAUSES 24 /* about 600 ns */
+#define FEW 16u          /* tasks from the global queue: after fewer, back off for */
+#define GATHER_PAUSES 24 /* about 600 ns, or a yield */
 #define LEAST_SPIN_NS 500
 #define SEARCH_POLL_NS 20000  /* a worker that searches for long polls for I/O this often */
 #define POLL_NS WEFT__TICK_NS /* a busy worker polls for I/O this often */
@@ -196,12 +196,16 @@ static struct weft__task *take_global(struct weft__worker *w, uint64_t max)
     return weft__task_of(batch[0]);
 }
 
-/* A worker that is faster than the submitters would take each task as soon as it is submitted, and
- * all of them would contend for the same two cache lines for every task. After a small batch the
- * worker waits briefly so that more tasks accumulate. */
-static void gather(void)
+/* Leave the submitters alone briefly before the next probe. Where isolated pools outnumber the
+ * CPUs, another pool or the submitter needs this CPU: a pause would waste it, while after a yield
+ * this worker finds everything that was submitted during its time off the CPU. */
+static void back_off(const weft_pool *pool, int pauses)
 {
-    for (int i = 0; i < GATHER_PAUSES; i++) {
+    if (pool->yields) {
+        sched_yield();
+        return;
+    }
+    for (int i = 0; i < pauses; i++) {
         weft__cpu_pause();
     }
 }
@@ -410,8 +414,11 @@ static struct weft__task *find_here(struct weft__worker *w)
     if (w->pinned.head) {
         return weft__task_of(weft__chain_pop(&w->pinned));
     }
+    /* A worker that is faster than the submitters would take each task as soon as it is submitted,
+     * and all of them would contend for the same two cache lines for every task. After a small
+     * batch the worker backs off so that more tasks accumulate. */
     if (w->took_few) {
-        gather();
+        back_off(w->pool, GATHER_PAUSES);
     }
     uint64_t share = global_share(w);
     w->took_few = false;
@@ -454,25 +461,11 @@ static struct weft__task *steal(struct weft__worker *w, bool last)
 
 /* --- idling ------------------------------------------------------------------------- */
 
-/* Between two probes. Where isolated pools outnumber the CPUs, the CPU is given to another pool or
- * to the submitter: while this worker waits for its next time slice it still counts as searching,
- * so that submits need not wake it, and when it runs again it finds everything that was submitted
- * meanwhile. */
-static void pause_search(const weft_pool *pool)
-{
-    if (pool->yields) {
-        sched_yield();
-        return;
-    }
-    for (int i = 0; i < PAUSES; i++) {
-        weft__cpu_pause();
-    }
-}
-
 /* Searches as the pool's only searcher: a few tight probes, then probes with pauses, for as long as
  * that has been successful. The pauses keep the searcher from taking each task right after its
  * submit: both threads would then wait for the same cache lines, and a stream of submits becomes
- * three times slower. */
+ * three times slower. A worker whose pauses are yields still counts as searching meanwhile, so that
+ * submits need not wake it. */
 static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t) *until)
 {
     int64_t began = w->now = weft__clock_ns(), polled = began;
@@ -500,7 +493,7 @@ static struct weft__task *search(struct weft__worker *w, const _Atomic(uint32_t)
             weft__worker_poll(w);
         }
         if (probe >= tight) {
-            pause_search(w->pool);
+            back_off(w->pool, PAUSES);
             w->now = weft__clock_ns();
         }
     }
