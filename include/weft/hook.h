@@ -1,18 +1,20 @@
 /* Hooks: blocking calls of unmodified libraries become waits of the calling fiber.
  *
- * They are in libweft-hook.so, which a program is linked with (pkg-config weft-hook) or which is
- * loaded before others by LD_PRELOAD. It takes the place of read, connect, poll, sleep and many
- * more of the C library; docs/hooks.md lists them, says how each behaves, and what cannot be
- * helped. The calls below are libweft's: they may be used without it, and change nothing then.
+ * The hooks are in libweft-hook.so, which a program is linked with (pkg-config weft-hook) or which
+ * is loaded first with LD_PRELOAD. It interposes read, connect, poll, sleep and many more functions
+ * of the C library; docs/hooks.md lists them, describes their behaviour, and names the limits. The
+ * functions below are part of libweft: they may be used without libweft-hook.so and have no effect
+ * then.
  *
- * A call is hooked if a fiber makes it, and hooks are on for the fiber and for the thread that runs
- * it; both are from the start. Everywhere else it is the plain call. A fiber is bound to its worker
- * from its first hooked call on, because code that was compiled elsewhere may keep the address of
- * errno, or of another thread-local, over the call. Spawn fibers that will make such calls with
- * `.hooked` (weft/fiber.h): they are bound from the start, to the worker that has the fewest.
+ * A call is hooked if a fiber makes it and hooks are enabled for the fiber and for the thread that
+ * runs it; both are enabled initially. Everywhere else the call is the C library's. A fiber is
+ * bound to its worker from its first hooked call on, because code that was compiled elsewhere may
+ * keep the address of errno, or of another thread-local, across the call. Spawn fibers that will
+ * make such calls with `.hooked` (weft/fiber.h): they are bound from the start, to the worker that
+ * has the fewest bound fibers.
  *
- * Needs the shared libweft. A program that has libweft.a inside and loads the hooks is told so on
- * stderr, and gets plain calls.
+ * Needs the shared libweft. If a program that is linked with libweft.a loads the hooks, a message
+ * on stderr says so and no call is hooked.
  */
 #ifndef WEFT_HOOK_H
 #define WEFT_HOOK_H
@@ -21,28 +23,55 @@
 
 WEFT_BEGIN_DECLS
 
-/* libweft-hook.so is there and works for this libweft. */
+/* Report whether libweft-hook.so is loaded and works with this libweft.
+ *
+ * Returns true if it is.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_hook_loaded(void);
 
-/* Whether a call that is made here and now is hooked. */
+/* Report whether a call by the caller would be hooked now.
+ *
+ * Returns true if it would.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_hook_active(void);
 
-/* Switches hooks on or off for the calling fiber; what it was before. Outside a fiber: false, and
- * nothing changes. */
+/* Enable or disable hooks for the calling fiber.
+ *
+ * Returns the previous setting; false outside a fiber, where nothing changes.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_hook_enable(bool on);
-/* The same for the calling thread: for all fibers, as long as they run on it. */
+
+/* Enable or disable hooks for the calling thread: for all fibers, while they run on it.
+ *
+ * Returns the previous setting.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_hook_enable_thread(bool on);
 
-/* How long a hooked connect may take at most, for the whole process: then it fails with ETIMEDOUT.
- * 0, the default: as long as the kernel tries. What it was before; a negative time only asks. */
+/* Limit the time of a hooked connect, for the whole process; after that time connect fails with
+ * ETIMEDOUT.
+ *
+ * ns: 0, the default, for no limit but the kernel's; negative to leave the limit unchanged.
+ * Returns the previous limit.
+ * Context: any thread; does not wait. */
 WEFT_API int64_t weft_hook_connect_timeout(int64_t ns);
 
-/* For libweft-hook.so: it has been loaded. */
+/* Record that libweft-hook.so has been loaded. For libweft-hook.so only.
+ *
+ * Context: any thread; does not wait. */
 WEFT_API void weft_hook_attach(void);
-/* For libweft-hook.so: as weft_hook_active, and binds the fiber. */
+
+/* Check whether the call is hooked, and bind the fiber to its worker if it is. For libweft-hook.so
+ * only.
+ *
+ * Returns true if the call is hooked and the fiber is bound.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_hook_enter(void);
-/* For libweft-hook.so: a fiber on its own stack, or a plain thread; not a callback or a step on a
- * worker. */
+
+/* Report whether the caller may wait: it is a fiber on its own stack or a plain thread, not a
+ * callback or a step on a worker. For libweft-hook.so only.
+ *
+ * Returns true if it may.
+ * Context: any thread; does not wait. */
 WEFT_API bool weft_hook_may_wait(void);
 
 WEFT_END_DECLS

@@ -1,4 +1,4 @@
-/* Steps that wait. Each tries first, then arms: what is there already goes on at once. */
+/* Steps that wait. Each wait first tries to complete at once and arms only if it cannot. */
 #include <errno.h>
 
 #include "dispatch/dispatcher.h"
@@ -14,9 +14,9 @@
 
 #define MOST_CONDITIONS 64u
 
-/* `kind` is a constant in most: what it calls is then part of the call. */
+/* `kind` is a constant at most call sites, so that its functions are inlined. */
 #define HOT static inline __attribute__((always_inline))
-/* What is not short, so that what is needs no registers saved. */
+/* The slow paths are out of line, so that the fast paths need not save registers. */
 #define ANY __attribute__((noinline))
 
 static __attribute__((noinline, cold)) void stray(const weft_frame *frame,
@@ -85,15 +85,15 @@ enum weft_step weft__await_throw(weft_frame *frame, enum weft__reason reason, in
     frame->next = then; /* for the trace */
     if (weft__frame_does(frame, WEFT__ACT_THROW)) {
         bool ended = reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT;
-        /* The step that waits has named the object: it is there. */
+        /* The step that waits has named the object, so the object exists. */
         struct weft__ended what = weft__ended_by(&wait->kind->shown, wait->on, others);
         frame->wait = weft__error_of_wait(frame, err, &what, ended);
     }
     return WEFT_RETURN;
 }
 
-/* Links the nodes; of several none can be had at once. False: it can be had, and the wait was taken
- * back, unless it had ended by *reason. */
+/* Link the nodes; of several, none can complete at once. False: the wait can complete, and was
+ * disarmed, unless it had ended with *reason. */
 HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
              struct weft__await *waits, unsigned n, enum weft__reason *reason)
 {
@@ -111,7 +111,8 @@ HOT bool arm(struct weft__task *task, const struct weft__await_kind *kind,
     return true;
 }
 
-/* It could be had when it was to be linked, and a cancel or an interrupt had come in between. */
+/* The wait could complete when its node was to be linked, and a cancel or an interrupt had arrived
+ * in between. */
 static ANY enum weft_step end_firm(weft_frame *frame, struct weft__await *wait,
                                    enum weft__reason reason, const struct weft_point *then)
 {
@@ -153,7 +154,7 @@ enum weft_step weft__await(struct weft__worker *w, struct weft__task *task, weft
     return await(waits->kind, w, task, frame, waits, n, deadline, then);
 }
 
-/* The whole of a wait for one object. */
+/* A complete wait for one object. */
 HOT enum weft_step await_one(weft_frame *frame, struct weft_wait *wait,
                              const struct weft__await_kind *kind, void *object, void *item,
                              uint64_t on, int64_t deadline, const struct weft_point *then)
@@ -164,7 +165,7 @@ HOT enum weft_step await_one(weft_frame *frame, struct weft_wait *wait,
     if (!w) {
         return WEFT_SUSPEND;
     }
-    a->kind = kind; /* not the node, which is made when it is linked */
+    a->kind = kind; /* the node is initialised when it is linked */
     a->object = object;
     a->item = item;
     a->on = on;
@@ -197,11 +198,12 @@ bool weft__await_again(struct weft__worker *w, struct weft__task *task, weft_fra
 
 /* --- one object of the fiber's own group ------------------------------------------------------
  *
- * Nothing comes between a look at it and the end of the step, so there is no second look. */
+ * Nothing runs between the check of the object and the end of the step, so no second check is
+ * needed. */
 
-/* Its worker, if the step of this frame is what runs there and has done nothing yet, and if the
- * object is of the same group. It is found by the owner and not by the thread, which would be a
- * call in the middle of everything. */
+/* Return the object's worker, if it runs the step of this frame, the step has performed no action
+ * yet, and the object is of the same group. The worker is found through the object's owner and not
+ * through the thread-local, which would cost a call on the hot path. */
 HOT struct weft__worker *own_worker(const weft_frame *frame, const struct weft__source *source)
 {
     const void *owner = source->owner;
@@ -216,7 +218,7 @@ HOT struct weft__worker *own_worker(const weft_frame *frame, const struct weft__
     return __builtin_expect(ours, 1) ? w : NULL;
 }
 
-/* Its node is linked; with a deadline, in a shield, or with a cancel that is known. */
+/* The node is linked, and the wait has a deadline, is shielded, or a cancel is pending. */
 static ANY enum weft_step park_own_any(struct weft__worker *w, struct weft__task *task,
                                        weft_frame *frame, int64_t deadline)
 {
@@ -229,7 +231,7 @@ static ANY enum weft_step park_own_any(struct weft__worker *w, struct weft__task
     return WEFT_CALL;
 }
 
-/* It rests, and a cancel or an interrupt is there. Whoever came with that may have ended the
+/* The wait is settled, and a cancel or an interrupt is pending. The canceller may have ended the
  * wait. */
 static ANY enum weft_step end_own(struct weft__worker *w, struct weft__task *task,
                                   weft_frame *frame)
@@ -245,9 +247,9 @@ static ANY enum weft_step end_own(struct weft__worker *w, struct weft__task *tas
     return WEFT_CALL;
 }
 
-/* Waits in this list of it. Whoever ends the wait has unlinked the node, and what the step gets is
- * there. From weft__task_rest on the fiber may be fired and queued, and others may look at it:
- * everything is written before. */
+/* Wait in this list of the object. The notifier unlinks the node before it ends the wait, and has
+ * stored the result. From weft__task_rest on, the fiber may be fired and queued, and other threads
+ * may inspect it: everything is written before. */
 HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct weft_wait *wait,
                              const struct weft__await_kind *kind, void *object, void *item,
                              void *value, struct weft__waitlist *list, int64_t deadline,
@@ -278,7 +280,7 @@ HOT enum weft_step await_own(struct weft__worker *w, weft_frame *frame, struct w
                : WEFT_SUSPEND;
 }
 
-/* --- without an object ------------------------------------------------------------------------ */
+/* --- waits without an object ------------------------------------------------------------------ */
 
 enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until, const struct weft_point *then)
 {
@@ -293,7 +295,7 @@ enum weft_step weft_frame_sleep(weft_frame *frame, int64_t until, const struct w
     return park(w, task, frame, until);
 }
 
-/* For the error of a park that a cancel or an interrupt ended before it was parked. */
+/* For the error of a park that a cancel or an interrupt ended before the fiber was parked. */
 static const struct weft__await_kind park_kind = {.shown = {.name = "park"}};
 static const struct weft__await parked = {.kind = &park_kind};
 
@@ -310,8 +312,8 @@ enum weft_step weft_frame_park(weft_frame *frame, int64_t deadline, const struct
             return weft_frame_go(frame, NULL, then);
         }
         weft__body_arm(task, WEFT__WAIT_PARK);
-        /* A permit that came before the ticket could be seen. pairs: weft_unpark sets, then
-         * looks */
+        /* A permit that arrived before the ticket was visible. pairs: weft_unpark sets, then
+         * checks */
         if (!(weft__ident_flags(task) & WEFT__IDENT_PERMIT)) {
             frame->act = WEFT__ACT_PARK;
             frame->next = then;
@@ -384,7 +386,8 @@ enum weft_step weft_frame_await_stop(weft_frame *frame, struct weft_wait *wait, 
     WEFT__REQUIRE(group, "frame %s waits for the stop of a group outside of one",
                   frame->kind->name);
     return weft_event_is_set(&group->stop)
-               ? weft_frame_yield(frame, then) /* a loop around it starves nobody */
+               ? weft_frame_yield(frame, then) /* so that a loop around it does not starve other
+                                                  fibers */
                : weft_frame_await_event(frame, wait, &group->stop, deadline, then);
 }
 
@@ -395,7 +398,8 @@ static uint64_t permits_of(const struct weft__await *wait)
     return (uint64_t)(uintptr_t)wait->item;
 }
 
-/* node.value, until it is linked: they were taken when it was to be. */
+/* Until the node is linked, node.value != NULL says that the permits were taken when the node was
+ * to be linked. */
 static bool attempt_sem(struct weft__await *wait, struct weft_got *got, int *err)
 {
     (void)got, (void)err;
@@ -417,7 +421,8 @@ static void finish_sem(struct weft__await *wait)
 static void abandon_sem(struct weft__await *wait, enum weft__reason reason)
 {
     if (wait->node.value || weft__reason_done(reason)) {
-        weft_sem_release(wait->object, (uint64_t)(uintptr_t)wait->node.item); /* as it was armed */
+        weft_sem_release(wait->object, (uint64_t)(uintptr_t)wait->node.item); /* as many as were
+                                                                                 armed */
     }
 }
 
@@ -574,7 +579,7 @@ static ANY enum weft_step await_send_any(weft_frame *frame, struct weft_wait *wa
                      weft__await_address(chan), deadline, then);
 }
 
-/* In its own group, where nobody has settled to receive. */
+/* The fiber's own group; no receiver has a settled wait. */
 static ANY enum weft_step send_own(weft_frame *frame, struct weft_wait *wait, weft_chan *chan,
                                    const void *item, int64_t deadline,
                                    const struct weft_point *then)
@@ -654,7 +659,7 @@ enum weft_step weft_frame_await_recv(weft_frame *frame, struct weft_wait *wait, 
                                                    &chan->source.waiters, deadline, then);
 }
 
-/* --- the end of a fiber ----------------------------------------------------------------------- */
+/* --- joins ------------------------------------------------------------------------------------ */
 
 static uint64_t joined_fiber(uint64_t on)
 {

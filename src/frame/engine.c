@@ -1,11 +1,11 @@
-/* The engine: runs the steps of a fiber's top frame until it waits or ends. */
+/* The engine: runs the steps of a fiber's top frame until the fiber waits or ends. */
 #include <errno.h>
 
 #include "frame/frame.h"
 #include "sched/ident.h"
 #include "sync/source.h"
 
-/* What the next step of a frame is given: a value, or an error. */
+/* The input of a frame's next step: a value, or an error. */
 struct outcome {
     struct weft_got got;
     weft_error *error;
@@ -23,8 +23,8 @@ static struct outcome failure(weft_error *error)
 
 /* --- misuse ------------------------------------------------------------------------------ */
 
-/* A caller's bug that would leave the fiber in no state at all. In a group it is an error that ends
- * the group, after all frames of the fiber have handled it. */
+/* A bug of the caller that would leave the fiber without a valid state. In a group it is an error
+ * that fails the group, after all frames of the fiber have handled it. */
 static weft_error *fatal(const weft_frame *frame, const char *what)
 {
     WEFT__REQUIRE(weft_group_self(), "frame %s %s", frame->kind->name, what);
@@ -32,7 +32,7 @@ static weft_error *fatal(const weft_frame *frame, const char *what)
     return weft__error_new(frame, -ENOTRECOVERABLE, "frame %s %s", frame->kind->name, what);
 }
 
-/* What a step that did this has to return. */
+/* The value that a step with this action must return. */
 static enum weft_step step_of(const weft_frame *frame)
 {
     switch (weft__frame_did(frame)) {
@@ -60,7 +60,7 @@ static struct weft__await *waits_of(const weft_frame *frame)
     return frame->wait;
 }
 
-/* Takes the nodes of the frame's wait back, whether it was parked or not. */
+/* Unlink the nodes of the frame's wait, whether the fiber was parked or not. */
 static void take_back(const weft_frame *frame)
 {
     for (unsigned i = 0; i < frame->waits; i++) {
@@ -74,7 +74,7 @@ static bool is_wait(enum weft__frame_act act)
     return act >= WEFT__ACT_SLEEP && act <= WEFT__ACT_WAIT;
 }
 
-/* What the object has left in the node. */
+/* The result that the object has stored in the node. */
 static inline struct weft_got got_of(const struct weft__await *wait)
 {
     return (struct weft_got){.status = wait->node.status, .value = wait->node.value};
@@ -85,7 +85,7 @@ static inline weft_step_fn next_of(const weft_frame *frame)
     return frame->next ? frame->next->fn : frame->kind->start;
 }
 
-/* For an object of the fiber's own group, and nothing is wrong with it. */
+/* A wait on an object of the fiber's own group, without a misuse flag. */
 static inline bool is_own(unsigned act)
 {
     _Static_assert(WEFT__ACT_ARMED % 2 == 0 && WEFT__ACT_OWN == WEFT__ACT_ARMED + 1, "one look");
@@ -105,7 +105,7 @@ static inline enum weft__body_step rest_of(enum weft__frame_act act)
     return act == WEFT__ACT_YIELD ? WEFT__BODY_YIELD : WEFT__BODY_WAIT;
 }
 
-/* What the wait was for, as others see it. */
+/* The object of the wait, for inspection. */
 static struct weft__body_wait wait_of(const weft_frame *frame)
 {
     static const struct weft__wait_kind sleep_kind = {.name = "sleep"};
@@ -126,8 +126,8 @@ static bool ends_waits(enum weft__reason reason)
     return reason == WEFT__REASON_CANCEL || reason == WEFT__REASON_INTERRUPT;
 }
 
-/* By name if it may be looked at: while its nodes are linked. Of what has ended by itself the
- * object may be gone with that. */
+/* With the object's name, if the object may be read: while its nodes are linked. An object that
+ * ended the wait by itself may have been freed since. */
 static struct weft__ended what_waits(const weft_frame *frame, bool named)
 {
     struct weft__body_wait wait = wait_of(frame);
@@ -163,12 +163,13 @@ static struct outcome outcome_of(const weft_frame *frame, enum weft__reason reas
     return out;
 }
 
-/* The wait has ended, or its round, by this. False: it goes on with another. */
+/* Finish the wait, or one round of it, which ended for this reason. False: the wait continues with
+ * another round. */
 static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                          enum weft__reason reason, struct outcome *out)
 {
     struct weft__ended ended, *what = NULL;
-    if (__builtin_expect(ends_waits(reason), 0)) { /* kept for weft_ended_wait */
+    if (__builtin_expect(ends_waits(reason), 0)) { /* for weft_ended_wait */
         ended = what_waits(frame, true);
         what = &ended;
     }
@@ -183,7 +184,9 @@ static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_f
         return false;
     }
     if (err) {
-        if (!what) { /* what is waited on in rounds is no object but a descriptor, or is kept */
+        /* A wait in rounds is on a descriptor and not on an object, or on an object that still
+         * exists. */
+        if (!what) {
             ended = what_waits(frame, wait_of(frame).kind->descriptor);
         }
         out->error = weft__error_of_wait(frame, err, &ended, err == -ECANCELED || err == -EINTR);
@@ -191,7 +194,7 @@ static bool wait_is_over(struct weft__worker *w, struct weft__task *task, weft_f
     return true;
 }
 
-/* --- frames come and go ----------------------------------------------------------------------- */
+/* --- calls and returns of frames -------------------------------------------------------------- */
 
 static inline void begin_frame(struct weft__task *task, weft_frame *caller, weft_frame *frame)
 {
@@ -202,7 +205,7 @@ static inline void begin_frame(struct weft__task *task, weft_frame *caller, weft
     weft__body_set_own(task, frame);
 }
 
-/* The frame that was called. An error: it cannot be. */
+/* Enter a frame that was called. Returns an error if the frame cannot be called. */
 static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame *frame)
 {
     if (frame->fiber) {
@@ -213,8 +216,8 @@ static weft_error *enter(struct weft__task *task, weft_frame *caller, weft_frame
     return NULL;
 }
 
-/* The frame has what it will leave with: it is out, unless finally is still to come, which then
- * keeps it. */
+/* The frame has its result or error. True: it is left. False: finally runs first, and the result is
+ * pending. */
 static bool is_out(struct weft__task *task, weft_frame *frame, const struct outcome *out)
 {
     if (frame->phase == WEFT__FRAME_FINALLY) {
@@ -235,7 +238,8 @@ static bool is_out(struct weft__task *task, weft_frame *frame, const struct outc
     return false;
 }
 
-/* In finally, something else than what was kept: an error keeps the earlier one. */
+/* In finally, a result or an error replaces the pending one; an error keeps an earlier error as
+ * suppressed. */
 static void replace(const weft_frame *frame, const struct outcome *out)
 {
     if (frame->phase != WEFT__FRAME_FINALLY || !frame->failed || frame->kept == out->error) {
@@ -248,7 +252,7 @@ static void replace(const weft_frame *frame, const struct outcome *out)
     }
 }
 
-/* Back in the caller. NULL: that was the bottom. */
+/* Return to the caller. NULL: this was the bottom frame. */
 static weft_frame *leave(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                          struct outcome *out)
 {
@@ -271,7 +275,8 @@ static weft_frame *leave(struct weft__worker *w, struct weft__task *task, weft_f
 
 /* --- one step --------------------------------------------------------------------------------- */
 
-/* The fiber's top frame has this: the error, once and if it can, is for handle. */
+/* If the outcome is an error and the top frame has a handle that has not run yet, begin the
+ * handling. */
 static bool handles(weft_frame *frame, const struct outcome *out)
 {
     if (!out->error || frame->phase != WEFT__FRAME_BODY || !frame->kind->handle) {
@@ -300,14 +305,14 @@ static enum weft_step call_next(weft_frame *frame, struct weft_got got)
     return step;
 }
 
-/* Did it one thing, and said so? */
+/* Did the step perform one action, and return it? */
 static bool is_sound(const weft_frame *frame, enum weft_step step)
 {
     return frame->act != WEFT__ACT_NONE && step == step_of(frame) &&
            !(frame->act & WEFT__ACT_MISUSED);
 }
 
-/* What it began comes to nothing. */
+/* Undo the action of a step that misused the API, and make the error. */
 static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft_frame *frame)
 {
     enum weft__frame_act act = weft__frame_did(frame);
@@ -331,11 +336,11 @@ static weft_error *unsound(struct weft__worker *w, struct weft__task *task, weft
 
 enum turn {
     GOES_ON, /* with the outcome, in the frame that is on top now */
-    IS_OUT,  /* the frame has left, with the outcome */
-    RESTS,   /* it waits, or yields */
+    IS_OUT,  /* the frame is left, with the outcome */
+    RESTS,   /* the fiber waits or yields */
 };
 
-/* What the step did. */
+/* Perform the action of the step. */
 static enum turn act_on(struct weft__worker *w, struct weft__task *task, weft_frame *frame,
                         struct outcome *out)
 {
@@ -396,7 +401,7 @@ static bool is_cancelled(const struct weft__task *task)
     return weft__ident_flags(task) & (WEFT__IDENT_CANCEL | WEFT__IDENT_ABORT);
 }
 
-/* The bottom frame, which was of this kind, has left. */
+/* The bottom frame, which was of this kind, is left. */
 static void end(struct weft__worker *w, struct weft__task *task, const struct weft_frame_kind *kind,
                 const struct outcome *out)
 {
@@ -414,10 +419,10 @@ static void end(struct weft__worker *w, struct weft__task *task, const struct we
     weft__body_end(w, task, out->got.value, status);
 }
 
-/* --- all ways --------------------------------------------------------------------------------- */
+/* --- the general path ------------------------------------------------------------------------- */
 
-/* Goes on with the outcome, or, if there is none, with what the top frame's step has done, which is
- * not judged yet. */
+/* Continue with the outcome or, if `given` is NULL, with the action of the top frame's step, which
+ * is not checked yet. */
 static enum weft__body_step run_any(struct weft__worker *w, struct weft__task *task,
                                     const struct outcome *given, enum weft_step step)
 {
@@ -480,24 +485,24 @@ run_resumed(struct weft__worker *w, struct weft__task *task, enum weft__reason r
     return run_any(w, task, &out, WEFT_CALL);
 }
 
-/* --- the plain ways --------------------------------------------------------------------------- */
+/* --- the fast path ---------------------------------------------------------------------------- */
 
-/* Is there nothing between this frame, which has returned, and its caller or the fiber's end? */
+/* Does this frame, which has returned, return directly to its caller or to the fiber's end? */
 static inline bool is_plain_return(const weft_frame *frame)
 {
     return frame->phase == WEFT__FRAME_BODY && !frame->kind->finally &&
            (!frame->caller || !frame->caller->tries);
 }
 
-/* These ask for the worker and the fiber themselves: whoever runs a step and calls them after it
- * had to keep them all the time. */
+/* These functions load the worker and the fiber themselves: otherwise their caller, which runs a
+ * step before, would have to keep both in registers across the step. */
 
 static __attribute__((noinline)) enum weft__body_step end_plainly(weft_frame *bottom)
 {
     struct weft__worker *w = weft__worker_self();
     struct weft__task *task = atomic_load_explicit(&w->body, memory_order_relaxed);
     void *result = bottom->wait;
-    weft__held_forsake(task); /* before the memory goes in which the lock may be */
+    weft__held_forsake(task); /* before the memory that may contain the lock is freed */
     weft__frame_release_here(w, bottom);
     if (task->body->leaves) {
         task->body->leaves(task, 0);
@@ -506,8 +511,8 @@ static __attribute__((noinline)) enum weft__body_step end_plainly(weft_frame *bo
     return WEFT__BODY_END;
 }
 
-/* Goes on after a step of the fiber's top frame. What most steps do is done here; whatever else it
- * is, there. */
+/* Continue after a step of the fiber's top frame. Handles the common actions; run_stepped handles
+ * the rest. */
 static __attribute__((noinline)) enum weft__body_step run_on(enum weft_step step)
 {
     struct weft__worker *w = weft__worker_self();
@@ -544,8 +549,8 @@ static __attribute__((noinline)) enum weft__body_step run_on(enum weft_step step
     }
 }
 
-/* It has waited, and not for an object of its group that has ended the wait; or a step of another
- * has marked it. */
+/* The fiber waited, and the wait was not ended by an object of its group; or the step of another
+ * fiber has set a flag in its frame. */
 static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__worker *w,
                                                                  struct weft__task *task)
 {
@@ -568,7 +573,7 @@ static __attribute__((noinline)) enum weft__body_step run_waited(struct weft__wo
     return run_on(next_of(frame)(frame, got));
 }
 
-/* The next step, given what its wait has brought; or nothing. */
+/* Run the next step with the result of its wait, or without one. */
 static inline enum weft_step go_on_with(weft_frame *frame, const struct weft__await *wait)
 {
     begin_step(frame);
@@ -581,8 +586,8 @@ static inline enum weft_step go_on(weft_frame *frame)
     return next_of(frame)(frame, (struct weft_got){0});
 }
 
-/* One step, or two if it got at once what it asked for: that is mostly all. Nothing but the frame
- * is kept meanwhile. */
+/* Usually runs one step, or two if the first got at once what it asked for. Only the frame is kept
+ * in a register across a step. */
 enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *task)
 {
     weft_frame *frame = task->own;
@@ -612,9 +617,9 @@ enum weft__body_step weft__frame_run(struct weft__worker *w, struct weft__task *
     return ends ? end_plainly(frame) : run_on(step);
 }
 
-/* --- for those who look from outside ---------------------------------------------------------- */
+/* --- inspection ------------------------------------------------------------------------------- */
 
-/* Of a fiber that has none: its bottom frame's. */
+/* The name of a fiber that has none: its bottom frame's. */
 const char *weft__frame_name(const struct weft__task *task)
 {
     const weft_frame *frame = task->own;
@@ -652,7 +657,7 @@ struct weft__body_frame weft__frame_describe(void *const *pair)
     return out;
 }
 
-/* The error that is being dealt with: the innermost frame's that has one. */
+/* The error that is being handled: that of the innermost frame that has one. */
 static const weft_error *error_at_hand(const struct weft__task *task)
 {
     for (const weft_frame *frame = task->own; frame; frame = frame->caller) {
@@ -675,7 +680,7 @@ struct weft__ended weft__frame_ended(const struct weft__task *task)
 
 const struct weft__body_kind weft__frame_body = {WEFT__FRAME_BODY_KIND, .step = weft__frame_run};
 
-/* --- steps ------------------------------------------------------------------------------------ */
+/* --- steps that do not wait ------------------------------------------------------------------- */
 
 static enum weft_step call(weft_frame *frame, weft_frame *sub, const struct weft_point *then,
                            enum weft__frame_act act)

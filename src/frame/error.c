@@ -1,4 +1,4 @@
-/* Errors: what happened, in which frames, because of what. */
+/* Errors of frames: code, message, trace of frames, cause. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "frame/frame.h"
 
-#define MOST_FRAMES 64u /* the innermost, of a fiber that is deeper */
+#define MOST_FRAMES 64u /* of a deeper fiber, the innermost ones */
 
 struct weft_error {
     int code;
@@ -15,11 +15,11 @@ struct weft_error {
     weft_error *cause, *suppressed;
     struct weft_error_frame *trace;
     char *message;
-    struct weft__ended ended; /* by a cancel or an interrupt; its kind NULL: nothing was */
+    struct weft__ended ended; /* the wait that a cancel or an interrupt ended; kind NULL: none */
     _Alignas(struct weft_error_frame) char room[]; /* the trace, then the message */
 };
 
-/* When there is no memory for one. Never written to, never freed. */
+/* The error when there is no memory for one. Never written to, never freed. */
 static weft_error no_memory = {.code = -ENOMEM};
 
 static unsigned depth_of(const weft_frame *frame)
@@ -179,7 +179,7 @@ enum weft_step weft_frame_rethrow(weft_frame *frame)
     return WEFT_RETURN;
 }
 
-/* --- reading ------------------------------------------------------------------------------- */
+/* --- accessors ----------------------------------------------------------------------------- */
 
 int weft_error_code(const weft_error *error)
 {

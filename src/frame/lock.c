@@ -1,12 +1,12 @@
 /* Steps that wait for a lock. The frame fiber is the holder, as a fiber with a stack would be: a
  * later step unlocks, on whatever worker it runs.
  *
- * Each wait tries first, as the blocking call with deadline 0 does, and else queues up to be handed
- * the lock (weft__mutex_arm, weft__rwlock_arm). Whoever hands it over ends the wait in the same
- * step: one whose wait has ended otherwise is passed over, and the lock goes to the next. So a
- * frame that is given the lock goes on with it, with two exceptions, which `abandon` covers: a
- * cancel or an interrupt that came between arming and a second look that found the lock free; and a
- * step that did something else besides.
+ * Each wait tries first, as the blocking call with deadline 0 does, and otherwise queues, to be
+ * handed the lock (weft__mutex_arm, weft__rwlock_arm). The unlocker hands the lock over and ends
+ * the wait in one atomic step: a waiter whose wait has ended otherwise is skipped, and the lock
+ * goes to the next. So a frame that is handed the lock continues with it, with two exceptions,
+ * which `abandon` covers: a cancel or an interrupt that arrived between arming and a second check
+ * that found the lock free; and a step that performed another action as well.
  */
 #include "base/need.h"
 #include "frame/frame.h"
@@ -24,8 +24,8 @@ static uint64_t self(void)
     return weft__holder_of(caller());
 }
 
-/* The lock was free when the node was to be linked. `value` says so until the step goes on: the
- * node's own address, which nobody who hands a lock over writes there. */
+/* The lock was free when the node was to be linked. `value` records this until the step continues:
+ * it is the node's own address, which no unlocker writes there. */
 static bool was_taken(const struct weft__await *wait)
 {
     return wait->node.value == wait;
@@ -36,10 +36,10 @@ static bool note_arm(struct weft__await *wait, bool waits)
     if (!waits) {
         wait->node.value = wait;
     }
-    return waits; /* then the node may be somebody else's by now */
+    return waits; /* if true, the node may be changed by other threads already */
 }
 
-/* Does the fiber hold what it has waited for? */
+/* Does the fiber hold the lock that it waited for? */
 static bool was_given(const struct weft__await *wait, enum weft__reason reason)
 {
     return was_taken(wait) || weft__reason_done(reason);

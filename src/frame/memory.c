@@ -1,4 +1,4 @@
-/* Frames that come from a pool. */
+/* Allocation of frames from a pool. */
 #include <string.h>
 
 #include "frame/frame.h"

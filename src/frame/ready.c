@@ -1,11 +1,11 @@
-/* Waiting for a descriptor. What the driver needs for it is an operation, too large for a frame: it
- * comes from the worker's small blocks, and goes back when the wait is over.
+/* Waiting for a descriptor. The driver needs an operation for this, which is too large for a frame:
+ * it is allocated from the worker's small blocks and freed when the wait is over.
  *
- * On a driver that reports readiness the operation is linked into the descriptor's record. An edge
- * says that something may have come; whether it is still there is asked of the kernel, and if not
- * there is another round. On one that completes operations it is handed over, and is the driver's
- * until it is over: a wait that ends before asks for that, and goes on for a round that nothing
- * else ends.
+ * With a readiness driver (epoll), the operation is linked into the descriptor's record. An edge
+ * means that data may have arrived; poll() checks whether the descriptor is ready, and if it is not
+ * there is another round. With a completion driver (io_uring), the operation is submitted and
+ * belongs to the driver until it completes: a wait that ends earlier requests the cancellation of
+ * the operation and continues for one more round that nothing else ends.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,15 +15,16 @@
 #include "io/driver.h"
 
 struct ready {
-    struct weft__op op; /* first: the operation is this */
+    struct weft__op op; /* first: an operation is cast to this struct */
     struct weft__fd *record;
-    struct weft__driver *driver; /* that has the operation, if it completes */
+    struct weft__driver *driver; /* the driver that has the operation, if it is a completion
+                                    driver */
     int64_t deadline;
     uint32_t generation, edges;
-    int err;   /* what arming has failed with */
-    int ended; /* what has ended the wait while the driver had the operation */
+    int err;   /* the error of arming */
+    int ended; /* the error that ended the wait while the driver had the operation */
     struct weft__lock lock;
-    struct weft__task *task; /* under the lock, to `done`: who waits, NULL: nobody */
+    struct weft__task *task; /* under the lock, as is all up to `done`: the waiter, or NULL */
     uint64_t ticket;
     bool submitted, done, abandoned;
 };
@@ -38,7 +39,7 @@ static void give(struct ready *r)
     weft__small_put(weft__small_here(), weft__small_class(sizeof *r), r);
 }
 
-/* Now: 0, -ETIMEDOUT, -EBADF. */
+/* The state now: 0, -ETIMEDOUT or -EBADF. */
 static int look(const struct ready *r)
 {
     struct pollfd ask = {.fd = r->op.fd,
@@ -54,7 +55,8 @@ static bool is_closed(const struct ready *r)
     return weft__fd_generation(r->record) != r->generation;
 }
 
-/* 0, -ETIMEDOUT: it is to be waited for; or an error. What comes after the look is a new edge. */
+/* 0; -ETIMEDOUT if the fiber has to wait; or an error. Readiness that arrives after the check is a
+ * new edge. */
 static int look_again(struct ready *r)
 {
     r->edges = weft__fd_edges(&r->record->side[r->op.side]);
@@ -62,7 +64,7 @@ static int look_again(struct ready *r)
     return is_closed(r) ? WEFT__CLOSED : status;
 }
 
-/* --- the driver's side --------------------------------------------------------------- */
+/* --- callbacks of the driver --------------------------------------------------------- */
 
 /* Under the record's lock. */
 static void on_edge(struct weft__op *op, void *ready)
@@ -71,8 +73,8 @@ static void on_edge(struct weft__op *op, void *ready)
     weft__io_fire(r->task, r->ticket, NULL, ready);
 }
 
-/* By the driver's thread. From the unlock on it may be gone: whoever waits takes the lock before
- * that. */
+/* Called by the driver's thread. From the unlock on, *r may be freed: the waiter takes the lock
+ * before it frees *r. */
 static void on_completion(struct weft__op *op, void *ready)
 {
     struct ready *r = (struct ready *)(void *)op;
@@ -161,8 +163,8 @@ static int errno_of(enum weft__reason reason)
     return reason == WEFT__REASON_NONE ? -ENOMEM : weft__reason_errno(reason);
 }
 
-/* The operation is the driver's until it is over; -EINPROGRESS: it is not, and the next round is
- * for that. */
+/* The operation belongs to the driver until it completes. -EINPROGRESS: it has not completed, and
+ * the next round waits for that. */
 static int end_submitted(struct ready *r, enum weft__reason reason, struct weft__round *next)
 {
     weft__lock(&r->lock);
@@ -183,7 +185,8 @@ static int end_submitted(struct ready *r, enum weft__reason reason, struct weft_
         return r->ended;
     }
     if (r->ended == -EINTR) {
-        weft_interrupt(weft_self()); /* it was done after all: the interrupt is for the next wait */
+        weft_interrupt(weft_self()); /* it completed after all: the interrupt is for the next
+                                        wait */
     }
     return result == WEFT__MOVED ? -ETIMEDOUT : result;
 }
@@ -200,7 +203,7 @@ static bool again_fd(struct weft__await *wait, enum weft__reason reason, struct 
             return true;
         }
         over = r->ended || status != -ETIMEDOUT;
-        status = over ? status : look_again(r); /* its driver went away with its thread */
+        status = over ? status : look_again(r); /* the driver ended with its thread */
     } else if (!over) {
         status = r->op.result ? (int)r->op.result : look_again(r);
     }
@@ -227,7 +230,8 @@ static void abandon_fd(struct weft__await *wait, enum weft__reason reason)
         done = r->done;
         r->abandoned = !done;
         if (!done) {
-            weft__driver_ask(r->driver, &r->op); /* under the lock: it cannot be gone */
+            weft__driver_ask(r->driver, &r->op); /* under the lock, because the operation cannot
+                                                    be freed then */
         }
         weft__unlock(&r->lock);
     }

@@ -1,6 +1,6 @@
-/* Scopes and frames: children whose bottom is a frame, and a parent that waits in one. A child is a
- * body of its own kind: its only joiner is its record in the scope, from which everything else is
- * found. */
+/* Scopes and frames: children whose bottom is a frame, and a parent that waits in a step. A child
+ * is a stackless task of its own kind: its only joiner is its record in the scope, and everything
+ * else is found through that record. */
 #include <errno.h>
 
 #include "base/need.h"
@@ -53,10 +53,10 @@ int weft_scope_spawn_frame(weft_scope *scope, weft_fiber *out, weft_frame *frame
     return err;
 }
 
-/* --- the parent ------------------------------------------------------------------------ */
+/* --- the parent's wait ----------------------------------------------------------------- */
 
-/* What ends the wait of a parent is told to the children, and the wait goes on: a cancel, which
- * stays, must not end it twice. */
+/* A cancel, an interrupt or a deadline that ends the parent's wait is passed to the children, and
+ * the wait continues: a cancel stays set and must not end the wait twice. */
 static bool again_scope(struct weft__await *wait, enum weft__reason reason,
                         struct weft__round *next, struct weft_got *got, int *err)
 {
@@ -84,7 +84,7 @@ static bool arm_scope(struct weft__await *wait)
     return weft__scope_arm(wait->object, &wait->node);
 }
 
-/* By `again`, which needs the reason. */
+/* Done by `again`, which needs the reason. */
 static void finish_scope(struct weft__await *wait)
 {
     (void)wait;

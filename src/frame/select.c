@@ -1,5 +1,4 @@
-/* The first of several things, of whatever kind: weft_select, step by step (sync/select.h), with a
- * frame's nodes. */
+/* weft_select for frame fibers: the steps of sync/select.h, with the nodes in the frame. */
 #include <errno.h>
 
 #include "frame/frame.h"
@@ -15,7 +14,7 @@ static struct weft_case *case_of(const struct weft__await *wait)
 
 static bool arm_case(struct weft__await *wait)
 {
-    wait->node.shared = true; /* several may receive into the same place */
+    wait->node.shared = true; /* several cases may receive into the same memory */
     return weft__case_ops_of(case_of(wait))->arm(case_of(wait), &wait->node);
 }
 
@@ -32,7 +31,7 @@ static int case_done(const struct weft__await *wait, struct weft_got *got)
     return 0;
 }
 
-/* The deadline was that of a case, if there is one that comes not after now. */
+/* If a case has a time that is not after now, the deadline was that of this case. */
 static void timed_out(const struct weft__await *wait, unsigned n, struct weft_got *got)
 {
     int timer = weft__select_timer(case_of(wait), n, weft_now());
@@ -58,7 +57,7 @@ static enum weft_step go_on(weft_frame *frame, struct weft__await *waits, int wh
     return weft__frame_got(frame, waits, got, then);
 }
 
-/* How many were linked; less than n: the next need not wait. */
+/* Returns the number of linked nodes; if it is less than n, the next case need not wait. */
 static unsigned arm_all(struct weft__task *task, struct weft__await *waits, unsigned n)
 {
     unsigned i = 0;

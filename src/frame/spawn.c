@@ -1,4 +1,4 @@
-/* Fibers whose bottom is a frame. */
+/* Spawning fibers whose bottom is a frame. */
 #include <errno.h>
 
 #include "base/need.h"
@@ -7,7 +7,7 @@
 #include "sched/fork.h"
 #include "sched/pool.h"
 
-/* The frame is its fiber's from now on; which one, nobody knows yet. */
+/* Mark the frame as used by a fiber; the fiber is not known yet. */
 static void claim(weft_frame *frame)
 {
     WEFT__REQUIRE(frame->fiber == 0, "frame %s is used by two fibers", frame->kind->name);
@@ -36,7 +36,7 @@ int weft_pool_spawn_frame(weft_pool *pool, weft_fiber *out, weft_frame *frame,
     static const struct weft_fiber_opts defaults;
     const struct weft_fiber_opts *opts = options ? options : &defaults;
     if (pool->rounds) {
-        return -EINVAL; /* a group has to be named */
+        return -EINVAL; /* a fiber of a dispatcher needs a group */
     }
     return weft__frame_spawn(
         pool, out, &weft__frame_body, frame,

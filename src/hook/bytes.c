@@ -1,11 +1,11 @@
-/* read, write and their kin, for descriptors of any kind.
+/* read, write and their variants, for descriptors of any kind.
  *
- * Sockets: hook/socket.h. Files of a disk: what is in the page cache is read at once (RWF_NOWAIT),
- * what is not on a thread of the blocking pool; pwrite likewise, while write and the vectors are
- * plain calls. All else, pipes and terminals: RWF_NOWAIT, and where the kernel does not know it,
- * one looks first and then calls. Their mode stays as it is, because others have them too: the
- * child at the other end, or stdio, which would lose what it could not write. What is one write to
- * another device stays one.
+ * Sockets: hook/socket.h. Disk files: data in the page cache is read at once (RWF_NOWAIT), other
+ * data on a thread of the blocking pool; pwrite likewise, while write and the vectored calls are
+ * the real calls. Everything else, such as pipes and terminals: RWF_NOWAIT, and where the kernel
+ * does not support it, poll first and then the real call. Their mode is not changed, because others
+ * share them: the child at the other end, or stdio, which would lose data that it could not write.
+ * A single write to any other device stays a single write.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include "hook/socket.h"
 #include "hook/wait.h"
 
-#define TERMINAL_BYTES 256 /* a terminal that says it is writable takes so many */
+#define TERMINAL_BYTES 256 /* a terminal that reports to be writable accepts this many */
 
 /* --- files ------------------------------------------------------------------------------------ */
 
@@ -24,7 +24,7 @@ struct file_job {
     bool write;
     char *buf;
     size_t n;
-    off_t offset; /* -1: where the file is */
+    off_t offset; /* -1: the current file offset */
     ssize_t result;
 };
 
@@ -53,7 +53,7 @@ static ssize_t file_cold(struct file_job *job)
     return job->result;
 }
 
-/* The number may have been closed past the hooks, and be another's by now. */
+/* The number may have been closed without the hooks and reused since. */
 static bool is_file_still(int fd)
 {
     weft__hook_verify(fd);
@@ -69,7 +69,8 @@ static ssize_t begin_anew(struct file_job *job)
     return job->result;
 }
 
-/* A file answers short at its end only: what could not be done at once is done as well. */
+/* A file returns a short count only at its end: the part that could not be transferred at once is
+ * transferred as well. */
 static ssize_t file_move(struct file_job *job)
 {
     const struct iovec iov = {.iov_base = job->buf, .iov_len = job->n};
@@ -92,7 +93,7 @@ static ssize_t file_move(struct file_job *job)
     job->offset += job->offset < 0 ? 0 : (off_t)done;
     n = file_cold(job);
     if (n < 0 && done > 0) {
-        weft__hook_hand_on(-errno); /* a file gives no EINTR of its own */
+        weft__hook_hand_on(-errno); /* a file returns no EINTR of its own */
     }
     if (n < 0) {
         return done > 0 ? (ssize_t)done : -1;
@@ -115,7 +116,7 @@ static ssize_t file_write(int fd, const void *buf, size_t n, off_t offset)
 
 /* --- streams ---------------------------------------------------------------------------------- */
 
-/* Whether a plain call would go through now. */
+/* Would a real call not block now? */
 static bool is_ready(int fd, short events)
 {
     struct pollfd look = {.fd = fd, .events = events};
@@ -144,8 +145,8 @@ static ssize_t stream_read(int fd, const struct iovec *iov, int count)
     }
 }
 
-/* One step, of what the vector has from a place on. With `blind` the kernel does not know
- * RWF_NOWAIT here: no more than what goes through if the descriptor is writable. */
+/* One write of the first buffer of `iov`. With `blind` the kernel does not support RWF_NOWAIT here:
+ * write no more than a writable descriptor accepts without blocking. */
 static ssize_t stream_put(int fd, const struct iovec *iov, bool blind, bool fifo)
 {
     struct iovec part = *iov;
@@ -157,7 +158,7 @@ static ssize_t stream_put(int fd, const struct iovec *iov, bool blind, bool fifo
     return weft__plain()->writev(fd, &part, 1);
 }
 
-/* Of one buffer all bytes. */
+/* Write all bytes of one buffer. */
 static ssize_t stream_write_one(struct weft__hook_io *io, const char *buf, size_t n, bool fifo)
 {
     size_t done = 0;
@@ -198,8 +199,8 @@ static ssize_t stream_write_one(struct weft__hook_io *io, const char *buf, size_
     return (ssize_t)done;
 }
 
-/* As one write, if it goes: a small one into a pipe is not torn. What was written; -EOPNOTSUPP: in
- * no other way than piece by piece. */
+/* Write with one call, if possible: a small write into a pipe is not split. Returns the number of
+ * bytes written; -EOPNOTSUPP: it can only be written in pieces. */
 static ssize_t stream_write_whole(struct weft__hook_io *io, const struct iovec *iov, int count)
 {
     for (;;) {
@@ -223,7 +224,7 @@ static ssize_t stream_write_whole(struct weft__hook_io *io, const struct iovec *
     }
 }
 
-/* Neither a pipe nor a terminal: a packet, or a record of a log, must not be torn. */
+/* Neither a pipe nor a terminal: a packet, or a record of a log, must not be split. */
 static ssize_t device_write(struct weft__hook_io *io, const struct iovec *iov, int count)
 {
     enum weft__hook_next next = WEFT__HOOK_AGAIN;
@@ -257,9 +258,9 @@ static ssize_t stream_write(int fd, const struct iovec *iov, int count, bool fif
     return done > 0 || put >= 0 ? weft__hook_io_moved(&io, done) : -1;
 }
 
-/* --- the names -------------------------------------------------------------------------------- */
+/* --- the interposed functions ----------------------------------------------------------------- */
 
-/* What was known of the number is no longer so. */
+/* If the recorded kind of the descriptor is no longer true, inspect the descriptor again. */
 static unsigned look_again(int fd, unsigned flags, ssize_t result)
 {
     bool wrong = result < 0 && errno == ENOTSOCK && (flags & WEFT__HOOK_KIND) == WEFT__HOOK_SOCKET;

@@ -1,5 +1,6 @@
-/* Waiting for child processes. For one child by its pidfd; for any, or for one that may stop and go
- * on, on a thread of the blocking pool: a process is a child of all of its parent's threads. */
+/* Waiting for child processes. For one child with its pidfd; for any child, or for stopped and
+ * continued children, on a thread of the blocking pool: a process is a child of all threads of its
+ * parent. */
 #include <errno.h>
 #include <sys/syscall.h>
 
@@ -13,7 +14,8 @@
 #define P_PIDFD 3
 #endif
 
-/* Until the process has ended. 0; 1: it cannot be waited for in this way; -1 and errno. */
+/* Wait until the process has ended. Returns 0; 1 if it cannot be waited for in this way; -1 with
+ * errno. */
 static int wait_pidfd(int pidfd, int64_t deadline)
 {
     int err = weft__hook_wait(pidfd, POLLIN, deadline);

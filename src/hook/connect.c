@@ -1,7 +1,7 @@
-/* connect and accept: the calls that a flag of their own cannot keep from blocking. The socket is
- * made non-blocking for them, and the user does not see it: for a connect until that has begun, for
- * a listener from the first accept by a fiber on. A plain thread that accepts there waits in
- * poll. */
+/* connect and accept: the calls that have no flag to make them non-blocking. The socket is made
+ * non-blocking for them, invisibly to the user: for a connect until the connect has started, for a
+ * listener from the first accept by a fiber on. A plain thread that accepts on such a listener
+ * waits in poll. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/un.h>
@@ -22,15 +22,15 @@ static int64_t nearer(const struct limits *limits)
     return limits->socket < limits->process ? limits->socket : limits->process;
 }
 
-/* -1, as the kernel says it for the socket's own timeout: `mine`. */
+/* Returns -1; errno is `mine` for the socket's own timeout, as the kernel sets it. */
 static int timed_out(const struct limits *limits, int mine)
 {
     errno = limits->socket < limits->process ? mine : ETIMEDOUT;
     return -1;
 }
 
-/* It is under way. When it is over, the same call says how it went, and the socket is no longer
- * about to be connected. */
+/* The connect is in progress. When it is over, the same call returns its result and ends the
+ * connecting state of the socket. */
 static int finish(int fd, const struct sockaddr *addr, socklen_t len, const struct limits *limits)
 {
     int err = weft__hook_wait(fd, POLLOUT, nearer(limits));
@@ -40,7 +40,8 @@ static int finish(int fd, const struct sockaddr *addr, socklen_t len, const stru
     if (err == -ECANCELED || err == -EINTR || err == -EBADFD || err == -EBADF) {
         return weft__hook_fail(err);
     }
-    int result; /* another error: it cannot wait as a fiber, and does so here */
+    /* Another error: the call cannot wait as a fiber, and blocks the thread. */
+    int result;
     do {
         result = weft__plain()->connect(fd, addr, len);
     } while (result < 0 && errno == EINTR);
@@ -75,7 +76,7 @@ WEFT__HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
         if (errno == EINPROGRESS) {
             return finish(fd, addr.__sockaddr__, len, &limits);
         }
-        /* A Unix socket whose listener has no room: nobody tells when it has. */
+        /* A Unix socket whose listener's backlog is full: no event reports when there is space. */
         int err = weft__hook_pause(tries, nearer(&limits));
         if (err) {
             return weft__hook_fail(err);
@@ -88,7 +89,7 @@ WEFT__HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 
 /* --- accept ----------------------------------------------------------------------------------- */
 
-/* True: once more. */
+/* True: try again. */
 static bool accept_waits(struct weft__hook_io *io)
 {
     if (weft__hooked()) {
@@ -97,9 +98,9 @@ static bool accept_waits(struct weft__hook_io *io)
             return next == WEFT__HOOK_AGAIN;
         }
     } else if (!weft__hook_unblocked(io->fd) || weft__hook_nonblocking(io->fd)) {
-        return false; /* the plain call's word: nobody is there, or its timeout has passed */
+        return false; /* the real call's result: no connection, or its timeout has passed */
     }
-    /* A plain thread, at a listener that fibers use too. */
+    /* A plain thread, on a listener that fibers use too. */
     weft__hook_io_blocks(io);
     struct timespec left = weft__hook_left(io->deadline);
     struct pollfd look = {.fd = io->fd, .events = POLLIN};

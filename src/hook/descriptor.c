@@ -1,6 +1,6 @@
-/* Descriptors come, are copied and go: what is known of their numbers follows. fcntl and ioctl show
- * the user's wish where a socket is non-blocking by us (hook/record.h). These are the same calls
- * outside of fibers. */
+/* Creating, duplicating and closing descriptors: the recorded state of their numbers follows. fcntl
+ * and ioctl show the user's setting where the hooks made a socket non-blocking (hook/record.h). All
+ * of this also applies outside of fibers. */
 #include <errno.h>
 #include <stdarg.h>
 
@@ -62,7 +62,7 @@ WEFT__HOOK int epoll_create(int size)
     return epoll_create1(0);
 }
 
-/* --- copies ----------------------------------------------------------------------------------- */
+/* --- duplicates ------------------------------------------------------------------------------- */
 
 static int copied(int from, int to)
 {
@@ -74,7 +74,7 @@ static int copied(int from, int to)
     return to;
 }
 
-/* `to` is closed by it, if `from` is there. Whoever waits for `to` is told before. */
+/* dup2 closes `to`, if `from` is open. Waiters for `to` are notified before that. */
 static bool replaces(int from, int to)
 {
     int before = errno;
@@ -105,7 +105,7 @@ WEFT__HOOK int dup3(int from, int to, int flags)
     return does ? copied(from, fd) : fd;
 }
 
-/* --- modes ------------------------------------------------------------------------------------ */
+/* --- blocking mode ---------------------------------------------------------------------------- */
 
 static void wish(struct weft__hook_record *record, bool nonblocking)
 {
@@ -174,9 +174,9 @@ WEFT__HOOK int ioctl(int fd, unsigned long request, ...)
     return weft__plain()->ioctl(fd, request, arg);
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
+/* --- close ------------------------------------------------------------------------------------ */
 
-/* Whoever waits for it, in whatever fiber, gets EBADF. */
+/* Waiters for the descriptor, in any fiber, get EBADF. */
 WEFT__HOOK int close(int fd)
 {
     struct weft__hook_record *record = weft__hook_record_if_any(fd);

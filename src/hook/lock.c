@@ -1,9 +1,9 @@
-/* Mutexes and conditions of the C library, used by fibers: try, then wait as a fiber until it is
- * unlocked or signalled (hook/queue.h). The mutex stays the C library's: plain threads lock it as
- * ever, and wait in the kernel if a fiber has it.
+/* Mutexes and condition variables of the C library, used by fibers: try, then wait as a fiber until
+ * the object is unlocked or signalled (hook/queue.h). The mutex stays the C library's: plain
+ * threads lock it as usual, and wait in the kernel if a fiber holds it.
  *
  * These waits cannot fail, so neither a cancel nor an interrupt ends them. A stop that aborts makes
- * the fiber try again and again, yielding.
+ * the fiber try again and again, yielding in between.
  */
 #include <errno.h>
 #include <sys/syscall.h>
@@ -13,8 +13,8 @@
 #include "hook/queue.h"
 #include "hook/wait.h"
 
-#define SPINS 100                  /* for one who holds it for a moment, on another thread */
-#define RETRY_NS INT64_C(10000000) /* for what is unlocked past the hooks */
+#define SPINS 100                  /* for a holder on another thread that unlocks soon */
+#define RETRY_NS INT64_C(10000000) /* for mutexes that are unlocked without the hooks */
 #define KIND 3
 #define RECURSIVE 1
 #define CHECKED 2
@@ -37,7 +37,7 @@ static bool is_ours(const pthread_mutex_t *mutex)
     return is_of(mutex, (int)syscall(SYS_gettid));
 }
 
-/* EBUSY: another has it, be it a fiber of this thread. */
+/* EBUSY: it is locked, possibly by another fiber of this thread. */
 static int try_lock(pthread_mutex_t *mutex)
 {
     if (!knows_owner(mutex)) {
@@ -48,7 +48,7 @@ static int try_lock(pthread_mutex_t *mutex)
     if (again && weft__hook_owner_other(mutex, self)) {
         return EBUSY;
     }
-    /* Ours already: it is counted, or an error; neither waits. */
+    /* Locked by this fiber already: counted, or an error; neither waits. */
     int err = again ? weft__plain()->pthread_mutex_lock(mutex)
                     : weft__plain()->pthread_mutex_trylock(mutex);
     if (err == 0 || err == EOWNERDEAD) {
@@ -57,7 +57,7 @@ static int try_lock(pthread_mutex_t *mutex)
     return err;
 }
 
-/* Only a fiber of another thread can give it back while this one looks. */
+/* Only a holder on another thread can unlock while this thread spins. */
 static int spin(pthread_mutex_t *mutex)
 {
     int err = try_lock(mutex);
@@ -96,7 +96,7 @@ static int lock_until(pthread_mutex_t *mutex, int64_t deadline)
     }
     weft_shield_leave();
     if (weft__hook_queue_leave(&sleeper) && err == ETIMEDOUT) {
-        weft__hook_queue_wake(mutex, 1); /* it was for whoever is next */
+        weft__hook_queue_wake(mutex, 1); /* the wake-up was meant for the next waiter */
     }
     errno = before;
     return err;
@@ -138,7 +138,7 @@ WEFT__HOOK int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock,
                : weft__plain()->pthread_mutex_clocklock(mutex, clock, time);
 }
 
-/* From the plain call on the mutex may be gone: only its address is used. */
+/* From the real unlock on, the mutex may be freed: only its address is used. */
 static int unlock(pthread_mutex_t *mutex)
 {
     bool noted = weft__hooked() && knows_owner(mutex) && is_ours(mutex);
@@ -161,9 +161,10 @@ WEFT__HOOK int pthread_mutex_unlock(pthread_mutex_t *mutex)
     return unlock(mutex);
 }
 
-/* --- condition -------------------------------------------------------------------------------- */
+/* --- condition variable ----------------------------------------------------------------------- */
 
-/* In __wrefs: other processes use it too, and would signal past us; its times are on that clock. */
+/* Flags in __wrefs: the condition is shared with other processes, which would signal it without the
+ * hooks; its times are on the monotonic clock. */
 #define SHARED 1
 #define ON_MONOTONIC 2
 
@@ -219,8 +220,8 @@ WEFT__HOOK int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mut
                : weft__plain()->pthread_cond_clockwait(cond, mutex, clock, time);
 }
 
-/* Threads wait in the kernel and fibers here: one of each goes on. One too many is allowed, and
- * looks again. */
+/* Threads wait in the kernel and fibers here: a signal wakes one of each. A spurious wake-up is
+ * allowed, and the woken thread checks its predicate again. */
 WEFT__HOOK int pthread_cond_signal(pthread_cond_t *cond)
 {
     int before = errno;

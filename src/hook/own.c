@@ -1,9 +1,10 @@
-/* libweft's own calls. They are part of the shared library alone, under the names of the C library
- * and not exported, so that whatever libweft calls by these names is the system's call and never a
- * hooked one: it waits for descriptors as a driver does, not as a fiber. A test (test/hook/own)
- * looks whether the library reaches for any other name that libweft-hook.so takes the place of.
+/* System calls for libweft itself. They are part of the shared library only, under the names of the
+ * C library's functions and not exported, so that every call of libweft by these names is the
+ * system call and never a hooked one: libweft waits for descriptors as a driver, not as a fiber. A
+ * test (test/hook/own) checks that the library imports no other name that libweft-hook.so
+ * interposes.
  *
- * They are no cancellation points.
+ * They are not cancellation points.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 #define NS_PER_MS 1000000
 #define SIGSET_BYTES (_NSIG / 8)
 
-/* --- bytes ------------------------------------------------------------------------------------ */
+/* --- read and write --------------------------------------------------------------------------- */
 
 ssize_t read(int fd, void *buf, size_t n)
 {
@@ -175,7 +176,7 @@ int ioctl(int fd, unsigned long request, ...)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* The kernel writes what is left of the time; the C library's call does not. */
+/* The system call writes the remaining time; the C library's function does not. */
 int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
     struct timespec left = timeout ? *timeout : (struct timespec){0};

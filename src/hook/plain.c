@@ -16,7 +16,8 @@ _Atomic(bool) weft__plain_known;
 _Atomic(bool) weft__hook_attached;
 static _Atomic(int) home; /* the process that this memory belongs to */
 
-/* Waiting for conditions has a second, older meaning under the same names on x86_64. */
+/* On x86_64 the condition functions also exist in an older, incompatible version of the same
+ * name. */
 static void *look_up(const char *name, bool condition)
 {
 #ifdef __x86_64__
@@ -44,7 +45,7 @@ static bool is_condition(const char *name)
     return false;
 }
 
-/* Two threads at once write the same. */
+/* Two threads at the same time write the same values. */
 void weft__plain_look_up(void)
 {
     int before = errno;
@@ -79,9 +80,9 @@ bool weft__hook_at_home(void)
     return atomic_load_explicit(&home, memory_order_relaxed) == process();
 }
 
-/* --- which runtime ---------------------------------------------------------------------------- */
+/* --- which libweft ---------------------------------------------------------------------------- */
 
-/* For a libweft that finds this library: which one it works for. */
+/* For a libweft that finds this library: the libweft that the hooks work with. */
 WEFT__HOOK void *weft_hook_runtime(void);
 void *weft_hook_runtime(void)
 {
@@ -94,8 +95,8 @@ static const void *object_of(const void *address)
     return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* All that is used of the runtime is in one object, and that is libweft.so: it alone calls the
- * system past us. */
+/* All functions of libweft that the hooks use are in one object, and that is libweft.so: only
+ * libweft.so makes its system calls without the hooks. */
 static bool has_one_runtime(void)
 {
 #define IS(name) (const void *)(uintptr_t)(name)

@@ -1,9 +1,9 @@
-/* The plain calls: what the names that this library takes the place of meant before, and how a
- * hooked call begins.
+/* The real functions: the functions that this library interposes, as they are without it, and the
+ * check at the beginning of a hooked call.
  *
- * They are looked up when the library is loaded, or by the first call if that comes sooner (from
- * another library's constructor). Looking up names that exist allocates nothing, so an allocator
- * may be among the callers.
+ * They are resolved when the library is loaded, or by the first call if that comes sooner (from
+ * another library's constructor). Resolving existing names allocates nothing, so an allocator may
+ * be among the callers.
  */
 #ifndef WEFT_HOOK_PLAIN_H
 #define WEFT_HOOK_PLAIN_H
@@ -93,7 +93,7 @@ struct weft__plain {
 
 extern struct weft__plain weft__plain_table;
 extern _Atomic(bool) weft__plain_known;
-extern _Atomic(bool) weft__hook_attached; /* there is one runtime, and it is the shared one */
+extern _Atomic(bool) weft__hook_attached; /* there is one libweft, and it is the shared one */
 void weft__plain_look_up(void);
 
 static inline const struct weft__plain *weft__plain(void)
@@ -104,19 +104,19 @@ static inline const struct weft__plain *weft__plain(void)
     return &weft__plain_table;
 }
 
-/* True: a fiber makes this call, with hooks on; it is bound to its worker now, so errno stays where
- * it is. */
+/* True: a fiber makes this call, with hooks enabled; it is bound to its worker now, so the address
+ * of errno does not change. */
 static inline bool weft__hooked(void)
 {
     return atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_enter();
 }
 
-/* The result of a failed call: -1, and errno from a negative one. A descriptor that was closed
- * meanwhile is none. */
+/* Fail a call: set errno from a negative errno and return -1. -EBADFD (the descriptor was closed
+ * meanwhile) becomes EBADF. */
 int weft__hook_fail(int err);
 
-/* False in the child of a vfork, which has this memory but is another process: nothing may be
- * changed or waited for. */
+/* False in the child of a vfork, which shares this memory but is another process: it must not
+ * change state or wait. */
 bool weft__hook_at_home(void);
 
 #endif

@@ -17,14 +17,15 @@ struct owner {
 
 struct place {
     struct weft__lock lock;
-    _Atomic(uint32_t) count; /* who waits here; written under the lock */
+    _Atomic(uint32_t) count; /* waiters here; written under the lock */
     struct weft__hook_sleeper *first, *last;
     struct owner *owners;
 };
 
 static struct place places[PLACES];
 
-/* Owners are few, and an allocator may be the one who locks: they are from here. */
+/* Owners are few, and an allocator may be the caller that locks, so their records come from this
+ * array. */
 static struct owner owners[OWNERS];
 static struct owner *free_owners;
 static unsigned used_owners;
@@ -75,7 +76,7 @@ void weft__hook_queue_again(struct weft__hook_sleeper *sleeper)
     weft__unlock(&place->lock);
 }
 
-/* Whoever wakes does it under the lock: after this nobody touches the sleeper. */
+/* Wakers hold the lock: after this call no thread touches the waiter. */
 bool weft__hook_queue_leave(struct weft__hook_sleeper *sleeper)
 {
     struct place *place = place_of(sleeper->object);
@@ -173,7 +174,7 @@ bool weft__hook_owner_add(const void *mutex, weft_fiber self)
         place->owners = owner;
     }
     if (owner) {
-        /* What another had noted is of a mutex that was at this address before. */
+        /* A record of another fiber is left over from an earlier mutex at this address. */
         owner->depth = owner->fiber == self ? owner->depth + 1 : 1;
         owner->fiber = self;
     }

@@ -1,10 +1,10 @@
 /* poll, select and epoll_wait: waits for several descriptors.
  *
- * The plain call without waiting says what is ready. If nothing is, one descriptor is waited for by
- * itself; several are put into an epoll of the call's own, and that is waited for. Then the plain
- * call is made again, so that what is reported is always the kernel's word.
+ * The real call with timeout 0 finds the ready descriptors. If none is ready, a single descriptor
+ * is waited for directly; several are added to an epoll set of the call's own, which is waited for.
+ * Then the real call is made again, so that the reported result is always the kernel's.
  *
- * With a signal mask it is another thread's call, of the blocking pool: a signal that the mask lets
+ * A call with a signal mask runs on a thread of the blocking pool: a signal that the mask lets
  * through ends it there, as it would here.
  */
 #include <errno.h>
@@ -19,9 +19,9 @@
 #include "hook/socket.h"
 #include "hook/wait.h"
 
-/* What is waited for between two looks: an epoll, or one descriptor. */
+/* The epoll set to wait for between two checks. */
 struct watch {
-    int epoll; /* -1: none could be made */
+    int epoll; /* -1: it could not be created */
     unsigned tries;
 };
 
@@ -43,8 +43,8 @@ static void watch_close(const struct watch *watch)
     errno = before;
 }
 
-/* A descriptor that is there already has these events too. What cannot be watched is a file, which
- * is always ready, or gone: the look finds both. */
+/* Add a descriptor; if it is in the set already, the set gets all its events. A descriptor that
+ * cannot be added is a file, which is always ready, or closed: the check finds both. */
 static void watch_add(const struct watch *watch, int fd, uint32_t events, uint32_t all)
 {
     struct epoll_event event = {.events = events};
@@ -55,7 +55,8 @@ static void watch_add(const struct watch *watch, int fd, uint32_t events, uint32
     }
 }
 
-/* 0: look again; -ETIMEDOUT, -ECANCELED, -EINTR; others: it cannot wait as a fiber. */
+/* Returns 0: check again; -ETIMEDOUT, -ECANCELED, -EINTR; other errors: the call cannot wait as a
+ * fiber. */
 static int watch_wait(struct watch *watch, int64_t deadline)
 {
     if (watch->epoll < 0) {
@@ -91,14 +92,14 @@ static int look(struct pollfd *fds, nfds_t count)
     return n;
 }
 
-/* What the plain call would have to wait for. */
+/* The real call with the remaining time; blocks the thread. */
 static int poll_rest(struct pollfd *fds, nfds_t count, int64_t deadline)
 {
     struct timespec left = weft__hook_left(deadline);
     return weft__plain()->ppoll(fds, count, deadline == WEFT_FOREVER ? NULL : &left, NULL);
 }
 
-/* The usual case of a library with one connection: no epoll is made. */
+/* The usual case of a library with one connection: no epoll set is needed. */
 static int poll_one(struct pollfd *one, int64_t deadline)
 {
     for (;;) {
@@ -213,13 +214,13 @@ int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout
 #define LONG_BITS (8 * sizeof(long))
 #define SETS 3
 
-/* The user's sets and what they were when the call began. */
+/* The user's sets, and copies of them from the beginning of the call. */
 struct sets {
-    int count;    /* of descriptors */
-    size_t bytes; /* of each set */
+    int count;    /* number of descriptors */
+    size_t bytes; /* bytes of each set */
     long *set[SETS];
     long *asked[SETS];
-    long few[SETS][FD_SETSIZE / LONG_BITS]; /* where those are, unless they are larger */
+    long few[SETS][FD_SETSIZE / LONG_BITS]; /* memory of the copies, unless they are larger */
 };
 
 static bool has(const long *set, int fd)
@@ -280,7 +281,8 @@ static int select_until(const struct sets *sets, int64_t deadline)
         err = watch_wait(&watch, deadline);
         n = look_sets(sets);
         if (n == 0 && err == 0) {
-            /* What ends a wait of epoll, an error, may be none of what select was asked for. */
+            /* The event that ends an epoll wait, an error, may be none that select was asked
+             * for. */
             err = weft__hook_pause(watch.tries++, deadline);
         }
     } while (n == 0 && err == 0);
@@ -318,7 +320,7 @@ static int select_copied(struct sets *sets, int64_t deadline)
     return n;
 }
 
-/* How many descriptors the process has room for, as the kernel counts; INT_MAX: it does not say. */
+/* The size of the process's descriptor table, as the kernel reports it; INT_MAX: unknown. */
 static int table_size(void)
 {
     char text[1024];
@@ -337,8 +339,8 @@ static int table_size(void)
     return size > 0 ? size : INT_MAX;
 }
 
-/* There are those who pass the limit of descriptors, however small their sets are. The kernel looks
- * at no more numbers than there is room for, and what is behind them must not be touched. */
+/* Some programs pass the descriptor limit as the count, however small their sets are. The kernel
+ * reads no more numbers than its table has, and the memory after them must not be touched. */
 static int clamped(int count)
 {
     int most = count > FD_SETSIZE ? table_size() : count;
@@ -355,7 +357,7 @@ static int select_of(int count, fd_set *in, fd_set *out, fd_set *except, int64_t
     return select_copied(&sets, deadline);
 }
 
-/* Linux writes what is left of the time. */
+/* Linux writes the remaining time. */
 WEFT__HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
     bool plain = count < 0 || !weft__hooked() || !weft__hook_at_home() ||

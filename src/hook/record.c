@@ -46,13 +46,13 @@ struct weft__hook_record *weft__hook_record(int fd)
     return find(fd, true);
 }
 
-/* Those who close all numbers there could be make no records of them. */
+/* A program that closes all possible numbers must not create a record for each. */
 struct weft__hook_record *weft__hook_record_if_any(int fd)
 {
     return find(fd, false);
 }
 
-/* What the flags say is about the identity that was stored before them. */
+/* The flags describe the identity that was stored before them. */
 static unsigned known(const struct weft__hook_record *record)
 {
     return atomic_load_explicit(&record->flags, memory_order_acquire); /* pairs: know */
@@ -110,10 +110,10 @@ void weft__hook_forget(int fd)
     if (record) {
         atomic_store_explicit(&record->flags, 0, memory_order_relaxed);
     }
-    /* Who cannot wait for operations to end leaves it to the next who waits for the number
+    /* A caller that cannot wait for operations to end leaves that to the next waiter for the number
      * (weft__hook_verify). */
     if (atomic_load_explicit(&weft__hook_attached, memory_order_relaxed) && weft_hook_may_wait()) {
-        weft_fd_release(fd); /* -EBADF: the runtime has nothing to do with it */
+        weft_fd_release(fd); /* -EBADF: libweft does not use the descriptor */
     }
 }
 
@@ -143,7 +143,7 @@ void weft__hook_verify(int fd)
     errno = before;
 }
 
-/* --- who wants it not to block ---------------------------------------------------------------- */
+/* --- non-blocking mode: the user's or the hooks' ---------------------------------------------- */
 
 struct weft__hook_record *weft__hook_unblocked(int fd)
 {

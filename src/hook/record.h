@@ -1,14 +1,15 @@
-/* What the hooks know of a descriptor: its kind, and whether it was made non-blocking by them.
+/* The recorded state of a descriptor: its kind, and whether the hooks made it non-blocking.
  *
- * The kernel's own state is used wherever it can be: O_NONBLOCK is the user's wish, SO_RCVTIMEO and
- * SO_SNDTIMEO are asked for when a call would wait. So copies of a descriptor agree, and what was
- * set before the hooks came, or past them, counts. Bytes move by calls that do not block by
- * themselves (MSG_DONTWAIT, RWF_NOWAIT). Only accept and connect have no such form: a socket is
- * made non-blocking for them, and from then on the user's wish is kept here (SYSTEM, USER).
+ * The kernel's own state is used wherever possible: O_NONBLOCK is the user's setting, SO_RCVTIMEO
+ * and SO_SNDTIMEO are read when a call would wait. So duplicates of a descriptor agree, and
+ * settings made before the hooks were loaded, or without them, count. Data is transferred by calls
+ * that do not block by themselves (MSG_DONTWAIT, RWF_NOWAIT). Only accept and connect have no such
+ * form: a socket is made non-blocking for them, and from then on the user's setting is recorded
+ * here (SYSTEM, USER).
  *
- * A number may be closed past the hooks, say by fclose, and come again. Calls that make descriptors
- * forget what was known. Others are found out by their identity before a wait, or because a call
- * answers that it is not the kind it was.
+ * A number may be closed without the hooks, for example by fclose, and be reused. Calls that create
+ * descriptors discard the recorded state. Other reuse is detected by the descriptor's identity
+ * before a wait, or by a call's error that says the descriptor is not of the recorded kind.
  */
 #ifndef WEFT_HOOK_RECORD_H
 #define WEFT_HOOK_RECORD_H
@@ -20,12 +21,12 @@
 
 enum {
     WEFT__HOOK_SOCKET = 1,
-    WEFT__HOOK_FILE = 2,   /* of a disk: always ready, and slow */
+    WEFT__HOOK_FILE = 2,   /* on a disk: always ready, and slow */
     WEFT__HOOK_STREAM = 3, /* a pipe, a terminal, an eventfd ... */
-    WEFT__HOOK_KIND = 3,   /* 0: not known */
+    WEFT__HOOK_KIND = 3,   /* 0: unknown */
     WEFT__HOOK_FIFO = 4,   /* a stream that is a pipe */
-    WEFT__HOOK_SYSTEM = 8, /* non-blocking by us */
-    WEFT__HOOK_USER = 16,  /* with SYSTEM: by the user as well */
+    WEFT__HOOK_SYSTEM = 8, /* made non-blocking by the hooks */
+    WEFT__HOOK_USER = 16,  /* with SYSTEM: non-blocking by the user as well */
 };
 
 struct weft__hook_record {
@@ -35,30 +36,32 @@ struct weft__hook_record {
 
 /* NULL: no such number, or no memory. */
 struct weft__hook_record *weft__hook_record(int fd);
-/* NULL also if nothing was ever known about it. */
+/* NULL also if no record was ever created for it. */
 struct weft__hook_record *weft__hook_record_if_any(int fd);
 
-/* Flags of a descriptor, looked at if need be. 0: it is none, or nothing can be known of it. */
+/* The flags of a descriptor, inspected if they are unknown. 0: not open, or no record is
+ * possible. */
 unsigned weft__hook_flags(int fd);
-/* The same, looked at anew. */
+/* Inspect the descriptor and record its flags. */
 unsigned weft__hook_look(int fd);
 
-/* The number has just come from the kernel, or is about to go. Ends waits for what it was, here and
- * in the runtime. */
+/* The number was just returned by the kernel, or is about to be closed. Ends the waits for its
+ * former descriptor, in the hooks and in libweft. */
 void weft__hook_forget(int fd);
-/* `to` is a new copy of `from`. */
+/* `to` is a new duplicate of `from`. */
 void weft__hook_copy(int from, int to);
 
-/* Before a wait: what is known is still about this descriptor; else it is looked at anew. */
+/* Before a wait: check that the recorded state is about this descriptor; inspect the descriptor
+ * again if not. */
 void weft__hook_verify(int fd);
 
-/* The record of a socket that is non-blocking by us; else NULL. */
+/* The record of a socket that the hooks made non-blocking; otherwise NULL. */
 struct weft__hook_record *weft__hook_unblocked(int fd);
-/* The user wants calls on it not to block. */
+/* True: the user made it non-blocking. */
 bool weft__hook_nonblocking(int fd);
-/* Makes a socket non-blocking, for us. False: the user has, or it is none. */
+/* Make a socket non-blocking for the hooks. False: the user did already, or it is not a socket. */
 bool weft__hook_unblock(int fd);
-/* Takes that back. */
+/* Undo weft__hook_unblock. */
 void weft__hook_block(int fd);
 
 #endif

@@ -1,6 +1,6 @@
-/* Names to addresses and back: the C library's resolver, on a thread of the blocking pool. What it
- * answers into a static place is put into memory of the fiber's own, which another fiber's question
- * does not change. */
+/* Names to addresses and back: the C library's resolver, on a thread of the blocking pool. Results
+ * that the C library returns in static memory are returned in memory of the fiber, which a query of
+ * another fiber does not change. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "hook/plain.h"
 #include "hook/wait.h"
 
-/* Runs it there, or here if no thread can be had. False: a cancel or an interrupt came before,
- * errno says which. */
+/* Run the call on the blocking pool, or here if there is no thread. False: a cancel or an interrupt
+ * came first; errno says which. */
 static bool run(void (*call)(void *arg), void *arg)
 {
     bool plain;
@@ -82,7 +82,7 @@ WEFT__HOOK int getnameinfo(const struct sockaddr *addr, socklen_t len, char *hos
 
 struct host_job {
     const char *name;
-    int family; /* 0: the call without one */
+    int family; /* 0: the call without a family */
     struct hostent *entry, **found;
     char *buf;
     size_t size;
@@ -126,7 +126,7 @@ WEFT__HOOK int gethostbyname2_r(const char *name, int family, struct hostent *en
                : weft__plain()->gethostbyname2_r(name, family, entry, buf, size, found, error);
 }
 
-/* A fiber's last answer. */
+/* The last result of a fiber. */
 struct answer {
     struct hostent entry;
     size_t size;

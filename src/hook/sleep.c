@@ -1,6 +1,6 @@
-/* sleep and its kin. The remainder is written when an interrupt or a cancel ends it; the first is
- * EINTR, the second ECANCELED, because a cancelled fiber that slept again and again would never
- * end. */
+/* sleep and its variants. The remaining time is written when an interrupt or a cancel ends the
+ * sleep; an interrupt is EINTR, a cancel is ECANCELED, because a cancelled fiber that slept again
+ * after EINTR would never end. */
 #include <errno.h>
 
 #include <weft/fiber.h>
@@ -61,7 +61,7 @@ static void sleep_plain(void *arg)
     job->result = weft__plain()->clock_nanosleep(job->clock, job->flags, job->time, job->left);
 }
 
-/* Until a time of day: it may have been set meanwhile. */
+/* Until a time of day: the clock may have been set meanwhile. */
 static int sleep_to_time_of_day(const struct timespec *time)
 {
     struct timespec now;
@@ -88,8 +88,7 @@ WEFT__HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec
     if (clock == CLOCK_REALTIME) {
         return sleep_to_time_of_day(time);
     }
-    /* Clocks that the runtime does not have: the time that CPUs were used, or that passed in
-     * suspend. */
+    /* Clocks that libweft does not have: CPU time, or time that includes suspend. */
     struct job job = {.clock = clock, .flags = flags, .time = time, .left = left};
     bool plain;
     int before = errno;

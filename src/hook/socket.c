@@ -1,7 +1,7 @@
-/* recv, send and their kin. Each is tried with MSG_DONTWAIT, whatever the mode of the socket, and
- * waits if it would have blocked: bytes that are there cost no more than the plain call. A call
- * that blocks sends all of its bytes, so does this; it says how many it has sent if something ends
- * it before. */
+/* recv, send and their variants. Each is tried with MSG_DONTWAIT, whatever the mode of the socket,
+ * and waits if it would have blocked: receiving available data costs no more than the real call. A
+ * blocking call sends all of its bytes, and so does this; if it is ended before, it returns the
+ * number of bytes sent. */
 #include "hook/socket.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "hook/record.h"
 #include "hook/wait.h"
 
-void __chk_fail(void) __attribute__((noreturn)); /* the C library's */
+void __chk_fail(void) __attribute__((noreturn)); /* of the C library */
 
 void weft__hook_check_size(size_t n, size_t size)
 {
@@ -38,8 +38,8 @@ struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, 
     return place;
 }
 
-/* After a try: true if it is to be made again. *flags is what it is to be made with. A send that
- * connects (MSG_FASTOPEN) does so once; what follows is sent when it is connected. */
+/* After a try: true if the call is to be tried again, with *flags. A send that connects
+ * (MSG_FASTOPEN) connects once; the data is sent when the socket is connected. */
 static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
 {
     if (n >= 0) {
@@ -49,7 +49,7 @@ static bool again(struct weft__hook_io *io, ssize_t n, int asked, int *flags)
         return true;
     }
     bool connects = errno == EINPROGRESS && io->events == POLLOUT;
-    bool never = (asked & MSG_DONTWAIT) || /* neither do the queues beside the bytes ever block */
+    bool never = (asked & MSG_DONTWAIT) || /* error queue and OOB data never block */
                  (io->events == POLLIN && (asked & (MSG_ERRQUEUE | MSG_OOB)));
     if ((errno != EAGAIN && !connects) || never || !(*flags & MSG_DONTWAIT)) {
         return false;
@@ -81,7 +81,7 @@ static ssize_t recv_once(struct weft__hook_io *io, void *buf, size_t n, int flag
     return got;
 }
 
-/* SO_TYPE or SO_DOMAIN; -1: it is no socket. */
+/* SO_TYPE or SO_DOMAIN; -1: not a socket. */
 static int is_what(int fd, int option)
 {
     int what = -1;
@@ -94,8 +94,8 @@ static bool is_stream(int fd)
     return is_what(fd, SO_TYPE) == SOCK_STREAM;
 }
 
-/* MSG_WAITALL with MSG_PEEK: readiness says nothing of how much is there. Unix sockets do not wait
- * for it. */
+/* MSG_WAITALL with MSG_PEEK: readiness does not tell how much data is available. Unix sockets do
+ * not wait for all of it. */
 static ssize_t peek_all(struct weft__hook_io *io, void *buf, size_t n, int flags)
 {
     ssize_t got = 0, before = -1;
@@ -136,7 +136,7 @@ ssize_t weft__hook_recv(int fd, void *buf, size_t n, int flags, struct sockaddr 
     return have > 0 || got >= 0 ? weft__hook_io_moved(&io, have) : -1;
 }
 
-/* The rest of a message that was to be complete. */
+/* Receive the rest of a message that must be complete. */
 static ssize_t recv_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
 {
     size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
@@ -153,7 +153,7 @@ static ssize_t recv_rest(struct weft__hook_io *io, const struct msghdr *msg, siz
     return weft__hook_io_moved(io, done);
 }
 
-/* Numbers that have come with it are new. */
+/* Descriptors that arrived with the message are new. */
 static void forget_passed(const struct msghdr *msg)
 {
     struct msghdr *m = (struct msghdr *)(uintptr_t)msg;
@@ -173,7 +173,7 @@ ssize_t weft__hook_recvmsg(int fd, struct msghdr *msg, int flags)
 {
     struct weft__hook_io io = {.fd = fd, .events = POLLIN};
     int use = (flags & ~MSG_WAITALL) | MSG_DONTWAIT;
-    struct msghdr given = *msg; /* a try that fails may have changed it */
+    struct msghdr given = *msg; /* a failed try may have changed it */
     ssize_t got;
     do {
         *msg = given;
@@ -214,7 +214,7 @@ ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const stru
     return send_all(&io, buf, n, flags, addr, len);
 }
 
-/* What goes with a message has gone with its first part. */
+/* The ancillary data of a message has been sent with its first part. */
 static ssize_t send_rest(struct weft__hook_io *io, const struct msghdr *msg, size_t done, int flags)
 {
     size_t all = weft__hook_length(msg->msg_iov, msg->msg_iovlen);
@@ -243,7 +243,7 @@ ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags)
     return put <= 0 || (flags & MSG_DONTWAIT) ? put : send_rest(&io, msg, (size_t)put, flags);
 }
 
-/* --- the names -------------------------------------------------------------------------------- */
+/* --- the interposed functions ----------------------------------------------------------------- */
 
 WEFT__HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
@@ -283,7 +283,7 @@ WEFT__HOOK ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
                           : weft__plain()->sendmsg(fd, msg, flags);
 }
 
-/* What headers make of the above where they know the size of a buffer. */
+/* The fortified variants, which headers use where they know the size of a buffer. */
 WEFT__HOOK ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
 ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
 {
@@ -302,7 +302,7 @@ ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, __SO
 
 /* --- several messages ------------------------------------------------------------------------- */
 
-/* As the kernel does it: the time is looked at when a message has come, and never ends a wait. */
+/* As in the kernel: the timeout is checked after a message has arrived, and never ends a wait. */
 static int recv_many(int fd, struct mmsghdr *messages, unsigned count, int flags, int64_t deadline)
 {
     struct weft__hook_io io = {.fd = fd, .events = POLLIN};
@@ -329,12 +329,12 @@ WEFT__HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int fl
     int64_t deadline = weft__hook_after(timeout);
     int done = recv_many(fd, messages, count, flags, deadline);
     if (timeout && done > 0) {
-        *timeout = weft__hook_left(deadline); /* Linux writes what is left of it */
+        *timeout = weft__hook_left(deadline); /* Linux writes the remaining time */
     }
     return done;
 }
 
-/* Only the last of those that were sent can be incomplete, where the socket is a stream. */
+/* Only the last message that was sent can be incomplete, if the socket is a stream. */
 static void complete_last(struct weft__hook_io *io, struct mmsghdr *last, int flags)
 {
     ssize_t put = send_rest(io, &last->msg_hdr, last->msg_len, flags);

@@ -1,4 +1,4 @@
-/* Bytes through sockets, for calls of any name. */
+/* Transferring data through sockets, for all interposed functions. */
 #ifndef WEFT_HOOK_SOCKET_H
 #define WEFT_HOOK_SOCKET_H
 
@@ -13,14 +13,14 @@ ssize_t weft__hook_send(int fd, const void *buf, size_t n, int flags, const stru
                         socklen_t len);
 ssize_t weft__hook_sendmsg(int fd, const struct msghdr *msg, int flags);
 
-/* A place in a vector: what is left of it after `done` bytes is iov[index], from `offset` on. */
+/* A position in a vector: after `done` bytes the rest begins in iov[index], at `offset`. */
 struct weft__hook_place {
     size_t index, offset;
 };
 struct weft__hook_place weft__hook_place(const struct iovec *iov, size_t count, size_t done);
 size_t weft__hook_length(const struct iovec *iov, size_t count);
 
-/* For hardened callers: a buffer of `size` bytes takes n. */
+/* For fortified callers: stops the program if n bytes do not fit into a buffer of `size`. */
 void weft__hook_check_size(size_t n, size_t size);
 
 #endif

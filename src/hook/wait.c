@@ -43,7 +43,7 @@ int64_t weft__hook_at(clockid_t clock, const struct timespec *time)
     struct timespec now;
     if (clock == CLOCK_MONOTONIC || clock_gettime(clock, &now) != 0) {
         int64_t at = ns_of(time), moment = weft_now();
-        return at > moment ? at : moment; /* any time may be asked for, also of long ago */
+        return at > moment ? at : moment; /* any time is valid, also one long past */
     }
     return weft_after(ns_of(time) - ns_of(&now));
 }
@@ -57,8 +57,8 @@ struct timespec weft__hook_left(int64_t deadline)
 
 /* --- a descriptor ----------------------------------------------------------------------------- */
 
-/* The runtime would make a pipe or a terminal non-blocking, for everybody who has it. So it waits
- * for an epoll that has the descriptor. */
+/* libweft would make a pipe or a terminal non-blocking, for all processes that share it. So the
+ * fiber waits for an epoll set that contains the descriptor. */
 static int wait_around(int fd, short events, int64_t deadline)
 {
     int epoll = weft__plain()->epoll_create1(EPOLL_CLOEXEC);

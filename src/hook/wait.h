@@ -1,4 +1,4 @@
-/* Waiting, for the hooked calls: for a descriptor, as long as its timeout allows. */
+/* Waiting in hooked calls: for a descriptor, up to its timeout. */
 #ifndef WEFT_HOOK_WAIT_H
 #define WEFT_HOOK_WAIT_H
 
@@ -10,57 +10,58 @@
 
 #include "base/clock.h"
 
-/* A span of time as the kernel takes it. */
+/* True: a valid duration for the kernel. */
 bool weft__hook_is_time(const struct timespec *time);
 
-/* Deadlines on the runtime's clock. A time before the first is the first. */
+/* Deadlines on libweft's clock. A time before the clock's origin becomes the origin. */
 int64_t weft__hook_after(const struct timespec *time); /* NULL: never */
 int64_t weft__hook_after_ms(int ms);                   /* < 0: never */
 int64_t weft__hook_at(clockid_t clock, const struct timespec *time);
 struct timespec weft__hook_left(int64_t deadline);
 
-/* Until when the kernel would let a call on the socket wait: SO_RCVTIMEO for POLLIN, SO_SNDTIMEO
- * for POLLOUT. */
+/* The deadline that the kernel would apply to a blocking call on the socket: SO_RCVTIMEO for
+ * POLLIN, SO_SNDTIMEO for POLLOUT. */
 int64_t weft__hook_deadline(int fd, short events);
 
-/* Waits until poll would report one of `events`. 0, -ETIMEDOUT, -ECANCELED, -EINTR, -EBADFD.
- * Others: a fiber cannot wait here (it is in a compute pool, memory or descriptors are short), and
- * the caller makes the plain call. Never changes the mode of the descriptor. */
+/* Wait until poll would report one of `events`. Returns 0, -ETIMEDOUT, -ECANCELED, -EINTR or
+ * -EBADFD. Other errors: a fiber cannot wait here (it is in a compute pool, or memory or
+ * descriptors are exhausted), and the caller makes the real call. Never changes the mode of the
+ * descriptor. */
 int weft__hook_wait(int fd, short events, int64_t deadline);
 
-/* One call that moves bytes, and may have to wait several times. */
+/* One call that transfers data, and may have to wait several times. */
 struct weft__hook_io {
     int fd;
     short events; /* POLLIN or POLLOUT */
-    bool asked;   /* `deadline` is there */
-    bool ended;   /* an interrupt has ended its last wait */
+    bool asked;   /* `deadline` is set */
+    bool ended;   /* an interrupt ended its last wait */
     int64_t deadline;
 };
 
-/* The user lets the call wait; until when is in `deadline` then. */
+/* True: the descriptor is in blocking mode, so the call may wait; sets `deadline`. */
 bool weft__hook_io_blocks(struct weft__hook_io *io);
 
 enum weft__hook_next {
-    WEFT__HOOK_AGAIN,  /* try once more */
+    WEFT__HOOK_AGAIN,  /* try again */
     WEFT__HOOK_FAILED, /* errno says why */
-    WEFT__HOOK_PLAIN,  /* make the plain call */
+    WEFT__HOOK_PLAIN,  /* make the real call */
 };
-/* After a try that would have blocked: waits, unless the user wants to know. errno is EAGAIN then,
- * and when the socket's timeout has passed. */
+/* After a try that would have blocked: wait, unless the user made the descriptor non-blocking.
+ * errno is EAGAIN in that case, and when the socket's timeout has passed. */
 enum weft__hook_next weft__hook_io_wait(struct weft__hook_io *io);
 
-/* The call succeeds all the same, because it has moved this much: returns that. An interrupt that
- * has ended its last wait is for the fiber's next. */
+/* The call succeeds all the same, because it has transferred this many bytes: returns their number.
+ * An interrupt that ended its last wait stays pending for the fiber's next wait. */
 ssize_t weft__hook_io_moved(struct weft__hook_io *io, size_t bytes);
-/* The same for others: `err` is what their last wait returned. */
+/* The same for other calls: `err` is the result of their last wait. */
 void weft__hook_hand_on(int err);
 
-/* Runs a plain call on a thread of the blocking pool, as `run(arg)`. False: it did not run, errno
- * says why; or it could not be had, and *plain is true. */
+/* Run a real call, as `run(arg)`, on a thread of the blocking pool. False: it did not run, and
+ * errno says why; or there was no thread, and `plain` is set to true. */
 bool weft__hook_elsewhere(void (*run)(void *arg), void *arg, bool *plain);
 
-/* The pause before try number `tries`, where nobody will tell: growing. The reason if a cancel or
- * an interrupt ended it. */
+/* Sleep before try number `tries`, where no event reports progress; the time grows. Returns 0, or
+ * the error if a cancel or an interrupt ended the sleep. */
 int weft__hook_pause(unsigned tries, int64_t deadline);
 
 #endif

@@ -1,12 +1,12 @@
-/* The stock collector of perf events: sums and histograms, a share of them for each worker, put
- * together when somebody reads.
+/* The standard collector of perf events: sums and histograms in shards, which are added up when
+ * they are read.
  *
  * A histogram has eight buckets for each power of two: 0 .. 7 are exact, above that a bucket is 1/8
  * of its lower bound wide. So 488 counters hold any cost up to 2^63 ns, and a percentile is at most
  * 1/8 too high.
  *
- * Shares belong to nobody: workers of two pools may have the same one, so all is added by atomic
- * steps, which cost little while a cache line stays where it is.
+ * No worker owns a shard: workers of two pools may use the same one, so everything is added with
+ * atomic operations, which are cheap while a cache line stays on one CPU.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@ struct weft_collector {
     uint64_t types;
     struct weft__lock lock;        /* start, stop */
     bool started, short_of_memory; /* under it */
-    /* An array of shares each; NULL: not accepted. */
+    /* For each type an array of shards; NULL: not accepted. */
     _Atomic(struct share *) records[WEFT_PERF_TYPES];
 };
 
@@ -99,7 +99,7 @@ static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t su
     raise_to(&share->max_sum, sum);
 }
 
-/* Types are asked for one at a time. */
+/* Types are offered one at a time. */
 static bool accept(unsigned type, void *arg)
 {
     weft_collector *collector = arg;
@@ -117,7 +117,7 @@ static bool accept(unsigned type, void *arg)
     return true;
 }
 
-/* --- life ---------------------------------------------------------------------------- */
+/* --- create, start, stop, destroy ----------------------------------------------------- */
 
 int weft_collector_create(weft_collector **out, const struct weft_collector_opts *opts)
 {
@@ -210,7 +210,8 @@ static uint64_t get(const _Atomic(uint64_t) *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* The least cost that `part` of a thousand of all events do not exceed, as far as buckets tell. */
+/* The least cost that `part` of a thousand of all events do not exceed, to the precision of the
+ * buckets. */
 static int64_t percentile(const uint64_t *buckets, uint64_t events, unsigned part, int64_t max)
 {
     uint64_t wanted = (events * part + 999) / 1000, seen = 0;
@@ -229,7 +230,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Up to what can be said: no sum comes so far unless a cost is wrong. */
+/* Saturates: no sum gets that large unless a cost is wrong. */
 static uint64_t sum_ns(uint64_t a, uint64_t b)
 {
     return b < INT64_MAX - a ? a + b : INT64_MAX;

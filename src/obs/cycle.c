@@ -1,19 +1,20 @@
-/* Cycles of waits: fiber a waits for what b holds, b for what c holds, ... and the last for a.
+/* Cycles of waits: fiber a waits for an object that b holds, b for an object that c holds, ... and
+ * the last for an object that a holds.
  *
- * A fiber waits for one thing at a time, and that has at most one holder: from each fiber leads one
- * way or none. A walk follows the way from every fiber until it ends, or meets a fiber that was met
- * before; met in this very round, the way has come back to it, and that is a cycle. Each fiber is
- * met once in a walk.
+ * A fiber waits for one object at a time, and an object has at most one holder: each fiber has at
+ * most one outgoing edge. A walk follows the edges from every fiber until they end or reach a
+ * visited fiber; if that fiber was visited in this very round, the path has returned to it, and
+ * that is a cycle. A walk visits each fiber once.
  *
- * The ways are read at different times, and fibers go on meanwhile. A cycle counts when going round
- * it three times gives the same waits (tickets and holders). Then every fiber of it was in this
- * wait from the first round to the third, so during the whole of the second; in the second each was
- * seen to wait for something that the next one held, and one that waits gives nothing back. So at
- * the end of the second round all of it was true together; it stays true until one of the waits is
- * given up, by a deadline, a cancel or an interrupt.
+ * The edges are read at different times, and fibers run meanwhile. A cycle counts if three passes
+ * around it read the same waits (tickets and holders). Then every fiber of the cycle was in this
+ * wait from the first pass to the third, so during the whole of the second; in the second pass each
+ * fiber was seen to wait for an object that the next one held, and a waiting fiber releases
+ * nothing. So at the end of the second pass all of it was true at the same time; it stays true
+ * until one of the waits is ended by a deadline, a cancel or an interrupt.
  *
- * What was reported is remembered as long as walks find it, by the wait of its fiber with the
- * lowest number.
+ * A reported cycle is remembered as long as walks find it, by the wait of its fiber with the lowest
+ * number.
  */
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@
 #include "sched/watchdog.h"
 
 struct cycle {
-    struct weft__waits *waits; /* in order: each for the next, the last for the first */
+    struct weft__waits *waits; /* in order: each fiber waits for the next, the last for the first */
     size_t count, room;
 };
 
@@ -49,7 +50,7 @@ static bool add(struct cycle *cycle, const struct weft__waits *waits)
     return true;
 }
 
-/* Once round from this fiber, which waits; false: the way does not come back. */
+/* One pass from this fiber, which waits; false: the path does not return to it. */
 static bool go_round(weft_fiber first, size_t most, struct cycle *cycle)
 {
     struct weft__waits waits;
@@ -64,7 +65,7 @@ static bool go_round(weft_fiber first, size_t most, struct cycle *cycle)
     return true;
 }
 
-/* Once more round; false: something has changed. */
+/* Another pass; false: a wait has changed. */
 static bool is_same(const struct cycle *cycle)
 {
     for (size_t i = 0; i < cycle->count; i++) {
@@ -78,7 +79,7 @@ static bool is_same(const struct cycle *cycle)
     return true;
 }
 
-/* Follows the way from this fiber. True: it leads into a cycle that no earlier one has led into. */
+/* Follow the edges from this fiber. True: they lead into a cycle that no earlier walk has found. */
 static bool follow(weft_fiber start, uint32_t *met, uint32_t slots, struct cycle *cycle)
 {
     uint32_t round = (uint32_t)start; /* its slot: different for each start, and never 0 */
@@ -100,8 +101,8 @@ static bool follow(weft_fiber start, uint32_t *met, uint32_t slots, struct cycle
     }
 }
 
-/* Read off the state word: whoever waits for a descriptor is left alone, and its stack out of the
- * caches. */
+/* Decided by the state word: a fiber that waits for a descriptor is not held, and its stack is not
+ * pulled into the caches. */
 static bool may_have_holder(const struct weft__task *task)
 {
     uint64_t ticket;
@@ -113,7 +114,7 @@ static bool may_have_holder(const struct weft__task *task)
 static size_t walk(void (*found)(const struct cycle *, void *), void *arg)
 {
     uint32_t slots = weft__slab_slots();
-    uint32_t *met = NULL; /* mostly nobody needs it */
+    uint32_t *met = NULL; /* allocated on demand: usually not needed */
     struct cycle cycle = {0};
     size_t n = 0;
     for (uint32_t slot = 1; slot <= slots; slot++) {
@@ -150,7 +151,7 @@ static void print(const struct cycle *cycle, FILE *out)
     }
 }
 
-/* --- on demand --------------------------------------------------------------------- */
+/* --- on demand ---------------------------------------------------------------------------- */
 
 static void print_found(const struct cycle *cycle, void *arg)
 {
@@ -164,15 +165,15 @@ size_t weft_find_cycles(FILE *out)
     return walk(print_found, out);
 }
 
-/* --- by the watchdog ----------------------------------------------------------------- */
+/* --- by the watchdog ---------------------------------------------------------------------- */
 
 struct reported {
     weft_fiber fiber;
     uint64_t ticket;
-    uint64_t walk; /* the last that found it */
+    uint64_t walk; /* the last walk that found it */
 };
 
-/* The watchdog only. */
+/* Used by the watchdog only. */
 static struct {
     struct reported *cycles;
     size_t count, room;
@@ -197,7 +198,7 @@ static const struct weft__waits *lowest(const struct cycle *cycle)
     return least;
 }
 
-/* True: it is new. */
+/* True: the cycle is new. */
 static bool remember(const struct weft__waits *waits)
 {
     for (size_t i = 0; i < known.count; i++) {
@@ -210,7 +211,7 @@ static bool remember(const struct weft__waits *waits)
         size_t room = known.room ? known.room * 2 : 8;
         struct reported *more = realloc(known.cycles, room * sizeof *more);
         if (!more) {
-            return true; /* and will be new again: better twice than never */
+            return true; /* and is new again next time: better reported twice than never */
         }
         known.cycles = more;
         known.room = room;

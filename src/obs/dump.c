@@ -1,6 +1,6 @@
-/* The dump of every fiber: walk over all slots, look at each fiber (obs/view.h), put those with the
- * same stack together (obs/fold.h), and when no fiber is touched any more find the symbols and
- * write it. */
+/* The dump of all fibers: take a snapshot of each slot's fiber (obs/view.h), group fibers with the
+ * same stack (obs/fold.h), and when no fiber is held any more, look up the symbols and write the
+ * dump. */
 #include "obs/dump.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define SHOWN 8
 #define FRAMES 32
 #define SAMPLE_NS 20000000
-#define SAMPLES 10 /* that may go unanswered in one dump */
+#define SAMPLES 10 /* timeouts allowed in one dump */
 
 int weft__dump_check(const struct weft_dump_opts *opts)
 {
@@ -50,7 +50,7 @@ static void look_at_all(struct weft__dump *dump)
     for (uint32_t slot = 1; slot <= slots; slot++) {
         if (dump->seen >= dump->opts.max_fibers) {
             dump->viewer.max_frames = dump->viewer.max_steps =
-                0; /* from here on they are counted */
+                0; /* from here on, fibers are only counted */
         }
         if (!weft__view_slot(&dump->viewer, slot, &dump->view)) {
             continue;
@@ -89,7 +89,8 @@ int weft__dump_run(struct weft__dump *dump, FILE *file, int fd)
     dump->seen = dump->cut = 0;
     memset(&dump->fold, 0, sizeof dump->fold);
     dump->fold.max_shown = o->max_shown;
-    memset(&dump->trails, 0, sizeof dump->trails); /* objects come and go between dumps */
+    memset(&dump->trails, 0, sizeof dump->trails); /* objects may be loaded and unloaded between
+                                                      dumps */
     memset(&dump->symbols, 0, sizeof dump->symbols);
     dump->viewer = (struct weft__viewer){
         .pool = o->pool,

@@ -1,4 +1,4 @@
-/* The dump without a stream. The public contract is <weft/dump.h>. */
+/* The internal interface of the dump. The public contract is <weft/dump.h>. */
 #ifndef WEFT_OBS_DUMP_H
 #define WEFT_OBS_DUMP_H
 
@@ -7,7 +7,7 @@
 #include "obs/fold.h"
 #include "obs/out.h"
 
-/* What a dump needs besides the stack of its caller. Mapped, not allocated. */
+/* The memory of a dump besides the caller's stack. Mapped, not allocated. */
 struct weft__dump {
     struct weft_dump_opts opts; /* with the defaults filled in */
     struct weft__out out;
@@ -16,9 +16,9 @@ struct weft__dump {
     struct weft__shot shot;
     struct weft__trails trails;
     struct weft__fold fold;
-    size_t seen,
-        cut; /* fibers that were looked at, and that were not because there were too many */
-    const char *no_sampling; /* why running fibers are not asked; NULL: they are */
+    /* Fibers that were inspected, and fibers that were not because there were too many. */
+    size_t seen, cut;
+    const char *no_sampling; /* why running fibers are not sampled; NULL: they are */
     struct {
         const char *inside; /* the instruction */
         char text[144];
@@ -30,10 +30,10 @@ int weft__dump_check(const struct weft_dump_opts *opts);
 /* NULL: no memory. */
 struct weft__dump *weft__dump_create(const struct weft_dump_opts *opts);
 void weft__dump_destroy(struct weft__dump *dump);
-/* Looks at all fibers and writes what it saw, to a stream or to a descriptor. */
+/* Inspect all fibers and write the result, to a stream or to a descriptor. */
 int weft__dump_run(struct weft__dump *dump, FILE *file, int fd);
 
-/* Of a frame of a group, cached. */
+/* The symbol of a frame, cached. */
 const char *weft__dump_symbol(struct weft__dump *dump, const void *pc, bool returns);
 void weft__dump_text(struct weft__dump *dump);
 void weft__dump_json(struct weft__dump *dump);

@@ -1,6 +1,6 @@
-/* Fibers whose stacks are the same, put together: same state, same kind of wait, same frames. In
- * memory of its own that comes from the kernel page by page and goes back at once, because a dump
- * may be of a program that is stuck in its allocator. */
+/* Grouping of fibers whose stacks are the same: same state, same kind of wait, same frames. Uses
+ * its own memory, which is mapped and unmapped page by page, because the dumped program may be
+ * stuck in its allocator. */
 #ifndef WEFT_OBS_FOLD_H
 #define WEFT_OBS_FOLD_H
 
@@ -8,7 +8,7 @@
 
 #define WEFT__FOLD_STATES 6 /* those of weft_fiber_state, and unreadable */
 
-/* One fiber of a group: a view without its frames. */
+/* One fiber of a group: a snapshot without its frames. */
 struct weft__folded {
     struct weft__folded *next;
     struct weft__view view; /* up to `no_frames` */
@@ -17,13 +17,13 @@ struct weft__folded {
 struct weft__fold_group {
     struct weft__fold_group *next, *next_hashed;
     uint64_t hash;
-    size_t count;                      /* fibers in it */
-    unsigned shown;                    /* of them listed */
+    size_t count;                      /* fibers in the group */
+    unsigned shown;                    /* fibers listed */
     struct weft__folded *first, *last; /* in the order in which they were seen */
     enum weft_fiber_state state;
     bool unreadable;
     const char *waits, *no_frames;
-    struct weft__body_frame (*describe)(void *const *pair); /* as in a view */
+    struct weft__body_frame (*describe)(void *const *pair); /* as in a snapshot */
     int frames;
     void *pcs[];
 };
@@ -33,7 +33,7 @@ struct weft__fold {
     struct weft__fold_group *first[WEFT__FOLD_STATES], *last[WEFT__FOLD_STATES];
     size_t fibers[WEFT__FOLD_STATES]; /* by state */
     size_t groups;
-    size_t lost; /* fibers that are counted, but in no group, for lack of memory */
+    size_t lost; /* fibers that are counted but not in a group, for lack of memory */
     unsigned max_shown;
     struct weft__fold_group *hashed[1024];
     struct weft__fold_chunk *chunks;

@@ -1,6 +1,6 @@
-/* A dump when a signal comes. The handler counts and rings a futex; a thread that was made before
- * does the rest, so that nothing is needed of a program that may be stuck. All its memory is mapped
- * before. */
+/* A dump on a signal. The handler counts and wakes a futex; a thread that was created in advance
+ * writes the dump, so that the dump needs nothing from a program that may be stuck. All its memory
+ * is mapped in advance. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static pthread_t thread;
 static struct weft__dump *dump;
 static int dump_fd;
 
-static _Atomic(uint32_t) asked; /* how often; the lowest bit: leave */
+static _Atomic(uint32_t) asked; /* number of requests; the lowest bit: exit */
 
 static void on_signal(int signal)
 {
@@ -110,7 +110,7 @@ static void give_back_locked(void)
     }
 }
 
-/* --- forks: the thread is not in the child, where it is off --------------------------- */
+/* --- forks: the child has no thread, so dumps are off there ----------------------------- */
 
 static void fork_prepare(void)
 {
@@ -137,7 +137,7 @@ static void watch_forks(void)
     weft__fork_hook(&hook);
 }
 
-/* --- calls ------------------------------------------------------------------------------ */
+/* --- public calls ----------------------------------------------------------------------- */
 
 int weft_dump_on_signal(int signal, int fd, const struct weft_dump_opts *opts)
 {

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#define MOST 1024 /* of one call */
+#define MOST 1024 /* bytes of one call */
 
 static void write_out(struct weft__out *out)
 {

@@ -1,5 +1,5 @@
-/* Where a report is written: to a stream, or to a descriptor without the C library's locks and
- * memory. */
+/* The writer of a dump: to a stream, or to a descriptor without the C library's locks and
+ * allocations. */
 #ifndef WEFT_OBS_OUT_H
 #define WEFT_OBS_OUT_H
 
@@ -7,20 +7,20 @@
 #include <stdio.h>
 
 struct weft__out {
-    FILE *file; /* or NULL and a descriptor */
+    FILE *file; /* NULL: write to fd */
     int fd;
-    int err; /* the first, as a negative errno; what follows it is dropped */
+    int err; /* the first error, as a negative errno; later output is dropped */
     size_t used;
     char buf[4096];
 };
 
-/* One call writes less than 1 KiB. */
+/* Write formatted text; one call writes less than 1 KiB. */
 void weft__out(struct weft__out *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A JSON string with its quotes. Bytes that are not ASCII are taken for Latin-1, so that it is
- * valid whatever it holds. */
+/* Write a JSON string with its quotes. Bytes that are not ASCII are treated as Latin-1, so that the
+ * result is valid for any input. */
 void weft__out_json(struct weft__out *out, const char *text);
-/* 0, or what went wrong so far. */
+/* Returns 0 or the first error. */
 int weft__out_flush(struct weft__out *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The short text of a pool: what it and its workers do, and the trace. With backtraces:
- * obs/dump.c. */
+/* The text dump of a pool: its counters, its workers, its fibers, and the trace ring. The dump with
+ * backtraces is obs/dump.c. */
 #include <inttypes.h>
 #include <stdio.h>
 

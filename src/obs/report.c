@@ -1,4 +1,5 @@
-/* What the watchdog says: the texts of hogs and deadlocks, and where all reports go. */
+/* The reports of the watchdog: the texts of hog, deadlock and unjoined reports, and the handler
+ * that gets all reports. */
 #include "obs/report.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@
 #define MOST_FIBERS 100 /* in one report */
 #define MOST_THREADS 32
 #define MOST_FRAMES 32
-#define SAMPLE_NS 200000000 /* a machine where it takes that long has other worries */
+#define SAMPLE_NS 200000000 /* a machine that needs longer has bigger problems */
 
 static struct weft__lock lock;
 static weft_report_fn hook; /* both under the lock */
@@ -75,9 +76,9 @@ void weft__report_send(struct weft__report *report, enum weft_report_kind kind)
 
 /* --- hogs ------------------------------------------------------------------------ */
 
-/* Where it is now, if its thread can be asked in time. Not under valgrind, where everything is slow
- * enough to be a hog: after a signal on a fiber of the main thread it takes what lies below for
- * closed, and calls the next calls errors. */
+/* Print the backtrace, if the thread can be sampled in time. Not under valgrind, where everything
+ * is slow enough to be a hog: after a signal on a fiber of the main thread, valgrind considers the
+ * memory below the stack pointer inaccessible and reports the next calls as errors. */
 static void print_backtrace(const struct weft__hog *hog, FILE *out)
 {
     if (weft__san_valgrind) {
@@ -120,7 +121,7 @@ void weft__report_hog(const struct weft__hog *hog)
 
 /* --- deadlocks ---------------------------------------------------------------------- */
 
-/* One line; false: it is not a fiber that has begun and not ended. */
+/* Print one line; false: not a fiber that has begun and not ended. */
 static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
 {
     uint64_t ident = task ? atomic_load_explicit(&task->ident, memory_order_acquire) : 0;
@@ -137,13 +138,14 @@ static bool print_fiber(const struct weft__task *task, bool silent, FILE *out)
     return true;
 }
 
-/* One that waits inside Weft, and has not been fired. */
+/* A thread that waits inside Weft and has not been fired. */
 struct waiting_thread {
     int tid;
     struct weft__waits waits;
 };
 
-/* Copies, for as much as there is room; returns how many there are. Printing takes other locks. */
+/* Copies as many as fit; returns how many there are. Copied first, because printing takes other
+ * locks. */
 static size_t look_at_threads(struct waiting_thread *out, size_t room)
 {
     size_t count = 0;
@@ -196,7 +198,7 @@ void weft__report_deadlock(void)
     weft__report_send(&report, WEFT_REPORT_DEADLOCK);
 }
 
-/* --- forgotten joins ------------------------------------------------------------------- */
+/* --- unjoined fibers ------------------------------------------------------------------------ */
 
 void weft__report_unjoined(const char *pool, uint64_t count, weft_fiber first)
 {
@@ -213,7 +215,7 @@ void weft__report_unjoined(const char *pool, uint64_t count, weft_fiber first)
     weft__report_send(&report, WEFT_REPORT_UNJOINED);
 }
 
-/* --- asking ---------------------------------------------------------------------------- */
+/* --- public calls --------------------------------------------------------------------------- */
 
 void weft_watch_stats(struct weft_watch_stats *out)
 {

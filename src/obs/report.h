@@ -1,4 +1,4 @@
-/* Handing a report to whoever wants it. */
+/* Building a report and passing it to the report handler. */
 #ifndef WEFT_OBS_REPORT_H
 #define WEFT_OBS_REPORT_H
 
@@ -15,10 +15,10 @@ struct weft__report {
 
 /* False: no memory. */
 bool weft__report_open(struct weft__report *report);
-/* Ends the text and hands it over. */
+/* Finish the text and pass it to the handler. */
 void weft__report_send(struct weft__report *report, enum weft_report_kind kind);
 
-/* How many cycles were reported. */
+/* The number of cycles reported so far. */
 uint64_t weft__cycles_reported(void);
 
 #endif

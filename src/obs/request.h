@@ -1,19 +1,19 @@
-/* What a sampler asks of another thread: to write something (a shot) that belongs to the sampler at
- * all other times.
+/* The request of a sampler to another thread: write a stack sample into memory that belongs to the
+ * sampler at all other times.
  *
  * One word {tid:32, step:32}:
  *
- *   from            to       who                 function
- *   --------------  -------  ------------------  --------------------------------------------------
- *   IDLE and ends   ASKED    the sampler         ask
- *   ASKED           COPYING  the thread, by CAS  take: what is asked for is the thread's to write
- *   ASKED           IDLE     the sampler, CAS    withdraw: no answer in time
- *   COPYING         TAKEN    the thread          answer: written, the sampler's again
- *   COPYING         OTHER    the thread          answer: there was nothing to write
+ *   from            to         by                  function
+ *   --------------  ---------  ------------------  ------------------------------------------------
+ *   IDLE and ends   POSTED     the sampler         post
+ *   POSTED          COPYING    the thread, by CAS  accept: the thread may write the sample now
+ *   POSTED          IDLE       the sampler, CAS    withdraw: no answer in time
+ *   COPYING         COPIED     the thread          complete: written, belongs to the sampler again
+ *   COPYING         NO_SAMPLE  the thread          complete: there was nothing to write
  *
- * A sampler that loses patience with a thread that copies goes away; no other request can be made
- * until the thread has ended its copy. take and answer are async-signal-safe. One sampler at a
- * time, by a lock of theirs.
+ * A sampler whose timeout passes while the thread copies gives up; no other request can be made
+ * until the thread has finished its copy. accept and complete are async-signal-safe. There is one
+ * sampler at a time; the samplers' lock sees to that.
  */
 #ifndef WEFT_OBS_REQUEST_H
 #define WEFT_OBS_REQUEST_H
@@ -36,7 +36,7 @@ enum weft__request_step {
 /* Zeroed: idle. */
 struct weft__request {
     _Atomic(uint64_t) word;
-    _Atomic(uint32_t) bell; /* rung after each answer */
+    _Atomic(uint32_t) bell; /* rung after each completion */
 };
 
 static inline uint64_t weft__request_word(int tid, enum weft__request_step step)
@@ -46,24 +46,24 @@ static inline uint64_t weft__request_word(int tid, enum weft__request_step step)
 
 static inline enum weft__request_step weft__request_step(struct weft__request *request)
 {
-    /* Acquire: what the thread has written. pairs: answer */
+    /* Acquire: what the thread has written. pairs: complete */
     return (enum weft__request_step)(uint32_t)atomic_load_explicit(&request->word,
                                                                    memory_order_acquire);
 }
 
-/* False: somebody copies still. */
+/* False: a thread is still copying. */
 static inline bool weft__request_ask(struct weft__request *request, int tid)
 {
     if (weft__request_step(request) == WEFT__REQUEST_COPYING) {
         return false;
     }
-    /* Release: what is asked for, and the sampler's last look at the answer before. pairs: take */
+    /* Release: the request, and the sampler's last read of the previous sample. pairs: accept */
     atomic_store_explicit(&request->word, weft__request_word(tid, WEFT__REQUEST_ASKED),
                           memory_order_release);
     return true;
 }
 
-/* False: nothing is asked of this thread, or no longer. */
+/* False: there is no request to this thread, or it was withdrawn. */
 static inline bool weft__request_take(struct weft__request *request, int tid)
 {
     uint64_t asked = weft__request_word(tid, WEFT__REQUEST_ASKED);
@@ -78,13 +78,13 @@ static inline void weft__request_answer(struct weft__request *request, int tid,
 {
     atomic_store_explicit(&request->word, weft__request_word(tid, step),
                           memory_order_release); /* pairs: weft__request_step */
-    /* Release: who sees the bell rung sees the answer, or it could go to sleep over it. pairs:
-     * await */
+    /* Release: a sampler that sees the new futex count sees the completion; otherwise it could
+     * sleep although the request is complete. pairs: await */
     atomic_fetch_add_explicit(&request->bell, 1, memory_order_release);
     weft__futex_wake(&request->bell, 1);
 }
 
-/* False: the thread has taken it. */
+/* False: the thread has accepted the request. */
 static inline bool weft__request_withdraw(struct weft__request *request, int tid)
 {
     uint64_t asked = weft__request_word(tid, WEFT__REQUEST_ASKED);
@@ -93,13 +93,13 @@ static inline bool weft__request_withdraw(struct weft__request *request, int tid
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Until it is answered or the deadline has passed; the step that it is in then. */
+/* Wait until the request is complete or the deadline has passed; return the step it is in then. */
 static inline enum weft__request_step weft__request_await(struct weft__request *request,
                                                           int64_t deadline)
 {
     for (int late = 0;;) {
         uint32_t rung =
-            atomic_load_explicit(&request->bell, memory_order_acquire); /* pairs: answer */
+            atomic_load_explicit(&request->bell, memory_order_acquire); /* pairs: complete */
         enum weft__request_step step = weft__request_step(request);
         if (late || (step != WEFT__REQUEST_ASKED && step != WEFT__REQUEST_COPYING)) {
             return step;

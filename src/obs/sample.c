@@ -15,17 +15,17 @@
 #include "sched/outside.h"
 #include "sched/worker.h"
 
-#define PATIENCE_NS 50000000 /* with another sampler, and with a copy that has begun */
+#define PATIENCE_NS 50000000 /* for another sampler, and for a copy that has begun */
 
 static struct weft__lock sampling;
 
 static struct weft__request request;
 static _Atomic(uint64_t) wanted; /* the fiber; 0: any */
-static struct weft__shot shot;   /* what is asked for */
+static struct weft__shot shot;   /* written by the sampled thread */
 
 /* under `sampling` */
 static int used_signal;
-static bool unanswered; /* since the handler was installed */
+static bool unanswered; /* a request timed out since the handler was installed */
 
 /* --- in the handler ------------------------------------------------------------------------ */
 
@@ -47,9 +47,9 @@ static void take_registers(const ucontext_t *context)
 #endif
 }
 
-/* The current task may be one that has just ended and given its block up, so its fields may be
- * changing. A stack's record is never unmapped, and that the stack pointer lies in it is what
- * counts. */
+/* The current task may have just ended and released its control block, so its fields may be
+ * changing. The record of a stack is never unmapped, and the check that counts is that the stack
+ * pointer lies in the stack. */
 __attribute__((no_sanitize("thread"))) static bool take_stack(const struct weft__task *task)
 {
     const struct weft__stack *stack = *(struct weft__stack *const volatile *)&task->stack;
@@ -139,7 +139,7 @@ int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot 
     }
     atomic_store_explicit(&wanted, fiber, memory_order_relaxed);
     if (!weft__request_ask(&request, tid)) {
-        return -ETIMEDOUT; /* still the one before */
+        return -ETIMEDOUT; /* the previous copy is still in progress */
     }
     if (syscall(SYS_tgkill, getpid(), tid, used_signal) != 0) {
         return weft__request_withdraw(&request, tid) ? -ESRCH : -EAGAIN;
@@ -162,7 +162,7 @@ int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot 
     return step == WEFT__REQUEST_TAKEN ? 0 : -EAGAIN;
 }
 
-/* The handler stays if there is one: the next begin finds it to be ours. */
+/* The handler stays installed if it is: the next begin recognises it. */
 void weft__sample_fork_child(void)
 {
     atomic_store_explicit(&request.word, 0, memory_order_relaxed);

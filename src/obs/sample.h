@@ -1,14 +1,14 @@
-/* Looking at a thread that runs: it is sent a signal and copies its own registers and stack (a
- * shot).
+/* Sampling a running thread: it gets a signal and copies its own registers and stack (a stack
+ * sample).
  *
- * One sampler at a time in a process, between begin and end. The handler is installed by begin and
- * taken back by end, and only where the signal had its default disposition: what a program does
- * with its signals stays as it was. The default is SIGURG, which is ignored by default, so that one
- * that arrives late disturbs nobody. After another signal was not answered in time the handler
- * stays, because its default could end the process.
+ * One sampler at a time in a process, between begin and end. begin installs the handler and end
+ * removes it, and only if the signal had its default disposition: the signal handling of the
+ * program does not change. The default is SIGURG, which is ignored by default, so that a late
+ * signal does no harm. After another signal was not answered in time the handler stays installed,
+ * because the signal's default action could end the process.
  *
- * A thread that does not answer (it has the signal blocked, or is stuck in the kernel) costs the
- * deadline and no more (obs/request.h).
+ * A thread that does not answer (the signal is blocked, or the thread is stuck in the kernel) costs
+ * the deadline and no more (obs/request.h).
  */
 #ifndef WEFT_OBS_SAMPLE_H
 #define WEFT_OBS_SAMPLE_H
@@ -17,16 +17,17 @@
 
 #include "obs/unwind.h"
 
-/* 0: SIGURG. -EBUSY: the signal is used by the program, or another sampler goes on and on.
- * -EINVAL. */
+/* signal: 0 for SIGURG. Returns 0; -EBUSY if the program uses the signal, or another sampler does
+ * not finish; -EINVAL. */
 int weft__sample_begin(int signal);
 void weft__sample_end(void);
 
-/* What the thread runs, if it is a worker: that fiber, or any (WEFT_NO_FIBER). -EAGAIN: it runs
- * something else. -ETIMEDOUT: it did not answer. -ESRCH: no such thread. */
+/* Sample the thread, if it is a worker that runs this fiber, or any fiber (WEFT_NO_FIBER). Returns
+ * 0; -EAGAIN if it runs something else; -ETIMEDOUT if it did not answer; -ESRCH if there is no such
+ * thread. */
 int weft__sample(int tid, weft_fiber fiber, int64_t deadline, struct weft__shot *out);
 
-/* Whoever was at it is not in the child, nor who was asked. */
+/* Reset after fork: neither the sampler nor the sampled thread exists in the child. */
 void weft__sample_fork_child(void);
 
 #endif

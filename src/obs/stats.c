@@ -101,7 +101,7 @@ void weft_pool_stats(weft_pool *pool, struct weft_pool_stats *out)
     }
 }
 
-/* True: it was woken meanwhile, and the caller queues it. */
+/* True: the fiber was woken meanwhile, and the caller must queue it. */
 static bool wait_snapshot(struct weft__task *task, struct weft_fiber_info *out)
 {
     if (!weft__task_hold(task)) {
@@ -113,7 +113,7 @@ static bool wait_snapshot(struct weft__task *task, struct weft_fiber_info *out)
     return weft__task_unhold(task);
 }
 
-/* Under its ident lock the fiber cannot end, so its fields hold still. True as above. */
+/* Under its ident lock the fiber cannot end, so its fields are stable. Returns as wait_snapshot. */
 static bool fiber_snapshot_locked(struct weft__task *task, uint64_t ident, int64_t now,
                                   struct weft_fiber_info *out)
 {
@@ -123,7 +123,7 @@ static bool fiber_snapshot_locked(struct weft__task *task, uint64_t ident, int64
         .state = weft__fiber_state_of(state),
         .worker = atomic_load_explicit(&task->ran_on, memory_order_relaxed),
         .bound = task->pin,
-        .age_ns = now > task->born ? now - task->born : 0, /* made since the walk began */
+        .age_ns = now > task->born ? now - task->born : 0, /* created since the walk began */
     };
     snprintf(out->name, sizeof out->name, "%s", weft__task_name(task));
     if (!(ident & WEFT__IDENT_DONE)) {

@@ -1,11 +1,11 @@
-/* The two faces of a dump: for people and for programs. docs/dump.md says what each line and member
- * means. */
+/* The two formats of a dump: text for people and JSON for programs. docs/dump.md documents each
+ * line and member. */
 #include <inttypes.h>
 
 #include "obs/dump.h"
 #include "sched/pool.h"
 
-/* In the order in which a person wants them. */
+/* In the order of interest to a reader. */
 static const unsigned order[WEFT__FOLD_STATES] = {WEFT_FIBER_RUNNING, WEFT_FIBER_WAITING,
                                                   WEFT_FIBER_READY,   WEFT_FIBER_CREATED,
                                                   WEFT_FIBER_DONE,    WEFT__FOLD_STATES - 1};
@@ -94,7 +94,7 @@ static void text_frame(struct weft__dump *dump, const struct weft__fold_group *g
     weft__out(&dump->out, "\n");
 }
 
-/* How many pointers a frame is. */
+/* The number of pointers per frame. */
 static int step_of(const struct weft__fold_group *group)
 {
     return group->describe ? 2 : 1;
@@ -120,7 +120,7 @@ static void text_group(struct weft__dump *dump, const struct weft__fold_group *g
     }
 }
 
-/* Of one pool, if it has done I/O. */
+/* The driver of the pool, if the pool has done I/O. */
 static const struct weft__driver_kind *driver_of(const weft_pool *pool)
 {
     return pool ? atomic_load_explicit(&pool->driver, memory_order_acquire) : NULL;

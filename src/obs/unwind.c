@@ -20,12 +20,12 @@
 #include "sched/fork.h"
 #include "sched/worker.h"
 
-/* --- the copy ---------------------------------------------------------------------------- */
+/* --- copying a stack ------------------------------------------------------------------------ */
 
 #define RED_ZONE 128 /* bytes below the stack pointer that a leaf function may use */
 
-/* Word by word and volatile, so that no checker's memcpy is called: parts of a stack are poisoned
- * to it. */
+/* Word by word and volatile, so that no sanitizer's memcpy is called: parts of a stack are
+ * poisoned. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void
 copy_words(uint64_t *to, uint64_t from, size_t bytes)
 {
@@ -44,7 +44,7 @@ void weft__shot_take(struct weft__shot *shot, const char *bottom, const char *to
     uint64_t sp = shot->regs[WEFT__REG_SP] & ~(uint64_t)7;
     shot->first = shot->bytes = 0;
     if (sp < low || sp >= high) {
-        return; /* it is on another stack, of a signal handler say */
+        return; /* it runs on another stack, such as that of a signal handler */
     }
     shot->first = sp - low < RED_ZONE ? low : sp - RED_ZONE;
     shot->bytes = high - shot->first < WEFT__SHOT_BYTES ? high - shot->first : WEFT__SHOT_BYTES;
@@ -60,7 +60,7 @@ void weft__shot_take_held(struct weft__shot *shot, const struct weft__task *task
     weft__shot_take(shot, weft__stack_bottom(task->stack, task->stack_class), task->stack->top);
 }
 
-/* --- libunwind, given the copy to read -------------------------------------------------------- */
+/* --- libunwind, reading the copy -------------------------------------------------------------- */
 
 #if WEFT_LIBUNWIND
 
@@ -68,7 +68,7 @@ int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip, un
                                        unw_proc_info_t *out, int need_unwind_info, void *arg);
 
 struct walk {
-    struct weft__shot *shot; /* NULL: tables alone are read */
+    struct weft__shot *shot; /* NULL: only tables are read */
     uint64_t first, end;     /* the segment that was read last */
 };
 
@@ -91,7 +91,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
         walk->first = walk->end = 0;
         return -UNW_EINVAL;
     }
-    /* The last word of a segment may be a part of one. */
+    /* The last word of a segment may be incomplete. */
     size_t there = walk->end - address < sizeof *value ? walk->end - address : sizeof *value;
     *value = 0;
     memcpy(value, (const void *)address, there);
@@ -117,7 +117,7 @@ static int access_fpreg(unw_addr_space_t space, unw_regnum_t reg, unw_fpreg_t *v
     return -UNW_EBADREG;
 }
 
-/* What precedes the sorted table of an object, as every linker writes it. */
+/* The header before an object's sorted table, as every linker writes it. */
 struct eh_frame_hdr {
     uint8_t version, frame_encoding, count_encoding, table_encoding;
     int32_t frame;
@@ -172,7 +172,7 @@ static int no_name(unw_addr_space_t space, unw_word_t ip, char *buf, size_t size
     return -UNW_ENOINFO;
 }
 
-/* No fork meanwhile: the library has locks of its own, which a child could not undo. */
+/* Without a fork meanwhile: libunwind has locks of its own, which a child could not release. */
 static unw_addr_space_t make_space(void)
 {
     static unw_accessors_t accessors = {
@@ -187,12 +187,12 @@ static unw_addr_space_t make_space(void)
     };
     unw_addr_space_t space = unw_create_addr_space(&accessors, 0);
     if (space) {
-        unw_set_caching_policy(space, UNW_CACHE_NONE); /* objects come and go */
+        unw_set_caching_policy(space, UNW_CACHE_NONE); /* objects are loaded and unloaded */
     }
     return space;
 }
 
-/* Made once, never freed. */
+/* Created once, never freed. */
 static unw_addr_space_t the_space(void)
 {
     static _Atomic(unw_addr_space_t) made;
@@ -218,10 +218,10 @@ bool weft__unwind_prepare(void)
     return the_space() != NULL;
 }
 
-/* The return addresses that led from a waiting fiber's stack pointer to its entry, and where they
- * lay. The registers that count besides are the two that the switch saved, so that a stack with the
- * same words in the same places has the same frames, without asking the tables: some twenty times
- * faster, and most fibers of a large program are alike. */
+/* The return addresses from a waiting fiber's stack pointer to its entry, and their positions.
+ * Besides these, only the two registers that the switch saved matter, so a stack with the same
+ * words at the same positions has the same frames, without a search in the unwind tables: some
+ * twenty times faster, and most fibers of a large program are alike. */
 static bool matches(const struct weft__trail *trail, const struct weft__shot *shot)
 {
     uint64_t sp = shot->regs[WEFT__REG_SP];
@@ -290,8 +290,8 @@ int weft__shot_unwind(struct weft__shot *shot, struct weft__trails *known, void 
     return trail->count;
 }
 
-/* The library takes the nearest symbol before an address. Where the file was stripped that may be
- * another function's: those that have no symbol any more still have their unwind tables, which say
+/* libunwind returns the nearest symbol before an address. In a stripped file that symbol may belong
+ * to another function: functions whose symbols were removed still have unwind tables, which record
  * where the function begins. */
 static bool is_certain(unw_word_t at, unw_word_t symbol)
 {
@@ -307,7 +307,7 @@ void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
     unw_word_t offset, at = (unw_word_t)pc - returns;
     unw_accessors_t *local = unw_get_accessors(unw_local_addr_space);
     int err = local->get_proc_name(unw_local_addr_space, at, name, sizeof name, &offset, NULL);
-    if ((err == 0 || err == -UNW_ENOMEM) && /* the latter: cut to size */
+    if ((err == 0 || err == -UNW_ENOMEM) && /* the latter: truncated */
         is_certain(at, at - offset)) {
         snprintf(buf, size, "%s+0x%" PRIx64, name, offset + returns);
     } else {
@@ -341,7 +341,7 @@ void weft__symbol(const void *pc, bool returns, char *buf, size_t size)
 
 #endif
 
-/* --- in one step ------------------------------------------------------------------------------ */
+/* --- copy and unwind -------------------------------------------------------------------------- */
 
 #define ANSWER_NS 20000000
 

@@ -15,7 +15,7 @@
 #include "sched/slab.h"
 #include "sched/waiter.h"
 
-/* While the fiber is held: what `on` points to is there. */
+/* While the fiber is held, so that the object in `on` exists. */
 static void look_at_wait(struct weft__view *out, const struct weft__task *task, int64_t now)
 {
     struct weft__body_wait wait = weft__task_waits(task);
@@ -38,7 +38,7 @@ static void look_at_wait(struct weft__view *out, const struct weft__task *task, 
     }
 }
 
-/* While it is held. */
+/* While the task is held. */
 static void look_at_body(const struct weft__viewer *viewer, const struct weft__task *task,
                          struct weft__view *out)
 {
@@ -54,7 +54,7 @@ static void look_at_body(const struct weft__viewer *viewer, const struct weft__t
     }
 }
 
-/* Held by the caller, who has given the ident lock back; lets it go. */
+/* The caller holds the task and has released the ident lock; this function unholds the task. */
 static void look_at_held(const struct weft__viewer *viewer, struct weft__task *task,
                          struct weft__view *out)
 {
@@ -97,8 +97,8 @@ static void look_at_running(struct weft__viewer *viewer, int tid, struct weft__v
     out->no_frames = out->frames ? NULL : "cannot be unwound";
 }
 
-/* Under the ident lock, of a fiber that has not ended. The thread it runs on; 0: nobody knows, as
- * in the middle of a hop, when its home is not yet where it runs. */
+/* Under the ident lock, for a fiber that has not ended. The thread that runs it; 0: unknown, as
+ * during a migration, when its home is not yet the pool where it runs. */
 static int thread_of_locked(const struct weft__task *task)
 {
     int ran_on = atomic_load_explicit(&task->ran_on, memory_order_relaxed);
@@ -123,8 +123,8 @@ static void snapshot_locked(const struct weft__task *task, uint64_t ident, struc
     }
 }
 
-/* The name of another fiber, if it can be had; of a body without one, where it waits, what it calls
- * itself. */
+/* The name of another fiber, if it can be read; for a waiting stackless task without a name, the
+ * name that its kind gives it. */
 static void name_of(weft_fiber fiber, char *name, size_t size)
 {
     struct weft__task *task = weft__slab_find((uint32_t)fiber);

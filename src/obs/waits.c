@@ -11,9 +11,9 @@
 #include "sched/waiter.h"
 #include "sched/worker.h"
 
-#define HOLD_TRIES 1000 /* another viewer holds a fiber for some microseconds */
+#define HOLD_TRIES 1000 /* another thread that inspects a fiber holds it for some microseconds */
 
-/* True: it waits and is held now. */
+/* True: the fiber waits and is held now. */
 static bool hold(struct weft__task *task)
 {
     for (int i = 0; i < HOLD_TRIES; i++) {
@@ -38,7 +38,7 @@ void weft__waits_label(const struct weft__wait_kind *kind, uint64_t on, char *ou
     snprintf(out, size, "%s", label ? label : "");
 }
 
-/* `on` is the first of what is waited on. */
+/* `on` is the first of the objects that are waited on. */
 static void read_first(const struct weft__wait_kind *kind, uint64_t on, struct weft__waits *out)
 {
     if (!kind) {
@@ -58,7 +58,7 @@ void weft__waits_read(const struct weft__wait_kind *kind, uint64_t on, struct we
     read_first(kind, first, out);
 }
 
-/* While it is held. */
+/* While the task is held. */
 static void read_wait(const struct weft__task *task, struct weft__waits *out)
 {
     struct weft__body_wait wait = weft__task_waits(task);

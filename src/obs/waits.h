@@ -1,5 +1,5 @@
-/* What a fiber waits on, and who would have to act first: read while the fiber is held where it
- * waits, so that the object is there while it is looked at. */
+/* The wait of a fiber: the object it waits on, and the fiber that must act first. Read while the
+ * waiting fiber is held, so that the object exists while it is read. */
 #ifndef WEFT_OBS_WAITS_H
 #define WEFT_OBS_WAITS_H
 
@@ -16,21 +16,21 @@ struct weft__waits {
     uint64_t ticket;   /* of this wait */
     const char *what;  /* "mutex" */
     uint64_t on;       /* a fiber, the address of an object, or 0 */
-    bool on_fiber;     /* which */
-    weft_fiber holder; /* WEFT_NO_FIBER: none, or nobody knows */
+    bool on_fiber;     /* `on` is a fiber */
+    weft_fiber holder; /* WEFT_NO_FIBER: none, or unknown */
     char name[16], pool[32];
-    char label[32];  /* the object's name, cut */
-    unsigned others; /* it waits on so many more */
+    char label[32];  /* the object's name, truncated */
+    unsigned others; /* number of further objects it waits on */
 };
 
-/* The name of what is waited on, "" if it has none. While the waiter is held. */
+/* The name of the object, "" if it has none. While the waiter is held. */
 void weft__waits_label(const struct weft__wait_kind *kind, uint64_t on, char *out, size_t size);
 
-/* What a wait is on, as it was given to park, and who holds that; the rest of *out is left. While
- * the waiter is held. */
+/* Fill in the object of a wait, as it was given to park, and its holder; the rest of *out is
+ * unchanged. While the waiter is held. */
 void weft__waits_read(const struct weft__wait_kind *kind, uint64_t on, struct weft__waits *out);
 
-/* False: the fiber has gone, or does not wait. Any thread. */
+/* False: the fiber has ended, or does not wait. Any thread. */
 bool weft__waits_look(weft_fiber fiber, struct weft__waits *out);
 
 /* "fiber #3.1 a waits on mutex db held by #4.1 b", without a newline. */
@@ -38,7 +38,7 @@ void weft__waits_print(const struct weft__waits *waits, FILE *out);
 /* "waits on mutex db held by #4.1 b". */
 void weft__waits_print_what(const struct weft__waits *waits, FILE *out);
 
-/* "#4.1 b", or without the name if it has none or is gone. */
+/* "#4.1 b", or without the name if it has none or has ended. */
 void weft__fiber_print(weft_fiber fiber, FILE *out);
 
 #endif
