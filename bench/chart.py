@@ -5,7 +5,7 @@ import os
 COLUMNS, PANEL_WIDTH, LABEL_WIDTH, VALUE_WIDTH = 2, 560, 110, 90
 TITLE_HEIGHT, BAR_HEIGHT, GAP = 46, 20, 24
 BAR_WIDTH = PANEL_WIDTH - LABEL_WIDTH - VALUE_WIDTH
-LONGEST = 5  # a bar is cut at this many times Weft's value (or the best peer's), so that others stay readable
+LONGEST = 5  # a bar is truncated at this multiple of Weft's (or the best peer's) value, to keep the others readable
 COLOURS = {"weft": "#c2410c", "peer": "#64748b", "limit": "#cbd5e1"}
 
 
@@ -27,7 +27,7 @@ def panel_height(row):
 
 
 def draw_panel(row, about, must, left, top):
-    """Bars from the row's figures; a dashed line where the target `must` lies."""
+    """Draw bars from the row's figures, and a dashed line at the target `must`."""
     anchor = row.weft or (row.peers or row.limits)[0]
     longest = min(max(figure.median for figure in row.all()), LONGEST * anchor.median)
     threshold = row.threshold(must) if must else None

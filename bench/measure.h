@@ -1,5 +1,5 @@
-/* What every C and C++ benchmark program needs: a clock, resident memory, pinning, and the one
- * line of output per result that bench/compare reads: "peer workload value unit". */
+/* The parts that every C and C++ benchmark program needs: a clock, resident memory, pinning, and
+ * the one line of output per result that bench/compare reads: "peer workload value unit". */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
@@ -58,8 +58,8 @@ static inline int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Median and 99th percentile of n latencies in nanoseconds, as "workload" and "workload_p99".
- * Sorts in place. */
+/* Prints the median and the 99th percentile of n latencies in nanoseconds, as "workload" and
+ * "workload_p99". Sorts in place. */
 static inline void report_latency(const char *peer, const char *workload, uint64_t *ns, size_t n)
 {
     qsort(ns, n, sizeof *ns, by_value);

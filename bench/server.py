@@ -1,7 +1,7 @@
 """Runs the servers that bench/compare measures: the server on the first CPU, bench/load on the second.
 
-A run is a fresh server on a free port, and one load. A server that ends before it can be reached (one that cannot do
-this yet, one that may not use io_uring) is reported by the first line it wrote.
+A run is a new server on a free port, and one load. For a server that exits before it is reachable (a missing feature,
+no permission for io_uring), the first line of its output is reported.
 """
 import contextlib
 import os
@@ -23,7 +23,7 @@ SITE = os.path.join(OUT, "site")
 LOG = os.path.join(OUT, "server.log")
 START_TIMEOUT_S = 5
 LOAD_TIMEOUT_S = 60
-SPARE_FILES = 256  # descriptors beside those of connections
+SPARE_FILES = 256  # descriptors in addition to those of connections
 
 
 class Failure(Exception):
@@ -33,7 +33,7 @@ class Failure(Exception):
 # ---- starting ----
 
 def free_port():
-    """Below the ports that connect() picks from: a connection of the load never takes a server's."""
+    """Return a free port below connect()'s range: a connection of the load never takes a server's port."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as ports:
         lowest = int(ports.read().split()[0])
     for port in random.sample(range(10000, lowest), 100):
@@ -52,10 +52,10 @@ def make_site():
 
 
 def configure(name, port):
-    """Writes the configuration of nginx or h2o for this run and returns its path."""
+    """Write the configuration of nginx or h2o for this run and return its path."""
     folder = os.path.join(OUT, name + "-files")
     os.makedirs(folder, exist_ok=True)
-    user = "user: root" if os.geteuid() == 0 else ""  # h2o refuses root otherwise, and `user` to all others
+    user = "user: root" if os.geteuid() == 0 else ""  # as root h2o requires `user`; for other users it refuses the option
     with open(os.path.join(BENCH, "peers", name, name + ".conf.in")) as template:
         text = template.read()
     for word, value in (("@DIR@", folder), ("@SITE@", SITE), ("@PORT@", str(port)), ("@USER@", user)):
@@ -67,7 +67,7 @@ def configure(name, port):
 
 
 def label(program):
-    """The name of its rows."""
+    """Return the name of the peer's rows."""
     binary = program.split()[0]
     return "weft" if binary.startswith("weft") else binary
 
@@ -81,14 +81,14 @@ def command(program, port):
         return [path, "-m", "worker", "-c", configure(binary, port)]
     if binary == "weft-serve":
         return [os.path.join(RELEASE, "weft"), "serve", SITE, "--listen", f"127.0.0.1:{port}", "--workers", "1",
-                "--max-requests", "1000000000"]  # as the others: the load keeps its connections
+                "--max-requests", "1000000000"]  # as for the other servers: the load keeps its connections
     if binary.startswith("weft/"):
         path = os.path.join(RELEASE, "bench", binary[5:])
     return [path, *arguments, str(port)]
 
 
 def place(cpu):
-    """What a child does before it runs: goes to its CPU, and may open as many files as it is allowed to."""
+    """Prepare a child before exec: bind it to its CPU and raise the file limit to the maximum."""
     def prepare():
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         os.sched_setaffinity(0, {cpu})
@@ -97,7 +97,7 @@ def place(cpu):
 
 
 def cpus(load):
-    """(of the server, of the load), if this machine can do it."""
+    """Return the CPUs (server, load). Raise Failure without two CPUs or with too low a descriptor limit."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise Failure("needs two CPUs")
@@ -139,7 +139,7 @@ def stop(process):
 
 @contextlib.contextmanager
 def running(program, cpu, under=(), timeout_s=START_TIMEOUT_S):
-    """The server and its port; `under` is a tool that runs it."""
+    """Run the server and yield it with its port; `under` is a tool that runs the server."""
     port = free_port()
     make_site()
     with open(LOG, "wb") as log:
@@ -161,7 +161,7 @@ def running(program, cpu, under=(), timeout_s=START_TIMEOUT_S):
 
 # ---- measuring ----
 
-told = set()  # what the load said in spite of going on, once
+told = set()  # warnings of the load that were already printed
 
 
 def run_load(program, row, port, server, load, cpu, timeout_s=LOAD_TIMEOUT_S):
@@ -180,7 +180,7 @@ def run_load(program, row, port, server, load, cpu, timeout_s=LOAD_TIMEOUT_S):
 
 
 def measure(program, row, load):
-    """Yields what the load printed."""
+    """Yield the lines that the load printed."""
     server_cpu, load_cpu = cpus(load)
     with running(program, server_cpu) as (process, port):
         yield run_load(program, row, port, process.pid, load, load_cpu)
@@ -188,12 +188,12 @@ def measure(program, row, load):
 
 # ---- counting ----
 
-COUNTED = (2000, 12000)  # requests of the two runs whose difference is taken
+COUNTED = (2000, 12000)  # requests of the two runs; the difference counts
 COUNTED_MIB = (100, 600)
 
 
 def settled(path):
-    """strace writes its table after the server has ended."""
+    """Wait for strace's table, which strace writes after the server has ended."""
     for _ in range(500):
         with contextlib.suppress(OSError), open(path) as file:
             text = file.read()
@@ -204,12 +204,12 @@ def settled(path):
 
 
 def under_strace(program, row, load, requests):
-    """System calls of all threads, while that many requests are answered."""
+    """Return the system calls of all threads during that many requests."""
     table = os.path.join(OUT, "strace.table")
     with contextlib.suppress(FileNotFoundError):
         os.remove(table)
     server_cpu, load_cpu = cpus(load)
-    # -D: the server is our child, and strace the grandchild: so the server gets the signal that ends it.
+    # -D: the server is the child and strace the grandchild, so the server gets the signal that ends it.
     with running(program, server_cpu, ["strace", "-D", "-f", "-c", "-o", table]) as (_, port):
         run_load(program, row, port, 0, f"{load} -n {requests}", load_cpu, timeout_s=120)
     share, seconds, each, calls, *_ = settled(table).splitlines()[-1].split()
@@ -217,13 +217,13 @@ def under_strace(program, row, load, requests):
 
 
 def under_callgrind(program, row, load, requests):
-    """Instructions outside the kernel. The profile stays in build/bench for callgrind_annotate."""
+    """Return the instructions outside the kernel. The profile stays in build/bench for callgrind_annotate."""
     profile = os.path.join(OUT, f"callgrind.{row}.{label(program)}")
     server_cpu, load_cpu = cpus(load)
     with running(program, server_cpu, ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}"],
                  timeout_s=60) as (process, port):
         run_load(program, row, port, 0, f"{load} -n {requests}", load_cpu, timeout_s=300)
-        # Asked for and not left to its end: no signal would reach a server that waits in io_uring_enter.
+        # Dump explicitly, not at exit: no signal would reach a server that waits in io_uring_enter.
         subprocess.run(["vgdb", f"--pid={process.pid}", "dump"], capture_output=True, timeout=30, check=False)
         process.kill()
         process.wait()
@@ -236,8 +236,8 @@ def under_callgrind(program, row, load, requests):
 
 
 def counts(program, row, load):
-    """Yields system calls and user instructions per request, as rows. What starting and connecting take is in both of
-    the runs that are subtracted."""
+    """Yield system calls and user instructions per request, as rows. The cost of starting and connecting is in both
+    runs, so the subtraction removes it."""
     few, many = COUNTED_MIB if "-f mib" in load else COUNTED
     for count, suffix, unit in ((under_strace, "syscalls", "calls/req"), (under_callgrind, "instructions", "instr/req")):
         base = count(program, row, load, few)
@@ -246,7 +246,7 @@ def counts(program, row, load):
 
 
 def find_program(name):
-    """Builds nothing: a link to the installed server in `out`."""
+    """Build nothing: link the installed server into `out`."""
     def link(out):
         found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin")
         if not found:

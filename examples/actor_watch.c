@@ -1,6 +1,6 @@
-/* A keeper and its worker. The worker divides; asked to divide by nothing, it ends. The keeper
- * monitors it, hears why it has ended, and starts the next one under the same name, so that callers
- * who look it up find whoever is there. */
+/* A keeper actor and its worker actor. The worker divides; a division by zero ends it. The keeper
+ * monitors the worker, receives the exit reason, and starts a new worker under the same name, so
+ * that callers that look up the name find the current worker. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static const struct weft_actor_kind divider = {.name = "divider", .step = divide
 
 struct keeper {
     weft_host *host;
-    weft_event *ready; /* set whenever there is a worker */
+    weft_event *ready; /* set while there is a worker */
     uint64_t ref;
     int started;
 };
@@ -42,7 +42,7 @@ static int start_worker(weft_actor *self, struct keeper *keeper)
     int err = weft_actor_spawn_with(keeper->host, NULL, &divider, &opts);
     keeper->started += err == 0;
     weft_event_set(keeper->ready);
-    return err == -ESHUTDOWN ? 0 : err; /* the host stops: there is no next one */
+    return err == -ESHUTDOWN ? 0 : err; /* the host is stopping: no new worker */
 }
 
 static int keep(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
@@ -72,7 +72,8 @@ static int init_keeper(weft_actor *self, const char *method, const weft_buf *inp
 static const struct weft_actor_kind keeper_kind = {
     .name = "keeper", .state_bytes = sizeof(struct keeper), .init = init_keeper, .step = keep};
 
-/* --- somebody who uses it --------------------------------------------------------------------- */
+/* --- a client
+ * ---------------------------------------------------------------------------------- */
 
 int main(void)
 {
@@ -93,7 +94,7 @@ int main(void)
         err = err ? err : weft_actor_whereis(host, "divider", &worker);
         err = err ? err : weft_actor_send(worker, "divide by", 0, NULL);
     }
-    err = err ? err : weft_event_wait(&ready, WEFT_FOREVER); /* the fourth is there */
+    err = err ? err : weft_event_wait(&ready, WEFT_FOREVER); /* the fourth worker is running */
     int forced = weft_host_stop(host, "that was all", weft_after(WEFT_MINUTES(5)));
     weft_host_destroy(host);
     return err || forced ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -1,5 +1,5 @@
-/* Functions that block, called from fibers: here, reading directories. The fiber waits, its worker
- * runs others. */
+/* Blocking functions called from fibers: here, reading directories. The fiber waits while its
+ * worker runs other fibers. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 #include <weft/weft.h>
 
-/* A blocking function as it is. It may use its caller's stack: the call returns when it has
- * returned. */
+/* An ordinary blocking function. It may use its caller's stack: the call returns only after the
+ * function has returned. */
 static void *count_entries(void *path)
 {
     DIR *dir = opendir(path);
@@ -30,8 +30,8 @@ static void *show(void *path)
     return (void *)(long)err;
 }
 
-/* A function that may take too long is a job with memory of its own, which its caller can leave.
- * Whoever is last, the caller or the thread that runs it, frees it. */
+/* A function that may take too long is a job with its own memory, which its caller may abandon. The
+ * last user of the job, the caller or the thread that runs it, frees it. */
 struct slow_job {
     struct weft_blocking_job job; /* first */
     char answer[32];
@@ -40,7 +40,7 @@ struct slow_job {
 static void slow_run(struct weft_blocking_job *job)
 {
     struct slow_job *self = (struct slow_job *)(void *)job;
-    usleep(300 * 1000); /* some server far away */
+    usleep(300 * 1000); /* a slow remote server */
     snprintf(self->answer, sizeof self->answer, "too late");
 }
 

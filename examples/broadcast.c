@@ -1,4 +1,5 @@
-/* One frame for many connections: every peer has an outbox, and the frame is in memory once.
+/* One frame for many connections: every peer has an outbox, and all outboxes share one copy of the
+ * frame.
  *
  * usage: broadcast [PEERS [FRAMES]]
  */
@@ -16,7 +17,7 @@ struct peer {
     weft_fiber writer, reader;
 };
 
-/* The connection's fiber: writes whatever is posted, many frames at once. */
+/* The connection's fiber: writes posted frames, many at once. */
 static void *serve(void *arg)
 {
     struct peer *peer = arg;
@@ -25,7 +26,7 @@ static void *serve(void *arg)
     return (void *)(long)err;
 }
 
-/* A client: counts lines. */
+/* A client that counts lines. */
 static void *receive(void *arg)
 {
     struct peer *peer = arg;
@@ -69,7 +70,7 @@ static void *app(void *arg)
         char text[64];
         int len = snprintf(text, sizeof text, "frame %zu for everybody\n", i);
         weft_buf *frame = weft_buf_copy(text, (size_t)len);
-        taken += weft_outbox_post_all(boxes, peers, frame, NULL); /* a slow peer does not take it */
+        taken += weft_outbox_post_all(boxes, peers, frame, NULL); /* a full outbox refuses it */
         weft_buf_free(frame);
     }
     for (size_t i = 0; i < peers; i++) {

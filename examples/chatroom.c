@@ -1,6 +1,6 @@
-/* A chat room: one actor has the list of members, each member is an actor. It opens when all are
- * there; everybody greets the others and goes when all of them have greeted. A member that ends
- * leaves the room by itself: the room monitors everybody. */
+/* A chat room: one actor holds the member list, and each member is an actor. The room opens when
+ * all members have joined. Each member greets the others and leaves when all of them have greeted.
+ * The room monitors every member, so a member that exits is removed automatically. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void leave(struct room *room, uint64_t ref)
     }
 }
 
-/* Each has a view of the same bytes. */
+/* Each member gets a view of the same bytes. */
 static void tell_all(const struct room *room, weft_pid from, const char *topic,
                      const weft_buf *words)
 {
@@ -60,7 +60,7 @@ static int run_room(weft_actor *self, const struct weft_actor_event *events, siz
             weft_out_done(out, NULL);
         } else if (e->kind == WEFT_EVENT_DOWN) {
             leave(room, e->tag);
-            if (room->count == 0) { /* the lights go out */
+            if (room->count == 0) { /* the last member has left */
                 weft_out_done(out, NULL);
             }
         } else if (e->kind == WEFT_EVENT_MESSAGE && strcmp(e->topic, "enter") == 0) {
@@ -101,7 +101,7 @@ static void greet(const struct person *person)
     weft_actor_send(person->room, "say", 0, weft_buf_copy(words, (size_t)n + 1));
 }
 
-/* True: that was the last of them. */
+/* Returns true if that was the last member. */
 static bool hear(struct person *person, const weft_buf *words)
 {
     printf("%s hears: %s\n", person->name, words ? (const char *)words->data : "nothing");
@@ -113,7 +113,7 @@ static int run_person(weft_actor *self, const struct weft_actor_event *events, s
 {
     struct person *person = weft_actor_state(self);
     weft_out_idle(out);
-    if (n == 0) { /* its first step */
+    if (n == 0) { /* the first step */
         return weft_actor_send(person->room, "enter", 0, NULL);
     }
     for (size_t i = 0; i < n; i++) {
@@ -153,7 +153,7 @@ int main(void)
         fprintf(stderr, "chatroom: %s\n", weft_strerror(err));
         return 1;
     }
-    err = weft_actor_join(room, NULL, WEFT_FOREVER); /* it ends when all have gone */
+    err = weft_actor_join(room, NULL, WEFT_FOREVER); /* the room ends when all members have left */
     printf("the room is %s\n", err == 0 || err == -ESRCH ? "empty" : weft_strerror(err));
     int left = weft_host_stop(host, NULL, WEFT_FOREVER);
     weft_host_destroy(host);

@@ -1,4 +1,4 @@
-/* Child processes and signals as waits: a fiber starts programs and waits for them, another waits
+/* Child processes and signals as waits: one fiber starts programs and waits for them, another waits
  * for SIGTERM. */
 /* not under: qemu */
 #include <errno.h>
@@ -16,7 +16,7 @@ static void tell(const char *name, const struct weft_process_status *status)
     }
 }
 
-/* Runs a program for at most so long; then it is killed. */
+/* Runs a program and kills it when the time limit expires. */
 static int run(const char *const *argv, int64_t ns)
 {
     weft_process *process;
@@ -54,8 +54,8 @@ static void *app(void *arg)
     weft_signal_set *set;
     weft_fiber waiter;
     void *failed = arg;
-    /* Also if we were started with one of them ignored. A server would respect that and leave it
-     * out, which is the default. */
+    /* Include signals that were ignored when this program started. A server would respect that and
+     * leave them out, which is the default. */
     int err = weft_signal_open(&set, signals, 2, &(struct weft_signal_opts){.force = true});
     if (err || weft_spawn(&waiter, await_term, set, NULL) != 0) {
         return set;
@@ -63,7 +63,7 @@ static void *app(void *arg)
     err = run((const char *[]){"true", NULL}, INT64_C(60000000000));
     err = err ? err : run((const char *[]){"sleep", "100", NULL}, 20000000);
     int missing = run((const char *[]){"/no/such/program", NULL}, 0);
-    /* A child that sends us the signal we wait for. */
+    /* A child that sends the signal this program waits for. */
     err = err ? err
               : run((const char *[]){"sh", "-c", "kill -TERM $PPID", NULL}, INT64_C(60000000000));
     weft_join(waiter, &failed, WEFT_FOREVER);

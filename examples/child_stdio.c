@@ -1,4 +1,4 @@
-/* A child as a filter: what one fiber writes to its standard input, another reads from its standard
+/* A child process as a filter: one fiber writes to its standard input, another reads its standard
  * output. */
 /* not under: qemu */
 #include <stdio.h>
@@ -11,10 +11,10 @@ static void *feed(void *arg)
     static const char *const lines[] = {"plum\n", "apple\n", "pear\n"};
     for (int i = 0; i < 3; i++) {
         if (weft_write_all(in, lines[i], strlen(lines[i]), NULL, WEFT_FOREVER) != 0) {
-            break; /* -EPIPE: it has ended */
+            break; /* -EPIPE: the child has exited */
         }
     }
-    weft_close(in); /* the end of its input */
+    weft_close(in); /* end of file for the child */
     return NULL;
 }
 

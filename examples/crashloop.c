@@ -1,5 +1,5 @@
-/* A worker that crashes at each start until its backend is there, and a supervisor that starts it
- * again after growing pauses. What it had to do is not lost: it asks for work when it is well. */
+/* A worker that crashes at each start until its backend is available, and a supervisor that
+ * restarts it with growing back-off. No job is lost: the client retries until the worker runs. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ enum { BAD_STARTS = 4 };
 static atomic_int starts;
 static weft_event well = WEFT_EVENT_INIT;
 
-/* The backend answers at the fifth attempt. */
+/* The backend responds at the fifth attempt. */
 static int connect_backend(weft_actor *self, const char *method, const weft_buf *input)
 {
     (void)self, (void)method, (void)input;
@@ -27,7 +27,7 @@ static int work(weft_actor *self, const struct weft_actor_event *events, size_t 
         if (events[i].kind == WEFT_EVENT_CANCEL) {
             weft_out_done(out, NULL);
         } else if (strcmp(events[i].topic, "lose") == 0) {
-            return -ECONNRESET; /* the step fails, the actor ends, the program does not */
+            return -ECONNRESET; /* the step fails and the actor ends; the program continues */
         } else if (strcmp(events[i].topic, "job") == 0) {
             weft_event_set(&well);
         }
@@ -46,7 +46,7 @@ static const struct weft_supervisor_opts supervisor = {
     .name = "example",
     .children = children,
     .count = 1,
-    .restarts = 10, /* in 5 s; then it would give up */
+    .restarts = 10, /* in 5 s; after more, the supervisor gives up */
     .backoff_ns = WEFT_MS(1),
     .backoff_max_ns = WEFT_MS(100),
 };
@@ -59,7 +59,7 @@ static void print_tree(weft_pid pid)
     }
 }
 
-/* By name, whoever has it now. */
+/* Looks the worker up by name. */
 static int send_job(weft_host *host, const char *topic)
 {
     weft_pid pid;
@@ -77,7 +77,7 @@ static int run(weft_host *host)
     print_tree(pid);
     int64_t from = weft_now();
     err = send_job(host, "lose");
-    /* Until it is well again there is no such name, or what is sent is lost: try again. */
+    /* While the worker is down the name is unknown or the message is lost: retry. */
     while (!err && weft_event_wait(&well, weft_after(WEFT_MS(2))) == -ETIMEDOUT) {
         send_job(host, "job");
     }

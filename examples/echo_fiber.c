@@ -1,8 +1,8 @@
-/* An echo server, one of three (echo_reactor.c, echo_proactor.c): a fiber for each connection,
- * which reads and writes as if it blocked.
+/* An echo server, one of three (echo_reactor.c, echo_proactor.c): one fiber per connection, which
+ * reads and writes with blocking-looking calls.
  *
- *     echo_fiber [ADDRESS]      serves there until it is killed; without: serves a few clients of
- *                               its own
+ *     echo_fiber [ADDRESS]      serves there until it is killed; without an address: serves a few
+ *                               clients of its own
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Until somebody closes the listener. */
+/* Runs until the listener is closed. */
 static void *accept_all(void *arg)
 {
     int fd;
@@ -38,7 +38,7 @@ static void *accept_all(void *arg)
     return arg;
 }
 
-/* --- a self-test: some clients, each on a thread that blocks ------------------------------ */
+/* --- a self-test: several clients, each on a blocking thread ------------------------------ */
 
 #define CLIENTS 8
 

@@ -1,9 +1,9 @@
-/* An echo server, one of three (echo_fiber.c, echo_reactor.c): a loop does the reading and writing,
- * and a handler is told what it came to. A connection has one operation under way, and its handler
+/* An echo server, one of three (echo_fiber.c, echo_reactor.c): a loop performs reads and writes and
+ * passes the result to a handler. A connection has one operation in progress, and its handler
  * starts the next.
  *
- *     echo_proactor [ADDRESS]      serves there until it is killed; without: serves a few clients
- *                                  of its own
+ *     echo_proactor [ADDRESS]      serves there until it is killed; no address: serves a few
+ *                                  clients of its own
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ static weft_loop *loop;
 struct connection {
     weft_op op;
     int fd;
-    size_t from, to; /* buf[from, to) is still to be written */
+    size_t from, to; /* buf[from, to) is not yet written */
     char buf[4096];
 };
 
@@ -53,7 +53,7 @@ static void on_received(weft_op *op, int64_t n, void *arg)
 {
     (void)op;
     struct connection *c = arg;
-    if (n <= 0) { /* the end, or an error */
+    if (n <= 0) { /* end of file or an error */
         finish(c);
         return;
     }
@@ -95,7 +95,7 @@ static void on_accepted(weft_op *op, int64_t fd, void *arg)
         return;
     }
     if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
-        weft_loop_timer_set(&later, weft_after(WEFT_MS(10))); /* at once it would fail again */
+        weft_loop_timer_set(&later, weft_after(WEFT_MS(10))); /* a retry now would fail too */
         return;
     }
     struct connection *c = fd >= 0 ? calloc(1, sizeof *c) : NULL;
@@ -108,7 +108,7 @@ static void on_accepted(weft_op *op, int64_t fd, void *arg)
     weft_op_accept(op, listener, NULL);
 }
 
-/* --- a self-test: some clients, each on a thread that blocks ------------------------------ */
+/* --- a self-test: several clients, each on a blocking thread ------------------------------ */
 
 #define CLIENTS 8
 

@@ -1,9 +1,9 @@
-/* An echo server, one of three (echo_fiber.c, echo_proactor.c): a loop tells when a connection can
- * be read or written, and a callback does it. What could not be written is kept, and the watch
- * wants to write until it is gone.
+/* An echo server, one of three (echo_fiber.c, echo_proactor.c): a loop reports when a connection is
+ * readable or writable, and a callback reads or writes. Unwritten bytes are kept, and the watch
+ * asks for writability until they are written.
  *
- *     echo_reactor [ADDRESS]      serves there until it is killed; without: serves a few clients of
- *                                 its own
+ *     echo_reactor [ADDRESS]      serves there until it is killed; without an address: serves a few
+ *                                 clients of its own
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 static weft_loop *loop;
 
 struct connection {
-    size_t from, to; /* buf[from, to) is still to be written */
+    size_t from, to; /* buf[from, to) is not yet written */
     char buf[4096];
 };
 
@@ -54,7 +54,7 @@ static void on_ready(weft_watch *watch, int fd, int events, void *arg)
     }
     bool open = (c->from < c->to || read_more(c, fd)) && write_rest(c, fd);
     if (!open) {
-        weft_loop_close(loop, fd); /* told by a last call */
+        weft_loop_close(loop, fd); /* the callback gets a last call */
         return;
     }
     weft_watch_modify(watch, c->from < c->to ? WEFT_WRITABLE : WEFT_READABLE);
@@ -89,12 +89,12 @@ static void on_connection(weft_watch *watch, int fd, int events, void *arg)
     if (accepted >= 0) {
         serve(accepted);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        weft_watch_modify(watch, 0); /* it stays readable: to look on would be to spin */
+        weft_watch_modify(watch, 0); /* it stays readable: watching on would spin */
         weft_loop_timer_set(&later, weft_after(WEFT_MS(10)));
     }
 }
 
-/* --- a self-test: some clients, each on a thread that blocks ------------------------------ */
+/* --- a self-test: several clients, each on a blocking thread ------------------------------ */
 
 #define CLIENTS 8
 
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
     }
     weft_loop_timer_cancel(&later);
     weft_loop_close(loop, listener);
-    while (weft_loop_pending(loop) > 0) { /* connections whose end is not told yet */
+    while (weft_loop_pending(loop) > 0) { /* connections without their last call */
         weft_loop_turn(loop, WEFT_FOREVER);
     }
     weft_loop_destroy(loop);

@@ -1,14 +1,15 @@
 /* Three groups elect a leader on one dispatcher, over a network that loses messages.
  *
- * Each node is a group with one frame fiber, which waits for messages and never for the clock: time
- * is a message too. The network is a fourth group. It keeps what was sent, loses some of it and
- * delays the rest, by a seeded generator, and lets a tick pass when all nodes have dealt with the
- * last one. So nothing depends on how fast the machine is, and a seed decides everything: who
- * leads, when, and the hash over all events. Run it with seeds of your own: election 1 2 3.
+ * Each node is a group with one frame fiber, which waits only for messages, never for the clock:
+ * time is a message too. The network is a fourth group. It stores sent messages, loses some and
+ * delays the others, driven by a seeded generator, and advances the tick when all nodes have
+ * processed the last one. So the result does not depend on the speed of the machine, and the seed
+ * determines everything: the leader, the time of its election, and the hash over all events. To use
+ * your own seeds: election 1 2 3.
  *
- * When a leader has been followed for a while its group is stopped, as if the node had died; the
- * others elect the next. Checked: never two leaders in one term, always one in the end, and the
- * same hash for the same seed.
+ * When a leader has been followed for a while, its group is stopped, as if the node had died, and
+ * the others elect the next leader. Checked: never two leaders in one term, always a leader in the
+ * end, and the same hash for the same seed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ struct node {
 
 struct world {
     struct node nodes[NODES];
-    weft_chan *network; /* what the nodes send; a TICK says that one has dealt with its tick */
+    weft_chan *network; /* messages from nodes; TICK: node finished its tick */
     struct message flying[IN_FLIGHT];
     int flights, tick, sent, lost;
     uint64_t rand, hash;
@@ -61,7 +62,7 @@ static uint64_t draw(uint64_t *state, uint64_t below)
     return *state % below;
 }
 
-/* What happened, when, to whom: into the hash (FNV-1a). */
+/* Adds the event, its time and its node to the hash (FNV-1a). */
 static void happened(struct world *world, const char *what, int node, int term)
 {
     int numbers[] = {world->tick, node, term};
@@ -80,7 +81,7 @@ static void happened(struct world *world, const char *what, int node, int term)
 static void tell(struct node *node, enum kind kind, int to)
 {
     struct message message = {.kind = kind, .from = node->id, .to = to, .term = node->term};
-    weft_chan_send(node->world->network, &message, 0); /* there is room for all */
+    weft_chan_send(node->world->network, &message, 0); /* capacity for all */
 }
 
 static void tell_all(struct node *node, enum kind kind)
@@ -101,7 +102,7 @@ static void lead(struct node *node)
 {
     struct world *world = node->world;
     int *leader = &world->leader_of[node->term % MOST_TERMS];
-    world->broken |= *leader != 0; /* two in one term must not be */
+    world->broken |= *leader != 0; /* two leaders in one term are a failure */
     *leader = node->id + 1;
     node->role = LEADER;
     world->leader = node->id;
@@ -119,7 +120,7 @@ static void on_tick(struct node *node)
     } else if (--node->patience <= 0) {
         node->role = CANDIDATE;
         node->voted_in = ++node->term;
-        node->votes = 1; /* its own */
+        node->votes = 1; /* its own vote */
         be_patient(node);
         happened(node->world, "asks", node->id, node->term);
         tell_all(node, ASK);
@@ -135,7 +136,7 @@ static void on_message(struct node *node, const struct message *m)
         node->role = FOLLOWER;
     }
     if (m->term < node->term) {
-        return; /* from the past */
+        return; /* from an earlier term */
     }
     if (m->kind == ASK && node->voted_in < node->term) {
         node->voted_in = node->term;
@@ -176,7 +177,7 @@ static enum weft_step node_received(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind node_kind = {.name = "node", .start = node_receive};
 
-/* --- the network: a fiber with a stack, in a group of its own --------------------------------- */
+/* --- the network: a fiber with a stack, in its own group -------------------------------------- */
 
 static bool lives(const struct node *node)
 {
@@ -217,7 +218,7 @@ static void deliver(struct world *world)
     world->flights = left;
 }
 
-/* One tick of the clock: what is due arrives, and everybody may act. */
+/* One tick of the clock: due messages arrive, and every node may act. */
 static void pass_tick(struct world *world)
 {
     struct message tick = {.kind = TICK}, m;
@@ -244,7 +245,7 @@ static bool is_led(const struct world *world)
     return world->leader >= 0 && world->nodes[world->leader].role == LEADER;
 }
 
-/* Until two leaders have been elected, one after the death of the other. */
+/* Runs until two leaders have been elected, one after the death of the other. */
 static void *run_network(void *arg)
 {
     struct world *world = arg;
@@ -265,7 +266,8 @@ static void *run_network(void *arg)
     return NULL;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the whole election
+ * ------------------------------------------------------------------------ */
 
 static int node_start(struct node *node, struct world *world, weft_dispatcher *d, uint64_t seed)
 {
@@ -282,7 +284,7 @@ static int node_start(struct node *node, struct world *world, weft_dispatcher *d
     return err ? err : weft_group_spawn_frame(node->group, NULL, &node->frame, NULL);
 }
 
-/* The hash of what happened; 0: it went wrong. */
+/* Returns the hash of all events; 0: the election failed. */
 static uint64_t elect(uint64_t seed)
 {
     static struct world world;

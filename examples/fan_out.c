@@ -1,6 +1,6 @@
-/* Cancel the slow ones: several servers are asked at once, the first answer counts, and those that
- * are still busy are cancelled. The scope sees to it that none of them runs any more when ask_all
- * returns, whatever happened; its deadline is the longest that anybody waits. */
+/* Query several servers at once and take the first reply; the queries that still run are cancelled.
+ * The scope guarantees that no query runs any more when ask_all returns, in every case; its
+ * deadline bounds the whole wait. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -8,12 +8,12 @@
 enum { SERVERS = 5 };
 
 struct query {
-    weft_future *answer; /* the first server completes it; for the others it is too late */
+    weft_future *answer; /* completed by the first reply; later replies are ignored */
     int server;
     int64_t takes_ns;
 };
 
-/* As a server would: it takes its time, and stops when nobody wants to know any more. */
+/* Simulates a server: takes some time, and stops when it is cancelled. */
 static int ask(void *arg)
 {
     struct query *query = arg;
@@ -43,7 +43,7 @@ static int ask_all(struct query *queries, struct query **first, int64_t deadline
     if (!err) {
         err = weft_future_get(answer, &value, deadline);
     }
-    weft_scope_cancel(&scope); /* the slow ones */
+    weft_scope_cancel(&scope); /* cancel the slow queries */
     weft_scope_close(&scope);
     weft_future_unref(answer);
     *first = value;
@@ -54,7 +54,7 @@ static void *run(void *arg)
 {
     struct query queries[SERVERS], *first;
     for (int i = 0; i < SERVERS; i++) {
-        /* One is quick, the others would take minutes. */
+        /* One server is fast; the others would take minutes. */
         queries[i] =
             (struct query){.server = i, .takes_ns = i == 3 ? WEFT_MS(2) : WEFT_MINUTES(10)};
     }
@@ -64,7 +64,7 @@ static void *run(void *arg)
     }
     *(int *)arg = err ? err : first->server;
 
-    queries[3].takes_ns = WEFT_MINUTES(10); /* nobody answers in time */
+    queries[3].takes_ns = WEFT_MINUTES(10); /* no server replies in time */
     err = ask_all(queries, &first, weft_after(WEFT_MS(5)));
     printf("then: %s\n", err == -ETIMEDOUT ? "no answer in time" : "?");
     return (void *)(intptr_t)err;

@@ -1,5 +1,5 @@
-/* The program of docs/frames.md, where its parts are explained: frame fibers that wait, call, fail,
- * try again and clean up, in a group of a dispatcher and in a pool. */
+/* The program that docs/frames.md explains: frame fibers that wait, call, fail, retry and clean up,
+ * in a group of a dispatcher and in a pool. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -24,7 +24,7 @@ static enum weft_step count(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind counting = {.name = "countdown", .start = count};
 
-/* --- waiting for something, with a deadline ------------------------------------------------- */
+/* --- waiting with a deadline ------------------------------------------------------------------ */
 
 struct ask {
     weft_frame frame;
@@ -55,7 +55,7 @@ static enum weft_step ask(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind asking = {.name = "ask", .start = ask};
 
-/* --- calling a frame, and trying again ------------------------------------------------------- */
+/* --- calling a frame, and retrying ------------------------------------------------------------ */
 
 struct fetch {
     weft_frame frame;
@@ -167,7 +167,7 @@ static bool in_a_group(void)
     err = err ? err : weft_group_spawn_frame(group, &fiber, &lucky.frame, NULL);
     err = err ? err : weft_group_spawn_frame(group, NULL, &unlucky.frame, NULL);
     err = err ? err : weft_group_spawn(group, NULL, answer, answers, NULL);
-    weft_group_stop(group); /* it finishes when these have ended */
+    weft_group_stop(group); /* the group finishes when these fibers have ended */
     err = err ? err : weft_dispatcher_run(dispatcher);
     err = err ? err : weft_join(fiber, &result, WEFT_FOREVER);
     weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);

@@ -1,4 +1,4 @@
-/* Blocking code, unchanged, in fibers: link with weft-hook, or LD_PRELOAD=libweft-hook.so. */
+/* Unchanged blocking code in fibers: link with weft-hook, or use LD_PRELOAD=libweft-hook.so. */
 /* not under: tsan */
 #include <stdio.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 
 enum { CLIENTS = 200 };
 
-/* What a library of before fibers does: it sleeps, writes, and blocks in read. */
+/* Code as in a library that knows no fibers: it sleeps, writes, and blocks in read. */
 static void *client(void *arg)
 {
     int fd = *(int *)arg;
@@ -59,7 +59,7 @@ static void *all(void *arg)
 
 int main(void)
 {
-    if (!weft_hook_loaded()) { /* a client would block the worker, and its server never run */
+    if (!weft_hook_loaded()) { /* a client would block the worker that its server needs */
         fprintf(stderr, "the hooks are not there\n");
         return 1;
     }

@@ -1,4 +1,4 @@
-/* A fiber moves between pools: for good, for a block, or for one function. */
+/* A fiber migrates between pools: permanently, for a block, or for one function. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -25,12 +25,12 @@ static void *travel(void *arg)
 {
     bool ok = is_on(front);
 
-    /* One function elsewhere, its result here. */
+    /* Run one function on another pool and get its result here. */
     void *bits = NULL;
     ok &= weft_call_on(heavy, WEFT_ANY_WORKER, count_bits, (void *)0xf0f0, &bits) == 0;
     ok &= (long)bits == 8 && is_on(front);
 
-    /* A block elsewhere, here on worker 1 of it. */
+    /* Run a block on worker 1 of another pool. */
     struct weft_hop hop;
     if (weft_hop_enter(&hop, heavy, 1) == 0) {
         ok &= is_on(heavy) && weft_worker_self() == 1;
@@ -38,7 +38,7 @@ static void *travel(void *arg)
     }
     ok &= is_on(front);
 
-    /* For good. */
+    /* Migrate permanently. */
     ok &= weft_switch_to(heavy, WEFT_ANY_WORKER) == 0 && is_on(heavy);
     return ok ? arg : NULL;
 }

@@ -1,6 +1,6 @@
-/* Weft inside a program that has an epoll loop of its own. The pool's worker 0 is this thread, and
- * runs only in weft_pool_poll; in between the loop watches weft_pool_fd, which becomes readable
- * when there is work again, and sleeps no longer than until weft_pool_next_deadline. */
+/* Weft inside a program with its own epoll loop. This thread is the pool's worker 0, and runs
+ * fibers only in weft_pool_poll. Between polls the loop watches weft_pool_fd, which becomes
+ * readable when there is work, and sleeps at most until weft_pool_next_deadline. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 static int pipe_ends[2];
 static bool served, slept;
 
-/* Waits for the loop: it is unparked by the handler of the pipe. */
+/* Waits for the loop: the handler of the pipe unparks this fiber. */
 static void *serve(void *arg)
 {
     served = weft_park(WEFT_FOREVER) == 0;
     return arg;
 }
 
-/* Waits for time, 5 ms, then writes into the loop's pipe. */
+/* Sleeps for 5 ms, then writes into the loop's pipe. */
 static void *sleeper(void *arg)
 {
     slept = weft_park(weft_after(WEFT_MS(5))) == -ETIMEDOUT;
@@ -28,7 +28,7 @@ static void *sleeper(void *arg)
     return arg;
 }
 
-/* Milliseconds until the deadline for epoll_wait, rounded up; -1: for ever. */
+/* Milliseconds until the deadline for epoll_wait, rounded up; -1: forever. */
 static int milliseconds_until(int64_t deadline)
 {
     int64_t left = deadline - weft_now();
@@ -66,7 +66,7 @@ int main(void)
             if (read(pipe_ends[0], &byte, 1) == 1) {
                 weft_unpark(server);
             }
-        } /* else: the pool's descriptor or its deadline; the next poll takes care of both */
+        } /* else: the pool's descriptor or its deadline; the next poll handles both */
     }
 
     weft_join(server, NULL, WEFT_FOREVER);

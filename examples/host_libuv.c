@@ -30,7 +30,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     run_pool();
 }
 
-/* Runs what is ready, then tells the loop when to come back. */
+/* Runs the ready fibers, then sets the loop's timer for the next deadline. */
 static void run_pool(void)
 {
     weft_pool_poll(pool);
@@ -47,7 +47,7 @@ static void run_pool(void)
     }
 }
 
-/* A handler of the loop wakes a fiber; the pool's descriptor then says that there is work. */
+/* A handler of the loop wakes a fiber; the pool's descriptor then becomes readable. */
 static void on_request(uv_timer_t *timer)
 {
     (void)timer;

@@ -1,7 +1,8 @@
-/* An HTTP server: two routes, each handler a piece of code that reads and writes as if it blocked.
+/* An HTTP server with two routes; each handler reads and writes with blocking-looking calls.
  *
- * Given an address it serves until it is interrupted:  http_hello 127.0.0.1:8080
- * Without one it serves itself once, and says what it saw. */
+ * With an address it serves until it is interrupted:  http_hello 127.0.0.1:8080
+ * Without one it sends itself one request and prints the response.
+ */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static int hello(weft_http *x, void *arg)
     return weft_http_answer(x, 200, "text/plain", "hello\n", 6);
 }
 
-/* The body comes and goes in pieces: however long it is, this needs 1 KiB. */
+/* The body is read and written in pieces: this needs 1 KiB for a body of any length. */
 static int shout(weft_http *x, void *arg)
 {
     char piece[1024];
@@ -39,7 +40,7 @@ static void ask(const char *address)
     size_t n = 0;
     int fd = weft_connect(address, weft_after(WEFT_SECONDS(1)));
     if (fd >= 0 && weft_write_all(fd, request, sizeof request - 1, NULL, WEFT_FOREVER) == 0) {
-        weft_read_full(fd, answer, sizeof answer - 1, &n, WEFT_FOREVER); /* to its end */
+        weft_read_full(fd, answer, sizeof answer - 1, &n, WEFT_FOREVER); /* to the end */
         answer[n] = '\0';
         fputs(answer, stdout);
     }
@@ -70,7 +71,7 @@ static void *serve(void *arg)
             weft_signal_close(signals);
         }
     }
-    weft_http_server_stop(server, weft_after(WEFT_SECONDS(5))); /* lets answers finish */
+    weft_http_server_stop(server, weft_after(WEFT_SECONDS(5))); /* lets responses finish */
     weft_http_server_destroy(server);
     return NULL;
 }

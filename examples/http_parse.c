@@ -1,5 +1,5 @@
-/* The HTTP parser alone: requests that lie one behind the other in a buffer, as a client that
- * pipelines sends them. With a socket the loop is the same, and reads more where this one ends. */
+/* The HTTP parser alone: consecutive requests in one buffer, as a pipelining client sends them.
+ * With a socket the loop is the same, and reads more where this one ends. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/http_parse.h>
@@ -12,8 +12,8 @@ static const char input[] =
     "6\r\nsome, \r\n4\r\nmore\r\n0\r\n\r\n"
     "GET / HTTP/1.1\r\nContent-Length: 1, 2\r\n\r\n";
 
-/* Prints the body; returns how many bytes it took up, -1 if there are not enough or it is
- * refused. */
+/* Prints the body. Returns the number of bytes it used; -1 if the body is incomplete or
+ * rejected. */
 static ssize_t body(const weft_http_head *head, const char *data, size_t len)
 {
     if (head->body == WEFT_HTTP_LENGTH) {
@@ -54,10 +54,10 @@ int main(void)
         ssize_t n = weft_http_head_parse(&head, data, len);
         if (n < 0) {
             printf("HTTP/1.1 %d: %s\n", head.refused, head.why);
-            return head.refused == 400 ? 0 : 1; /* as it should be, in this example */
+            return head.refused == 400 ? 0 : 1; /* expected in this example */
         }
         if (n == 0) {
-            break; /* with a socket: read more, then parse on with the same head */
+            break; /* with a socket: read more, then continue to parse the same head */
         }
         if (weft_uri_path(path, sizeof path, data + head.path.at, head.path.len) < 0) {
             break;

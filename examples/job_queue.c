@@ -1,7 +1,7 @@
-/* A job queue with back-pressure: producers put jobs into an actor's mailbox, which has room for a
- * few. Who is faster than the actor waits until there is room again, be it a fiber or an actor. The
- * actor gives each job to a pool of functions and goes on when one is done; how far it is, it says
- * when it is called. */
+/* A job queue with back-pressure: producers send jobs to an actor whose mailbox holds only a few. A
+ * producer, fiber or actor, that is faster than the actor waits for capacity. The actor hands each
+ * job to a function pool and continues when a job is done; it reports its progress when it is
+ * called. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -14,13 +14,13 @@ struct queue {
 
 static weft_funcpool *squares;
 
-/* What a job is: a number, and its square. */
+/* A job: a number and its square. */
 static int square(const weft_buf *input, weft_buf **output, void *arg)
 {
     long n;
     (void)arg;
     memcpy(&n, input->data, sizeof n);
-    weft_sleep(WEFT_US(100)); /* it takes a while */
+    weft_sleep(WEFT_US(100)); /* simulate work */
     n *= n;
     *output = weft_buf_copy(&n, sizeof n);
     return *output ? 0 : -1;
@@ -59,7 +59,8 @@ static int on_call(weft_actor *self, const struct weft_actor_event *event, weft_
 static const struct weft_topic_handler topics[] = {
     {"job", on_job}, {"@events", on_event}, {"progress", on_call}, {NULL, NULL}};
 
-/* While as many jobs run as may, only their ends concern it: the messages stay in the mailbox. */
+/* While the maximum number of jobs runs, the actor accepts only completions: the messages stay in
+ * the mailbox. */
 static int step(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     const struct queue *q = weft_actor_state(self);
@@ -80,7 +81,7 @@ static const struct weft_actor_kind queue = {.name = "queue",
 
 static weft_pid pid;
 
-/* An actor does not wait: it goes on when the last job has a place. */
+/* An actor does not wait: it continues when the last job has a place in the mailbox. */
 static int produce_in_steps(weft_actor *self, const struct weft_actor_event *events, size_t n,
                             weft_out *out)
 {

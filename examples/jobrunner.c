@@ -1,9 +1,9 @@
-/* A job runner on a dispatcher: jobs come in by a channel from any thread, at most so many begin
- * per second, a few run at once, and it stops gracefully, on SIGINT or SIGTERM or after so many
- * jobs: what was accepted is done, the rest is refused.
+/* A job runner on a dispatcher: any thread sends jobs through a channel, a limited number begins
+ * per second, and a few run at once. It stops gracefully, on SIGINT or SIGTERM or after a number of
+ * jobs: accepted jobs finish, later jobs are refused.
  *
  * One group, one thread: the runners share their books without a lock. Each runner is a frame fiber
- * of some hundred bytes; what it waits for is the next job, then its turn, then the job's own time.
+ * of some hundred bytes; it waits for the next job, then for its turn, then for the job's own time.
  *
  *     jobrunner [JOBS [PER_SECOND [RUNNERS]]]    JOBS 0: until a signal comes
  */
@@ -18,11 +18,11 @@ struct job {
     int64_t takes_ns;
 };
 
-/* The group's own: touched by nobody else. */
+/* Belongs to the group: no other thread touches it. */
 struct runner_books {
     weft_group *group;
     weft_chan *queue;
-    int64_t next_turn, interval_ns; /* the limit: when the next job may begin */
+    int64_t next_turn, interval_ns; /* rate limit: start time of the next job */
     int wanted, begun, done;
     int at_once, most_at_once;
 };
@@ -44,7 +44,7 @@ static enum weft_step finished(weft_frame *f, struct weft_got got)
     (void)got;
     books->at_once--;
     if (++books->done == books->wanted) {
-        weft_group_stop(books->group); /* the intake sees it and closes the queue */
+        weft_group_stop(books->group); /* the intake fiber closes the queue */
     }
     return weft_frame_go(f, NULL, WEFT_THEN(receive));
 }
@@ -58,7 +58,7 @@ static enum weft_step begin(weft_frame *f, struct weft_got got)
     if (++books->at_once > books->most_at_once) {
         books->most_at_once = books->at_once;
     }
-    /* The job itself. One that computes for long would yield, one that blocks goes to
+    /* The job itself. A job that computes for long would yield; a job that blocks would use
      * weft_blocking_call. */
     return weft_frame_sleep(f, weft_after(self->job.takes_ns), WEFT_THEN(finished));
 }
@@ -66,7 +66,7 @@ static enum weft_step begin(weft_frame *f, struct weft_got got)
 static enum weft_step received(weft_frame *f, struct weft_got got)
 {
     struct runner_books *books = ((struct runner *)f)->books;
-    if (got.status == -EPIPE) { /* closed, and nothing is left */
+    if (got.status == -EPIPE) { /* closed and empty */
         return weft_frame_return(f, NULL);
     }
     int64_t now = weft_now(), turn = books->next_turn > now ? books->next_turn : now;
@@ -84,9 +84,10 @@ static enum weft_step receive(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind running = {.name = "runner", .start = receive};
 
-/* --- beginning and end ------------------------------------------------------------------------ */
+/* --- start and stop
+ * ---------------------------------------------------------------------------- */
 
-/* Closes the queue when the group is to stop. */
+/* Closes the queue when the group stops. */
 static void *intake(void *arg)
 {
     struct runner_books *books = arg;
@@ -113,7 +114,7 @@ static void *watch_signals(void *arg)
     return NULL;
 }
 
-/* Reports now and then; sleeps until the next report or the stop. */
+/* Prints a report periodically; sleeps until the next report or the stop. */
 static void *report(void *arg)
 {
     struct runner_books *books = arg;
@@ -139,12 +140,12 @@ static int start(struct runner_books *books, struct runner *runners, int n)
     return err;
 }
 
-/* Who brings the jobs is a plain thread here: this one. Returns how many were accepted. */
+/* The producer is a plain thread: this one. Returns the number of accepted jobs. */
 static int bring_jobs(struct runner_books *books)
 {
     for (int n = 1;; n++) {
         struct job job = {.number = n, .takes_ns = WEFT_MS(1 + n % 5)};
-        if (weft_chan_send(books->queue, &job, WEFT_FOREVER) != 0) { /* waits while it is full */
+        if (weft_chan_send(books->queue, &job, WEFT_FOREVER) != 0) { /* waits while full */
             return n - 1;
         }
     }
@@ -185,7 +186,7 @@ int main(int argc, char **argv)
     weft_chan_destroy(books.queue);
     printf("%d jobs in %.0f ms, at most %d at once\n", books.done, (double)took / 1e6,
            books.most_at_once);
-    /* All that was accepted is done, and none began before its turn. */
+    /* All accepted jobs are done, and none began before its turn. */
     bool ok = books.done == accepted && books.done >= books.wanted && books.most_at_once <= n &&
               took >= (books.done - 1) * books.interval_ns;
     return err || !ok;

@@ -1,13 +1,13 @@
-/* I/O and computing side by side. A server's fibers do I/O on one pool, the burning of CPU happens
- * on another, and a fiber that needs something computed goes on where it was when it is done:
+/* I/O and computing in two pools. A server's fibers do I/O in one pool and CPU-bound work runs in
+ * another. A fiber that needs a computation continues on its own worker when the result is ready:
  *
- *   by a waiter   it submits the job to the compute pool with a one-shot on its own stack, and
- *                 waits for that;
+ *   by a waiter   the fiber submits the job to the compute pool with a one-shot on its own stack,
+ *                 and waits on the one-shot;
  *   by a channel  many fibers send jobs through one channel to one computing fiber, which notifies
- *                 each.
+ *                 each of them.
  *
- * Plain requests are measured while nothing else happens, and again while the compute pool is
- * saturated: with a core for each pool they hardly differ.
+ * The program measures plain requests without other load, and again while the compute pool is
+ * saturated: with one core per pool the times hardly differ.
  *
  * usage: mixed [REQUESTS]
  */
@@ -30,7 +30,7 @@ struct job {
     weft_oneshot done;
 };
 
-/* Something that takes a while. */
+/* A computation that takes a while. */
 static uint64_t burn(uint64_t n)
 {
     uint64_t x = n;
@@ -46,7 +46,7 @@ static void *compute_one(void *arg)
 {
     struct job *job = arg;
     job->result = burn(job->n);
-    weft_oneshot_notify(&job->done, job); /* the fiber that waits may be gone with the job now */
+    weft_oneshot_notify(&job->done, job); /* the waiter may have freed the job by now */
     return NULL;
 }
 
@@ -55,14 +55,14 @@ static void *compute_all(void *arg)
     struct job *job;
     while (weft_chan_recv(jobs, &job, WEFT_FOREVER) == 0) {
         compute_one(job);
-        weft_yield(); /* others are computed too */
+        weft_yield(); /* let other jobs run */
     }
     return arg;
 }
 
 /* --- the I/O pool -------------------------------------------------------------------------- */
 
-/* What a request asks for. */
+/* The kinds of request. */
 enum { PLAIN = 'p', BY_WAITER = 'w', BY_CHANNEL = 'c', BYE = 'b' };
 
 struct message {
@@ -87,7 +87,7 @@ static int answer(struct message *message)
         message->n++;
         return 0;
     }
-    /* The job is on this stack, so the wait is for as long as it takes. */
+    /* The job is on this stack, so the wait has no deadline. */
     err = err ? err : weft_oneshot_wait(&job.done, NULL, WEFT_FOREVER);
     message->n = job.result;
     return err;
@@ -112,7 +112,7 @@ struct client {
     int ends[2];
     char kind;
     long count;
-    int64_t *times; /* of each request, unless NULL */
+    int64_t *times; /* time of each request, unless NULL */
     long wrong;
     weft_fiber server, self;
 };
@@ -158,7 +158,8 @@ static long finish(struct client *client)
     return client->wrong;
 }
 
-/* --- figures ---------------------------------------------------------------------------------- */
+/* --- measurement
+ * --------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -166,7 +167,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Plain requests of a few clients; their p99 in us. < 0: something was wrong. */
+/* Sends plain requests from a few clients. Returns their p99 in us; < 0: a request failed. */
 static double measure(const char *when)
 {
     int64_t *times = calloc((size_t)requests * CLIENTS, sizeof *times);
@@ -189,7 +190,7 @@ static double measure(const char *when)
 
 static atomic_bool saturate;
 
-/* More computing than the pool can do, for as long as it takes. */
+/* Keeps the compute pool saturated until it is told to stop. */
 static void *saturates(void *arg)
 {
     while (atomic_load(&saturate)) {
@@ -235,7 +236,7 @@ int main(int argc, char **argv)
     cpu_set_t cpus;
     void *failed = NULL;
     requests = argc > 1 ? strtol(argv[1], NULL, 10) : requests;
-    /* A core for each, if there are two. */
+    /* One core per pool, if there are two. */
     CPU_ZERO(&cpus);
     sched_getaffinity(0, sizeof cpus, &cpus);
     size_t pin = CPU_ISSET(0, &cpus) && CPU_ISSET(1, &cpus) ? 1 : 0;

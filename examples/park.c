@@ -1,6 +1,6 @@
-/* weft_park and weft_unpark: the two calls from which anything that waits can be built. Here, a
+/* weft_park and weft_unpark, the two calls from which any waiting primitive can be built. Here: a
  * cell that holds one number; a producer fills it, a consumer empties it, and each parks while it
- * has to wait for the other. */
+ * waits for the other. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 enum { EMPTY = -1, COUNT = 1000 };
 
 struct cell {
-    atomic_int value; /* EMPTY, or what was put */
+    atomic_int value; /* EMPTY or the stored value */
     weft_fiber producer, consumer;
 };
 
-/* park returns at once if the unpark came first, so there is no moment between the look and the
- * park in which a wake could be lost. A wait looks again after it: one unpark may stand for an
- * earlier change. */
+/* park returns at once if the unpark came first, so no wake can be lost between the check and the
+ * park. The loop checks again after each park, because one unpark may stand for an earlier
+ * change. */
 static void put(struct cell *cell, int value)
 {
     while (atomic_load(&cell->value) != EMPTY) {
@@ -58,8 +58,8 @@ static void *consume(void *arg)
     }
     weft_join(cell->producer, NULL, WEFT_FOREVER);
 
-    /* With a deadline a park is also a sleep. A last unpark of the producer may still be kept: it
-     * would end the first one at once. */
+    /* With a deadline a park is also a sleep. A last unpark from the producer may still be kept: it
+     * would end the first park at once. */
     while (weft_park(weft_after(WEFT_MS(1))) != -ETIMEDOUT) {
     }
     return (void *)sum;

@@ -1,6 +1,6 @@
-/* A listener is handed from one process to another over a Unix socket, as at a restart without a
- * gap: the old one sends its descriptor, the new one accepts on it. Here both are fibers of one
- * program. */
+/* A listener is passed from one process to another over a Unix socket, as in a restart without
+ * downtime: the old process sends its descriptor, the new process accepts on it. Here both are
+ * fibers of one program. */
 #include <stdio.h>
 #include <sys/socket.h>
 #include <weft/weft.h>
@@ -12,7 +12,7 @@ static void *old_server(void *arg)
     if (listener >= 0 && weft_send_fds(channel, "L", 1, &listener, 1, WEFT_FOREVER) == 1) {
         printf("old: handed over its listener\n");
     }
-    weft_close(listener); /* the copy that is under way keeps the port open */
+    weft_close(listener); /* the copy in transit keeps the port open */
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* Perf events: fibers encode frames, and a reporter prints every 20 ms what that and the runtime
- * itself have cost since the last time. */
+/* Perf events: fibers encode frames, and every 20 ms a reporter prints the cost of the encoding and
+ * of the runtime itself since the last report. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -9,7 +9,7 @@ enum { ENCODERS = 4, REPORTS = 3 };
 static unsigned encode_type;
 static atomic_bool done;
 
-/* A frame of this many numbers; what it costs is told under the name "encode". */
+/* Encodes a frame of this many numbers; the cost is reported under the name "encode". */
 static weft_buf *encode(unsigned numbers)
 {
     int64_t began = weft_perf_begin(encode_type);

@@ -1,6 +1,6 @@
-/* A pipeline: one fiber makes numbers, three square them, one adds up. Channels in between hold a
- * few items, so that a slow stage slows those before it; a stage that is done closes the channel
- * behind it, and so the end comes by itself. */
+/* A pipeline: one fiber generates numbers, three square them, one adds them up. The channels
+ * between the stages hold a few items, so a slow stage slows the stages before it. A stage that is
+ * done closes its output channel, and so the pipeline ends by itself. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -27,7 +27,7 @@ static void *square(void *arg)
         weft_chan_send(squares, &n, WEFT_FOREVER);
     }
     if (atomic_fetch_sub(&squarers_left, 1) == 1) {
-        weft_chan_close(squares); /* the last one */
+        weft_chan_close(squares); /* last squarer */
     }
     return arg;
 }

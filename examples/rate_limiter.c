@@ -1,14 +1,14 @@
-/* A rate limiter: so many calls per second, with some at once after a pause. Its whole state is the
- * moment at which the next call may go; a caller moves that on by one interval and sleeps until its
- * own turn. No lock, no fiber, no timer of its own, and callers are served in the order in which
- * they came. */
+/* A rate limiter: a number of calls per second, with a burst after a pause. Its whole state is the
+ * time at which the next call may run; a caller advances that time by one interval and sleeps until
+ * its own turn. It needs no lock, no fiber and no timer, and callers are served in the order of
+ * arrival. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
 
 struct limiter {
-    _Atomic(int64_t) next; /* when the next call may go, if it comes by then */
+    _Atomic(int64_t) next; /* earliest time of the next call */
     int64_t interval_ns, burst_ns;
 };
 
@@ -19,13 +19,13 @@ static void limiter_init(struct limiter *limiter, int64_t per_second, int64_t bu
     atomic_init(&limiter->next, 0);
 }
 
-/* Waits for a turn. -ETIMEDOUT, at once: it would come after the deadline. -ECANCELED, -EINTR: the
- * turn is lost. */
+/* Waits for a turn. Returns -ETIMEDOUT, at once, if the turn would come after the deadline;
+ * -ECANCELED or -EINTR if the wait was ended, and then the turn is lost. */
 static int limiter_wait(struct limiter *limiter, int64_t deadline)
 {
     int64_t next = atomic_load(&limiter->next), turn;
     do {
-        /* What was not used for a while counts, up to the burst. */
+        /* Unused turns accumulate, up to the burst. */
         int64_t earliest = weft_now() - limiter->burst_ns;
         turn = next > earliest ? next : earliest;
         if (turn > deadline) {
@@ -35,7 +35,7 @@ static int limiter_wait(struct limiter *limiter, int64_t deadline)
     return turn <= weft_now() ? 0 : weft_sleep_until(turn);
 }
 
-/* --- in use ----------------------------------------------------------------------------- */
+/* --- usage ------------------------------------------------------------------------------ */
 
 enum { CALLERS = 4, CALLS = 10, PER_SECOND = 2000, BURST = 5 };
 
@@ -65,10 +65,10 @@ static void *run(void *arg)
     int err = weft_scope_close(&scope);
     int64_t took = weft_now() - began;
     printf("%d calls in %.1f ms\n", CALLERS * CALLS, (double)took / 1e6);
-    /* All but the burst and the first had to wait for their interval. */
+    /* All calls except the burst and the first had to wait for their interval. */
     *(bool *)arg = took >= (CALLERS * CALLS - BURST - 1) * limiter.interval_ns;
 
-    /* A turn that would come too late is refused at once, and not used up. */
+    /* A turn that would come too late is refused at once, and is not used up. */
     bool refused = limiter_wait(&limiter, 0) == -ETIMEDOUT;
     return (void *)(intptr_t)(err || !refused);
 }

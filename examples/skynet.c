@@ -1,4 +1,4 @@
-/* A tree of fibers: every node spawns ten children and adds up what they return; a leaf returns its
+/* A tree of fibers: every node spawns ten children and adds up their results; a leaf returns its
  * number. usage: skynet [LEAVES], a power of ten */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Datagrams: a server that answers in capitals, and a client that asks again when an answer does
- * not come in time. */
+/* Datagrams: a server that replies in capitals, and a client that resends when a reply does not
+ * come in time. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

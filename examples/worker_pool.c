@@ -1,6 +1,6 @@
-/* A worker pool: a few fibers work off many jobs. The scope waits for them, and ends all of them
- * when one fails. Each job's result is a future; whoever wants only some of them need not wait for
- * the rest. */
+/* A worker pool: a few fibers process many jobs. The scope waits for them, and cancels all of them
+ * when one fails. Each job's result is a future; a caller that wants only some results need not
+ * wait for the others. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ enum { WORKERS = 4, JOBS = 100 };
 
 struct job {
     long n, square;
-    weft_future *done; /* completed with the job */
+    weft_future *done; /* completed when the job is done */
 };
 
 struct jobs {
@@ -24,7 +24,7 @@ static int work(void *arg)
     int i;
     while ((i = atomic_fetch_add(&jobs->next, 1)) < JOBS) {
         struct job *job = &jobs->list[i];
-        int err = weft_sleep(WEFT_US(1)); /* what takes time is a wait, and a cancelled one ends */
+        int err = weft_sleep(WEFT_US(1)); /* simulates work; a cancel ends this wait */
         if (err) {
             return err;
         }

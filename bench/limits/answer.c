@@ -1,6 +1,6 @@
-/* What `d_submit` costs without a dispatcher: a thread writes a word, another writes one back,
- * 100,000 times, unpinned. Each sleeps in a futex until it is its turn (limit-futex), or looks at
- * the clock between two looks at the word, as one does that spins for a limited time
+/* The cost of `d_submit` without a dispatcher: one thread writes a word, another writes one back,
+ * 100,000 times, unpinned. Each thread sleeps in a futex until its turn (limit-futex), or reads the
+ * clock between two reads of the word, as a thread does that spins for a limited time
  * (limit-spin). */
 #include "../measure.h"
 
@@ -11,7 +11,7 @@
 
 enum { TRIPS = 100000 };
 
-/* A line each. */
+/* Each on its own cache line. */
 static struct {
     _Alignas(128) atomic_int word;
 } asked, answered;

@@ -1,7 +1,7 @@
-/* A server with nothing between it and the kernel: one thread, one level-triggered epoll, a call to
- * read and a call to write. `echo` sends back what came. `http` does not parse: for each end of a
- * head in what came it adds a fixed reply, and sends them in one write. usage: limit-epoll
- * echo|http PORT */
+/* A server directly on the kernel: one thread, one level-triggered epoll, one read call and one
+ * write call. `echo` sends the received bytes back. `http` does not parse: for each end of a head
+ * in the received bytes it adds a fixed reply, and sends all replies in one write. usage:
+ * limit-epoll echo|http PORT */
 #include "tcp.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ static void serve(int fd, bool http)
     if (got < 0 && errno == EAGAIN)
         return;
     size_t bytes = got <= 0 ? 0 : http ? replies_to((size_t)got) : (size_t)got;
-    /* Small messages, one at a time on each connection: the socket's buffer has room for all of
-     * it. */
+    /* Small messages, one at a time on each connection: the socket's buffer has space for the whole
+     * write. */
     if (!bytes || send(fd, http ? output : input, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
         close(fd);
 }

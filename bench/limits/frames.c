@@ -1,9 +1,9 @@
-/* What is left of `frame_sleep100k` without a runtime: 100,000 records of as many cache lines as a
- * sleeping frame fiber has (a control block of two, a frame of two, a timer of one) are made, put
- * to sleep and woken in the order of their deadlines, by a loop that knows that order; the thread
- * sleeps between one millisecond and the next. They are made in the order in which the round before
- * gave them back. Nothing is decided, queued or checked. CPU time, second round, as the workload
- * has it. */
+/* The cost of `frame_sleep100k` without a runtime: 100,000 records with as many cache lines as a
+ * sleeping frame fiber has (a control block of two, a frame of two, a timer of one) are created,
+ * put to sleep and woken in the order of their deadlines, by a loop that knows that order; the
+ * thread sleeps from one millisecond to the next. The records are created in the order in which the
+ * previous round freed them. The loop decides, queues and checks nothing. CPU time, second round,
+ * as in the workload. */
 #include "../measure.h"
 
 #include <string.h>
@@ -63,7 +63,7 @@ static double round_of(uint64_t *seed)
     }
     sort_by_deadline();
     double before = cpu_ms();
-    for (int i = 0; i < FIBERS; i++) { /* made */
+    for (int i = 0; i < FIBERS; i++) { /* create */
         touch(&frames[order[i]]);
         touch(&blocks[order[i]]);
     }
@@ -73,7 +73,7 @@ static double round_of(uint64_t *seed)
         touch(&frames[order[i]]);
         timers[order[i]].at = start + (uint64_t)delay_ms[order[i]] * 1000000;
     }
-    for (int i = 0; i < FIBERS; i++) { /* and the second */
+    for (int i = 0; i < FIBERS; i++) { /* the second step */
         int next = by_deadline[i];
         if (timers[next].at > now_ns())
             sleep_until(timers[next].at);

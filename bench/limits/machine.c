@@ -1,4 +1,4 @@
-/* What the machine charges for the things a scheduler is made of; printed above every
+/* The cost on this machine of the operations that a scheduler is made of; printed above every
  * comparison. */
 #include "../measure.h"
 
@@ -65,7 +65,7 @@ static double page_fault(void)
     return ns_since(start) / (double)pages;
 }
 
-/* usage: machine [call], for the first alone */
+/* usage: machine [call]; call: measure only the first */
 int main(int argc, char **argv)
 {
     (void)argv;

@@ -1,5 +1,5 @@
-/* Locking a pthread_mutex that nobody else wants, with a second thread alive: glibc is quicker
- * while there is only one. The bar of `mutex1`. */
+/* Locking an uncontended pthread_mutex while a second thread is alive: glibc is faster while there
+ * is only one thread. The target of `mutex1`. */
 #include "../measure.h"
 
 #include <pthread.h>

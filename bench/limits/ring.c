@@ -1,4 +1,4 @@
-/* What handing work to another thread costs when nothing schedules: a bounded ring of
+/* The cost of handing work to another thread without a scheduler: a bounded ring of
  * sequence-numbered cells (Vyukov), one producer on CPU 1, one consumer on CPU 0. The limit of
  * `crosspost1`. */
 #include "../measure.h"

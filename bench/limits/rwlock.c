@@ -1,7 +1,7 @@
-/* The lock operations of `rwlock8` with no scheduler and no queue: who cannot have the lock spins.
- * Two threads that share one word; two that have a word each, which the writer looks at; and one
- * thread alone with the first of these and with plain stores. What two CPUs can do at all when they
- * write to one lock every 20th time. */
+/* The lock operations of `rwlock8` without a scheduler and without a queue: a thread that cannot
+ * take the lock spins. Measured: two threads that share one word; two threads with one word each,
+ * which the writer checks; and one thread alone, with one word and with plain stores. This is the
+ * limit for two CPUs that write to one lock every 20th time. */
 #include "../measure.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void relax(void)
 #endif
 }
 
-/* --- one word: 1 a writer, 2 a reader --- */
+/* --- one word: 1 is a writer, 2 is a reader --- */
 
 static void word_read(long thread)
 {
@@ -68,7 +68,7 @@ static void word_write_unlock(void)
     atomic_fetch_sub_explicit(&word.word, 1, memory_order_release);
 }
 
-/* --- a slot per thread, and a word for the writer --- */
+/* --- one slot per thread, and a word for the writer --- */
 
 static void slot_read(long thread)
 {

@@ -1,8 +1,8 @@
-/* What is left of `sleep100k` without a scheduler, a timer or a wait: 100,000 stacks that were used
+/* The cost of `sleep100k` without a scheduler, a timer or a wait: 100,000 stacks that were used
  * before are entered in one order, left after a few frames, and entered again in the order of their
- * deadlines, with a bare switch; the thread sleeps between one millisecond and the next. CPU time,
- * second round, as the workload has it. What is paid are the cache and page-walk misses on stacks
- * that lie apart. x86-64 only. */
+ * deadlines, with a bare switch; the thread sleeps from one millisecond to the next. CPU time,
+ * second round, as in the workload. The cost consists of the cache and page-walk misses on separate
+ * stacks. x86-64 only. */
 #include "../measure.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum {
     FIBERS = 100000,
-    STRIDE = 2 * 65536, /* the stack, and its guard */
+    STRIDE = 2 * 65536, /* the stack and its guard */
     REGISTERS = 6,
     LINES = 16,
     LINE = 64,
@@ -33,7 +33,7 @@ __attribute__((naked, noinline)) static void bare_switch(void **from_sp, void *t
                      "pop %rcx\n jmp *%rcx");
 }
 
-/* As much as a control block. */
+/* As large as a control block. */
 static struct bare {
     void *sp;
     char *top;
@@ -83,7 +83,7 @@ static void sleep_until(uint64_t ns)
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-/* Stacks are taken as the round before gave them back, the last one first. */
+/* Stacks are taken in the order in which the previous round freed them, the last one first. */
 static void turn_order(void)
 {
     for (int i = 0; i < FIBERS; i++)

@@ -1,8 +1,8 @@
-/* What a million live tasks cost when nothing schedules: a control block of 128 bytes each, in
- * memory that was never used before, filled in and queued; then each is taken out and its function
- * called. The floor of `spawn1`, and of `crosspost1` when the poster runs ahead. `limit` with 4 KiB
- * pages, `limit-huge` with huge ones, where it is up to the host of a virtual machine what they
- * cost. */
+/* The cost of a million live tasks without a scheduler: a control block of 128 bytes each, in
+ * memory that was never used before, is filled in and queued; then each is dequeued and its
+ * function called. The floor of `spawn1`, and of `crosspost1` when the poster runs ahead. `limit`
+ * uses 4 KiB pages, `limit-huge` uses huge pages, whose cost depends on the host of a virtual
+ * machine. */
 #include "../measure.h"
 
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
-/* What a switch costs when nothing schedules: bare stacks, callee-saved registers only, left by an
+/* The cost of a switch without a scheduler: bare stacks, callee-saved registers only, left by an
  * indirect jump. (Leaving by `ret` upsets the return predictor where the two sides resume at
- * different places.) x86-64 only. Prints the floor of `switch` (two stacks) or, with "ring", two of
- * `yield1`: 1,000 stacks in turn that have long been in use, and `limit-cold`, 1,000 turns each on
- * stacks that are guarded and touched for the first time, as the workload has it. */
+ * different places.) x86-64 only. Prints the floor of `switch` (two stacks) or, with "ring", two
+ * floors of `yield1`: 1,000 stacks in turn that have long been in use, and `limit-cold`, 1,000
+ * turns each on stacks that are guarded and touched for the first time, as in the workload. */
 #include "../measure.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static void answer(void)
         bare_switch(&current->sp, base.sp);
 }
 
-/* The stack pointer of a context that starts in `entry`, which never returns. */
+/* Returns the stack pointer of a context that starts in `entry`, which never returns. */
 static void *first_sp(char *top, void (*entry)(void))
 {
     void **slot = (void **)(top - 64);
@@ -72,8 +72,8 @@ static double two_stacks(void)
 #define MADV_GUARD_INSTALL 102
 #endif
 
-/* The stacks of a workload that begins with none: reserved before, guarded and touched while the
- * clock runs. */
+/* The stacks of a workload that begins with none: reserved in advance, guarded and touched while
+ * the clock runs. */
 static double cold_ring_of(int count, int turns_each)
 {
     enum { GUARD_BYTES = 65536, STRIDE = GUARD_BYTES + STACK_BYTES };
@@ -112,7 +112,7 @@ static double ring_of(int count)
         ring[i].next = &ring[(i + 1) % count];
     }
     double best = 0;
-    for (int pass = 0; pass < 4; pass++) { /* the first one touches the pages */
+    for (int pass = 0; pass < 4; pass++) { /* the first pass touches the pages */
         turns_left = turns;
         current = &ring[0];
         uint64_t start = now_ns();

@@ -1,4 +1,4 @@
-/* What the raw servers share: their listening socket. */
+/* The listening socket that the raw servers share. */
 #ifndef BENCH_LIMITS_TCP_H
 #define BENCH_LIMITS_TCP_H
 

@@ -1,15 +1,15 @@
-/* Which ways of io_uring pay for a server: CPU time of its one thread, on CPU 0, against clients in
- * another process, on CPU 1. By hand (bench/compare does not run it):
+/* Measures which io_uring features pay for a server: CPU time of its single thread, on CPU 0,
+ * against clients in another process, on CPU 1. To run it by hand (bench/compare does not run it):
  *
  *     cc -O2 -o uring bench/limits/uring.c -luring && ./uring
  *
  *   accept            one submission per connection
- *   accept_multi      one submission for all
- *   recv              64 B to and fro over 50 connections: a receive and a send each
- *   recv_provided     the same, the kernel chooses the buffer (a ring of buffers)
- *   recv_multi        the same, one submission for all of a connection's receives
- *   send_N, zc_N      N bytes at a time to a reader that drops them: a copy, or SEND_ZC and its
- *                     notice
+ *   accept_multi      one submission for all connections
+ *   recv              64 B echo over 50 connections: a receive and a send each
+ *   recv_provided     the same, but the kernel chooses the buffer (a ring of buffers)
+ *   recv_multi        the same, with one submission for all receives of a connection
+ *   send_N, zc_N      N bytes at a time to a reader that drops them: with a copy, or SEND_ZC and
+ *                     its notification
  */
 #include "../measure.h"
 
@@ -289,7 +289,7 @@ static void drops(size_t unused)
     }
 }
 
-/* One at a time, as a fiber sends: the next begins when the buffer may be used again. */
+/* One at a time, as a fiber sends: the next send begins when the buffer may be reused. */
 static void sends(size_t bytes, int zero_copy)
 {
     char name[32];

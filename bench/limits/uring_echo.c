@@ -1,6 +1,5 @@
-/* The echo server with nothing between it and io_uring: one thread, a receive and a send for each
- * message, all that is ready submitted by the call that waits for more. usage: limit-uring echo
- * PORT */
+/* The echo server directly on io_uring: one thread, a receive and a send for each message; the call
+ * that waits for completions also submits all new operations. usage: limit-uring echo PORT */
 #include "tcp.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* What waking a thread costs when nothing schedules, unpinned: a thread parked in epoll_wait on an
- * eventfd, parked in a futex, or spinning. The eventfd is the bar of `wake`, the spinning thread
+/* The cost of waking a thread without a scheduler, unpinned: a thread parked in epoll_wait on an
+ * eventfd, parked in a futex, or spinning. The eventfd is the target of `wake`, the spinning thread
  * that of `wake_spin`. */
 #include "../measure.h"
 
@@ -88,7 +88,7 @@ static void measure(const char *peer, const char *workload, void (*wait)(int), v
 
 int main(void)
 {
-    struct epoll_event interest = {.events = EPOLLIN | EPOLLET}; /* so nothing need be read */
+    struct epoll_event interest = {.events = EPOLLIN | EPOLLET}; /* so no read is needed */
     event = eventfd(0, EFD_NONBLOCK);
     poller = epoll_create1(0);
     epoll_ctl(poller, EPOLL_CTL_ADD, event, &interest);

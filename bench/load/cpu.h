@@ -1,11 +1,12 @@
-/* What another process costs: its CPU time, and how much of that it spends outside the kernel.
+/* The cost of another process: its CPU time, and the part that it spends outside the kernel.
  *
- * The sum is exact: the process's CPU clock is kept in nanoseconds, over all its threads, ended
- * ones included. The split of /proc/PID/stat is not: it scales that sum by where the clock tick
- * found the process, 250 times a second, and a good server is found outside the kernel a few times
- * only. So its threads are sampled here, by a timer of perf's for each of them that runs while it
- * runs. Interrupts wait while the kernel has them off, which it does on its way back from a system
- * call: each call makes a part of its price appear outside the kernel, for all servers alike. */
+ * The sum is exact: the process's CPU clock is kept in nanoseconds, over all its threads, including
+ * ended threads. The split of /proc/PID/stat is not exact: it scales that sum by where the clock
+ * tick found the process, 250 times a second, and a good server is found outside the kernel only a
+ * few times. So this code samples its threads, with one perf timer per thread that runs while the
+ * thread runs. Interrupts wait while the kernel has them off, as on its way back from a system
+ * call: each call makes a part of its cost appear outside the kernel, for all servers alike.
+ */
 #ifndef BENCH_LOAD_CPU_H
 #define BENCH_LOAD_CPU_H
 
@@ -32,7 +33,7 @@ static inline double cpu_ns(pid_t pid)
 
 enum {
     SAMPLE_PERIOD_NS = 50000,
-    SAMPLE_PAGES = 256, /* eight bytes for each sample: room for six seconds */
+    SAMPLE_PAGES = 256, /* eight bytes per sample: six seconds */
     SAMPLED_THREADS = 64,
 };
 
@@ -57,7 +58,7 @@ static inline int sampler_add(struct sampler *sampler, pid_t thread)
     };
     int fd = (int)syscall(SYS_perf_event_open, &attr, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
     if (fd < 0)
-        return errno == ESRCH ? 0 : -errno; /* it may have ended meanwhile */
+        return errno == ESRCH ? 0 : -errno; /* it may have ended */
     void *ring = mmap(NULL, sample_ring_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ring == MAP_FAILED) {
         int error = -errno;
@@ -78,7 +79,7 @@ static inline void sampler_close(struct sampler *sampler)
     sampler->count = 0;
 }
 
-/* From now on, all threads that the process has now. 0 or -errno (-EACCES:
+/* Starts sampling all threads that the process has now. Returns 0 or -errno (-EACCES:
  * kernel.perf_event_paranoid). */
 static inline int sampler_open(struct sampler *sampler, pid_t pid)
 {
@@ -114,7 +115,7 @@ static inline void count_samples(const struct perf_event_mmap_page *ring, long *
     }
 }
 
-/* Ends it. The share of samples outside the kernel, or -1 if there were none. */
+/* Stops sampling. Returns the share of samples outside the kernel, or -1 if there were none. */
 static inline double sampler_user_share(struct sampler *sampler)
 {
     long user = 0, all = 0;

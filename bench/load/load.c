@@ -1,20 +1,19 @@
-/* The load for the servers of bench/compare: a closed loop on one thread, and what the server paid
- * for it.
+/* The load for the servers of bench/compare: a closed loop on one thread, and the server's cost.
  *
- * Each connection sends a batch (64 bytes, or -d GETs of -p PATH in one write), takes the whole
- * reply, and sends the next. All replies of a server have one length, learnt from the first: so
- * nothing is parsed, and the load costs less than the servers do. That each reply begins as it
- * should is looked at.
+ * Each connection sends a batch (64 bytes, or -d GETs of -p PATH in one write), reads the whole
+ * reply, and sends the next batch. All replies of a server have one length, learnt from the first
+ * reply: so nothing is parsed, and the load costs less than the servers. The load checks that each
+ * reply begins as expected.
  *
- * usage: load PEER ROW PORT SERVER_PID [-c CONNECTIONS] [-p PATH] [-d DEPTH] [-f cpu|mib|rate] [-s
- * SECONDS]
- *                                      [-i IDLE_CONNECTIONS]
- *        load PEER ROW PORT 0 -n REQUESTS ...        that many and no figures
+ * usage: load PEER ROW PORT SERVER_PID [-c CONNECTIONS] [-p PATH] [-d DEPTH] [-f cpu|mib|rate]
+ *                                      [-s SECONDS] [-i IDLE_CONNECTIONS]
+ *        load PEER ROW PORT 0 -n REQUESTS ...        send that many requests, print no figures
  *
- * ROW is CPU time of the server per request (-f mib: per MiB; -f rate: ROW is requests per second,
- * ROW_cpu that). Beside it ROW_user, the part outside the kernel, ROW_rate, ROW_p50 and ROW_p99.
- * With -i, ROW is taken while that many more connections are open and nearly silent, and PEER-alone
- * (weft's is limit-alone) before them and after them. */
+ * ROW is the server's CPU time per request (-f mib: per MiB; -f rate: ROW is requests per second
+ * and ROW_cpu the CPU time). Also printed: ROW_user, the part outside the kernel, ROW_rate, ROW_p50
+ * and ROW_p99. With -i, ROW is measured while that many more connections are open and nearly idle,
+ * and PEER-alone (for weft: limit-alone) before and after them.
+ */
 #include "cpu.h"
 
 #include <arpa/inet.h>
@@ -27,18 +26,18 @@
 
 enum {
     ECHO_BYTES = 64,
-    BEGIN_BYTES = 12, /* "HTTP/1.1 200", or as much of the echo */
+    BEGIN_BYTES = 12, /* "HTTP/1.1 200", or as many bytes of the echo */
     BUCKET_NS = 250,
     BUCKETS = 400000,
     STALL_MS = 3000,
-    WHISPER_NS = 10000000, /* of all idle connections, one speaks each time */
+    WHISPER_NS = 10000000, /* one idle connection sends each time */
 };
 static const double WARM_S = 0.5, SAMPLE_S = 1;
 
 struct connection {
     int fd;
     bool idle;
-    size_t got; /* of the reply that is under way */
+    size_t got; /* bytes of the current reply */
     uint64_t sent_at;
 };
 
@@ -57,9 +56,9 @@ static char reply_begin[BEGIN_BYTES];
 static char buffer[64 * 1024];
 static struct connection *hot, *idle;
 static int poller;
-static long to_send; /* batches, where their number is given */
+static long to_send; /* batches, if their number is given */
 static int under_way;
-static long answered; /* batches of hot connections */
+static long answered; /* batches of active connections */
 static uint32_t histogram[BUCKETS];
 
 static void fail(const char *what)
@@ -83,7 +82,7 @@ static int connect_to_server(void)
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int on = 1;
     struct linger abort_on_close = {
-        .l_onoff = 1}; /* ten thousand in TIME_WAIT would be in the next run's way */
+        .l_onoff = 1}; /* no TIME_WAIT: ten thousand would obstruct the next run */
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address))
         fail_by_errno("load: connect");
@@ -115,8 +114,8 @@ static void open_hot(void)
     }
 }
 
-/* Each is answered once before the next comes: no queue of the server's overflows, and it has seen
- * all of them. */
+/* Each connection gets one reply before the next connects: no queue of the server overflows, and
+ * the server has seen all of them. */
 static void open_idle(void)
 {
     idle = calloc((size_t)options.idle, sizeof *idle);
@@ -142,7 +141,7 @@ static void close_idle(void)
     idle = NULL;
 }
 
-/* ---- what is exchanged ---- */
+/* ---- requests and replies ---- */
 
 static void make_request(void)
 {
@@ -161,7 +160,7 @@ static void make_request(void)
     memcpy(reply_begin, options.path ? "HTTP/1.1 200" : get, sizeof reply_begin);
 }
 
-/* One request by hand tells the length of a reply. */
+/* One initial request determines the length of a reply. */
 static void learn_reply(void)
 {
     reply_bytes = request_bytes;
@@ -268,8 +267,8 @@ struct stretch {
     double requests, seconds, cpu_ns;
 };
 
-/* Goes on for so long, with what is under way already. The histogram is that of the last
- * stretch. */
+/* Runs the loop for this long, including the batches in flight. The histogram is that of the last
+ * run. */
 static struct stretch drive(double seconds)
 {
     memset(histogram, 0, sizeof histogram);
@@ -313,7 +312,7 @@ static void report_cpu(const char *peer, const char *suffix, const struct stretc
         report(peer, options.row, suffix, us / stretch->requests, "us/req");
 }
 
-/* While the load goes on. */
+/* Measures while the load runs. */
 static void report_user(const struct stretch *stretch)
 {
     struct sampler sampler;
@@ -347,7 +346,8 @@ static void measure(void)
     report_user(&stretch);
 }
 
-/* The hot ones alone are measured on both sides, so that what drifts meanwhile does not count. */
+/* The active connections alone are measured before and after, so that drift in between does not
+ * count. */
 static void measure_with_idle(void)
 {
     char alone[64];

@@ -29,7 +29,7 @@ static double seconds(void)
     return (double)(ended - begun) / 1e9;
 }
 
-/* --- pingpong: two actors send a number to and fro -------------------------------------- */
+/* --- pingpong: two actors send a number back and forth ---------------------------------- */
 
 enum { BALLS = 1000000 };
 
@@ -73,7 +73,7 @@ static void pingpong(void)
     report("weft", "actor_pingpong", workers, 2 * BALLS / seconds() / 1e6, "Mmsg/s");
 }
 
-/* --- ring: one token goes round ---------------------------------------------------------- */
+/* --- ring: one token goes round the actors ------------------------------------------------ */
 
 enum { MEMBERS = 100000, LAPS = 20 };
 
@@ -114,7 +114,7 @@ static void go_round(void)
     report("weft", "actor_ring", "", (double)MEMBERS * LAPS / seconds() / 1e6, "Mmsg/s");
 }
 
-/* --- fanin: many send to one ---------------------------------------------------------------- */
+/* --- fanin: many actors send to one ----------------------------------------------------------- */
 
 enum { SENDERS = 1000, LETTERS = 1000, ROOM = 1024 };
 
@@ -137,7 +137,7 @@ static int count_letters(weft_actor *self, const struct weft_actor_event *events
     return 0;
 }
 
-/* One that finds no room waits for it. */
+/* A sender that finds the mailbox full waits for capacity. */
 static int send_letters(weft_actor *self, const struct weft_actor_event *events, size_t n,
                         weft_out *out)
 {
@@ -225,13 +225,13 @@ static void spawn(void)
     report("weft", "actor_spawn", "", LIVES / seconds() / 1e6, "Mactor/s");
 }
 
-/* --- restart: children that fail, again and again --------------------------------------------- */
+/* --- restart: children that fail repeatedly --------------------------------------------------- */
 
 enum { RESTARTS = 100000, SUPERVISORS = 100 };
 
 static atomic_long well;
 
-/* Each child fails as often as the others. */
+/* Every child fails equally often. */
 static int fail(weft_actor *self, const struct weft_actor_event *events, size_t n, weft_out *out)
 {
     static atomic_long starts;
@@ -261,7 +261,8 @@ static void restart(void)
     report("weft", "actor_restart", "", RESTARTS / seconds(), "restart/s");
 }
 
-/* --- memory: idle ones ------------------------------------------------------------------------ */
+/* --- memory: idle actors
+ * ----------------------------------------------------------------------- */
 
 static atomic_long idle;
 
@@ -282,10 +283,11 @@ static void memory(void)
     while (atomic_load_explicit(&idle, memory_order_relaxed) != LIVES)
         usleep(1000);
     report("weft", "actor_memory", "", (resident_bytes() - before) / LIVES, "B/actor");
-    _exit(0); /* the idle ones are left behind */
+    _exit(0); /* skips the idle actors */
 }
 
-/* --- call: one asks, another answers ---------------------------------------------------------- */
+/* --- call: one actor calls, another replies
+ * ---------------------------------------------------- */
 
 enum { CALLS = 1000000 };
 
@@ -318,7 +320,8 @@ static void call(void)
     report("weft", "actor_call", "", seconds() * 1e9 / CALLS, "ns/call");
 }
 
-/* --- step: a command in each, done before it returns; a message to one that has idled --------- */
+/* --- step: one command per step, completed at once; a message to an idle actor
+ * ----------------- */
 
 enum { COMMANDS = 5000000, WAKES = 2000, NOTHING = 300 };
 
@@ -396,5 +399,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++)
         if (!strcmp(workloads[i].name, name))
             workloads[i].run();
-    _exit(0); /* what is left is left behind */
+    _exit(0); /* skips the remaining cleanup */
 }

@@ -1,6 +1,6 @@
-/* What a wake budget buys and costs: two fibers of one group wake one another while N others yield.
- * With a small budget the pair waits for the others after each exchange; with a large one the
- * others wait. docs/dispatcher.md has the table. */
+/* The effect of a wake budget: two fibers of one group wake one another while N others yield. With
+ * a small budget the pair waits for the others after each exchange; with a large budget the others
+ * wait. docs/dispatcher.md has the table. */
 #include "program.h"
 
 enum { OTHERS = 100, EXCHANGES = 200000 };
@@ -8,7 +8,7 @@ enum { OTHERS = 100, EXCHANGES = 200000 };
 struct pair {
     weft_event events[2];
     unsigned signals;
-    long exchanges, turns; /* of the pair; of the others */
+    long exchanges, turns; /* exchanges of the pair; turns of the others */
     bool over;
 };
 

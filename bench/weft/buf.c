@@ -1,5 +1,5 @@
-/* Buffers: made and freed on one worker; shared and freed; freed on another thread than they were
- * made on; and malloc beside them. */
+/* Buffers: allocated and freed on one worker; shared and freed; freed on a thread other than the
+ * allocating one; and malloc for comparison. */
 #include "program.h"
 
 #include <pthread.h>
@@ -30,8 +30,8 @@ static void *measure(void *arg)
     return arg;
 }
 
-/* Batches go to a plain thread, which frees them: home they go by the return list, or, with malloc,
- * to the arena. */
+/* Batches go to a plain thread, which frees them: the buffers return by the remote-free list or,
+ * with malloc, to the arena. */
 static _Atomic(void **) handed;
 static bool by_malloc;
 

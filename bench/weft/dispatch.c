@@ -1,7 +1,9 @@
-/* One dispatcher, one group, frame fibers: what the original of this design was measured by
- * (bench/README.md). usage: dispatch yield FIBERS | pingpong | timeout PARKED | call | create |
- * chan PAIRS | submit | flat A third argument is the number of operations, for those who count
- * instructions. */
+/* One dispatcher, one group, frame fibers: the benchmarks of Dongting, the origin of this design
+ * (bench/README.md).
+ * usage: dispatch yield FIBERS | pingpong | timeout PARKED | call | create | chan PAIRS | submit |
+ *                 flat
+ * A third argument is the number of operations, to count instructions.
+ */
 #include "program.h"
 
 #include <errno.h>
@@ -9,14 +11,14 @@
 static weft_dispatcher *dispatcher;
 static weft_group *group;
 
-/* --- what is counted ------------------------------------------------------------------------ */
+/* --- counting operations ---------------------------------------------------------------------- */
 
-/* The first part of the operations is to warm up; the clock runs for the rest. */
+/* The first part of the operations is the warm-up; the clock runs for the others. */
 static long left, measured;
 static uint64_t began;
 static double took;
 static bool over;
-static long asked; /* 0: as many as the workload has */
+static long asked; /* 0: the workload's default */
 
 static void count_to(long n)
 {
@@ -35,12 +37,12 @@ static bool phase_is_over(void)
     } else {
         took = over ? took : ns_since(began);
         over = true;
-        left = 1; /* whoever comes here next is told again */
+        left = 1; /* the next caller gets true again */
     }
     return over;
 }
 
-/* One operation. True: all have been done. */
+/* Counts one operation. Returns true when all are done. */
 static inline bool counted(void)
 {
     return __builtin_expect(--left == 0, 0) && phase_is_over();
@@ -61,7 +63,7 @@ static void open_group(bool caller, const int *cpu)
     must(weft_group_create(dispatcher, &group, NULL), "weft_group_create");
 }
 
-/* Runs here until the last fiber has ended. */
+/* Runs the dispatcher on this thread until the last fiber has ended. */
 static void run_here(void)
 {
     weft_group_stop(group);
@@ -126,7 +128,7 @@ static enum weft_step play(weft_frame *f, struct weft_got got)
     weft_cond_signal(&self->other->mine);
     if (self->counts ? counted() : over)
         return weft_frame_return(f, NULL);
-    /* The latest of all timers: the worst place for a queue that is searched from its front. */
+    /* The latest of all timers: the worst position for a queue that is searched from its front. */
     int64_t deadline = self->timeout ? self->timeout++ : WEFT_FOREVER;
     return weft_frame_await_cond(f, &self->wait, &self->mine, deadline, WEFT_THEN(play));
 }
@@ -145,7 +147,7 @@ static enum weft_step sleeps(weft_frame *f, struct weft_got got)
     return weft_frame_sleep(f, weft_after(60000000000), WEFT_THEN(wakes_up));
 }
 
-/* They sleep until the players have ended. */
+/* The parked fibers sleep until the players have ended. */
 static void park_others(long n)
 {
     static const struct weft_frame_kind kind = {.name = "sleep", .start = sleeps};
@@ -172,7 +174,7 @@ static void play_rounds(const char *peer, const char *suffix, int64_t timeout, l
     stop_and_go();
 }
 
-/* With others parked the limit is the same without them, before. */
+/* With other fibers parked, the limit is the same run without them, measured before. */
 static void bench_timeout(long parked)
 {
     char suffix[32] = "_timeout_0";
@@ -212,7 +214,8 @@ static void bench_call(void)
     report_rate("weft", "d_call", "");
 }
 
-/* --- fibers that come and go ------------------------------------------------------------------ */
+/* --- starting and ending fibers
+ * ----------------------------------------------------------------- */
 
 static enum weft_step is_born(weft_frame *f, struct weft_got got)
 {
@@ -277,7 +280,7 @@ static enum weft_step consumes(weft_frame *f, struct weft_got got)
 {
     struct end *self = (struct end *)f;
     if (got.status)
-        return weft_frame_return(f, NULL); /* it was closed */
+        return weft_frame_return(f, NULL); /* closed */
     if (self->item)
         counted();
     return weft_frame_await_recv(f, &self->wait, self->chan, &self->item, WEFT_FOREVER,
@@ -351,7 +354,7 @@ static void bench_submit(void)
     stop_and_go();
 }
 
-/* Each item is a post of its own that puts it into the consumer's queue, which has no bound. */
+/* Each item is a separate post that puts the item into the consumer's unbounded queue. */
 struct item {
     struct weft_post post;
     struct item *next;
@@ -399,7 +402,7 @@ static void bench_flat(void)
     long n = left + measured;
     items = calloc((size_t)n, sizeof *items);
     must(items ? 0 : -ENOMEM, "calloc");
-    memset(items, 1, (size_t)n * sizeof *items); /* its pages are not what is measured */
+    memset(items, 1, (size_t)n * sizeof *items); /* touch the pages before measuring */
     queue.last = &queue.first;
     weft_cond_init(&queue.filled, &(struct weft_sync_opts){.group = group});
     start(frame_of(&kind, sizeof(struct end)), 0);

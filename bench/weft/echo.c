@@ -1,5 +1,6 @@
-/* The echo server: a fiber for each connection, one worker. It serves until it is ended.
- * usage: echo epoll|uring|poll PORT */
+/* The echo server: one fiber per connection, one worker. It serves until it is killed.
+ * usage: echo epoll|uring|poll PORT
+ */
 #include "program.h"
 
 #include <weft/net.h>

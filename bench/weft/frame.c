@@ -1,5 +1,5 @@
-/* Frame fibers in a group of a dispatcher, beside Tokio's tasks. usage: frame memory [FIBERS] |
- * sleep */
+/* Frame fibers in a group of a dispatcher, compared with Tokio's tasks. usage: frame memory
+ * [FIBERS] | sleep */
 #include "program.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static enum weft_step measures(weft_frame *f, struct weft_got got)
     if (parked != fibers)
         return weft_frame_yield(f, WEFT_THEN(measures));
     report("weft", "frame_memory", "", (resident_bytes() - before) / (double)fibers, "B/fiber");
-    _exit(0); /* the parked fibers are left behind */
+    _exit(0); /* skips the parked fibers */
 }
 
 static enum weft_step starts_all(weft_frame *f, struct weft_got got)

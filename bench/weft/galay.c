@@ -1,10 +1,11 @@
 /* The table that galay publishes for its compute schedulers, over a weft_crew: empty, light and
- * heavy tasks on 1 to 10 single-thread schedulers, the latency of a task that is submitted alone,
- * and 5 s of light tasks. All tasks come from one plain thread, round robin.
+ * heavy tasks on 1 to 10 single-thread schedulers, the latency of a single submitted task, and 5 s
+ * of light tasks. One plain thread submits all tasks, round robin.
  *
- * The heavy tasks also run in a bare loop without any scheduler, in turn with those on one
+ * The heavy tasks also run in a bare loop without a scheduler, interleaved with those on one
  * scheduler: that is the limit of galay_heavy_1. The limit of the latencies is a bare thread that
- * sleeps on a futex, woken by the same thread, with the same semaphore for the way back. */
+ * sleeps on a futex, woken by the same thread, with the same semaphore for the return direction.
+ */
 #include "program.h"
 
 #include <linux/futex.h>
@@ -68,7 +69,7 @@ static void stop_crew(weft_crew *crew)
     weft_crew_destroy(crew);
 }
 
-/* Tasks per second, from the first submit to the end of the last. */
+/* Tasks per second, from the first submit to the end of the last task. */
 static double through_crew(weft_crew *crew, weft_fn task, int tasks)
 {
     atomic_store(&left, tasks);
@@ -183,7 +184,7 @@ static void measure_floor(void)
     report("limit", "galay_latency_mean", "_10", sum / LATENCIES / 1e3, "us");
 }
 
-/* One scheduler per CPU, as galay runs it; the producer waits while MAX_PENDING tasks are
+/* One scheduler per CPU, as in galay's benchmark; the producer waits while MAX_PENDING tasks are
  * queued. */
 static void measure_sustained(void)
 {

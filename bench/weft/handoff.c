@@ -1,4 +1,4 @@
-/* Two fibers hand a number to and fro by park and unpark, 1,000,000 times. usage: handoff
+/* Two fibers pass a number back and forth by park and unpark, 1,000,000 times. usage: handoff
  * WORKERS */
 #include "program.h"
 

@@ -1,7 +1,6 @@
-/* The parsers alone, over bytes in memory: a head as wrk sends it, one as a browser does, sixteen
- * of wrk's in a row, a chunked body, a path, and a command of Redis. The requests are what a server
- * sees again and again, so the branches are well predicted: this is the price within a busy server,
- * not of a first request. */
+/* The parsers alone, over bytes in memory: a head as wrk sends it, a head as a browser sends it,
+ * sixteen of wrk's in a row, a chunked body, a path, and a Redis command. The inputs repeat, so the
+ * branches are well predicted: this is the cost within a busy server, not for a first request. */
 #include "program.h"
 
 static const char wrk[] = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";

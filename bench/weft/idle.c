@@ -1,13 +1,14 @@
-/* Which of 100,000 members have been silent for 60 s, five ways, over 180 s of virtual time in
- * which a member is touched never, once or ten times a second until it falls silent. Prints, for
- * each way and rate:
+/* Finds which of 100,000 members have been idle for 60 s, with five methods, over 180 s of virtual
+ * time in which a member is touched never, once or ten times a second until it becomes idle.
+ * Prints, for each method and rate:
  *   idle_WAY_RATE          ns per touch (without touches: per add)
- *   idle_WAY_RATE_tick     us of the dearest second of looking
+ *   idle_WAY_RATE_tick     us of the most expensive second of checks
  *   idle_WAY_RATE_late     worst lateness in ms; negative: early
- * Ways: scan (a), a look at every member each second; timer (b), a timer of the wheel set anew by
- * each touch; slots (c), 61 slots of one second, a touch moves the member; lazy (d), a timer of the
- * wheel that looks when it was touched last; group (e), weft_idle_group's core. The rest of the
- * world is left out: one thread, no lock but the wheel's own. */
+ * Methods: scan (a), check every member each second; timer (b), a wheel timer that each touch sets
+ * again; slots (c), 61 slots of one second, a touch moves the member; lazy (d), a wheel timer that
+ * checks the time of the last touch; group (e), the core of weft_idle_group. Everything else is
+ * left out: one thread, no lock except the wheel's own.
+ */
 #include "program.h"
 
 #include "time/silence.h"
@@ -23,7 +24,7 @@ struct member {
     struct member *next, *prev;
     int slot;
     bool out;
-    int64_t touched; /* as the way knows it */
+    int64_t touched; /* time of the last touch, as the method stores it */
     int64_t truth;
 };
 
@@ -38,7 +39,7 @@ struct way {
 static struct member members[MEMBERS];
 static struct weft__wheel wheel;
 static struct weft__silence silence;
-static struct member slots[SLOTS]; /* heads of circles */
+static struct member slots[SLOTS]; /* list heads */
 static int cursor;
 static int64_t now, worst;
 static long came_out;
@@ -89,7 +90,8 @@ static void wheel_look(void)
         weft__wheel_advance(&wheel, now, 256, NULL);
 }
 
-/* (c) The article's: into the slot behind the cursor, out when the cursor gets there. */
+/* (c) The published algorithm: a touch moves the member into the slot after the cursor; it expires
+ * when the cursor arrives there. */
 static void slots_add(struct member *member)
 {
     struct member *head = &slots[(cursor + SLOTS - 1) % SLOTS];
@@ -118,7 +120,7 @@ static void slots_look(void)
 }
 
 /* (d) */
-static struct member *again; /* cannot be set anew under the wheel's lock */
+static struct member *again; /* cannot be set again under the wheel's lock */
 
 static void lazy_expire(struct weft__timer *timer, void *arg)
 {
@@ -193,7 +195,7 @@ static void begin(void)
         slots[i].next = slots[i].prev = &slots[i];
 }
 
-/* A member is touched in one part of each second, or in all, until second i % 100. */
+/* A member is touched in one part of each second, or in all parts, until second i % 100. */
 static bool touched_in(int i, int rate, int second, int part)
 {
     return rate && second < i % 100 && (rate == PARTS || part == i % PARTS);

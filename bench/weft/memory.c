@@ -1,5 +1,6 @@
-/* Resident memory per parked fiber, its guarded stack and its control block included.
- * usage: memory FIBERS */
+/* Resident memory per parked fiber, including its guarded stack and its control block.
+ * usage: memory FIBERS
+ */
 #include "program.h"
 
 static long fibers = 100000;
@@ -35,7 +36,7 @@ static void *measure(void *arg)
     snprintf(row, sizeof row, "memory_%ldk", fibers / 1000);
     report("weft", row, "", each, "B/fiber");
     (void)arg;
-    _exit(0); /* the parked fibers are left behind */
+    _exit(0); /* skips the parked fibers */
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
-/* Plain requests beside computing, as examples/mixed.c has them: fibers of one worker on CPU 0
- * answer 4 connections, and a compute pool of one worker on CPU 1 is given more jobs than it can
- * do, by fibers of the first that wait for each: half of them through a waiter, half through a
- * channel. The limit is the same requests while nothing is computed; the two take turns.
- * `mixed_slack` is the part of that time for which the compute pool did not compute. */
+/* Plain requests while another pool computes, as in examples/mixed.c: fibers of one worker on CPU 0
+ * serve 4 connections, and a compute pool of one worker on CPU 1 gets more jobs than it can
+ * process, from fibers of the first pool that wait for each: half of them through a waiter, half
+ * through a channel. The limit is the same requests without computing; the two alternate.
+ * `mixed_slack` is the share of that time in which the compute pool did not compute. */
 #include "program.h"
 
 #include <sys/socket.h>
@@ -12,7 +12,7 @@ enum { CLIENTS = 4, ROUNDS = 20, REQUESTS = 2500, JOBBERS = 8, BURN = 300000, ME
 static weft_pool *compute;
 static weft_chan *jobs;
 static atomic_bool saturate;
-static uint64_t computed_ns; /* the compute worker's */
+static uint64_t computed_ns; /* written by the compute worker */
 
 struct job {
     uint64_t n;
@@ -27,7 +27,7 @@ static void *compute_one(void *arg)
         x = x * 6364136223846793005u + 1442695040888963407u;
     job->n = x;
     computed_ns += now_ns() - start;
-    weft_oneshot_notify(&job->done, NULL); /* it may be gone now */
+    weft_oneshot_notify(&job->done, NULL); /* the job may be gone now */
     return NULL;
 }
 
@@ -41,7 +41,7 @@ static void *compute_all(void *arg)
     return arg;
 }
 
-/* Hands out one job after the other. */
+/* Submits one job after the other. */
 static void *jobber(void *by_channel)
 {
     while (atomic_load_explicit(&saturate, memory_order_relaxed)) {
@@ -97,7 +97,7 @@ static void ask_all(struct client *clients, uint64_t *ns)
         must(weft_join(asking[i], NULL, WEFT_FOREVER), "weft_join");
 }
 
-/* The part of the time for which the compute pool did not compute. */
+/* Returns the share of the time in which the compute pool did not compute. */
 static double ask_beside_computing(struct client *clients, uint64_t *ns)
 {
     weft_fiber busy[JOBBERS];
@@ -110,7 +110,7 @@ static double ask_beside_computing(struct client *clients, uint64_t *ns)
     atomic_store(&saturate, false);
     for (int i = 0; i < JOBBERS; i++)
         must(weft_join(busy[i], NULL, WEFT_FOREVER), "weft_join");
-    return 1 - (double)computed_ns / ns_since(start); /* all of it has happened before the joins */
+    return 1 - (double)computed_ns / ns_since(start); /* the joins order the reads */
 }
 
 static void *compare(void *arg)
@@ -128,7 +128,7 @@ static void *compare(void *arg)
         clients[i].fd = ends[0];
         must(weft_spawn(&serving[i], serve, (void *)(intptr_t)ends[1], NULL), "weft_spawn");
     }
-    ask_all(clients, idle); /* to warm up */
+    ask_all(clients, idle); /* warm-up */
     for (int i = 0; i < ROUNDS; i++) {
         ask_all(clients, idle + i * EACH);
         slack += ask_beside_computing(clients, mixed + i * EACH) / ROUNDS;

@@ -1,5 +1,5 @@
-/* 4 fibers send 1,000,000 numbers each through one channel of 1,024 to a fifth. usage: mpsc
- * WORKERS */
+/* 4 fibers send 1,000,000 numbers each to a fifth through one channel of capacity 1,024. usage:
+ * mpsc WORKERS */
 #include "program.h"
 
 enum { PRODUCERS = 4, EACH = 1000000 };

@@ -1,7 +1,7 @@
 /* Locking a mutex. usage: mutex 1 | mutex 8
- *   1: one fiber locks and unlocks, nobody else wants the mutex, a second thread is alive
- *   8: 8 fibers on 2 workers take it from one another for a short section; the longest wait beside
- *     it */
+ *   1: one fiber locks and unlocks without contention, a second thread is alive
+ *   8: 8 fibers on 2 workers compete for it with a short section; also prints the longest wait
+ */
 #include "program.h"
 
 #include <weft/mutex.h>

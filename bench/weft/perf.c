@@ -1,5 +1,5 @@
-/* What perf events cost: a span (begin and end) while nobody listens, to an empty callback, and to
- * the stock collector; and a yield of one of 1,000 fibers while nobody listens, and while queue
+/* The cost of perf events: a span (begin and end) without a listener, with an empty callback, and
+ * with the stock collector; and a yield of one of 1,000 fibers without a listener, and while queue
  * delays are collected. */
 #include "program.h"
 
@@ -51,7 +51,7 @@ static void *measure(void *arg)
     must(weft_collector_start(collector), "weft_collector_start");
     report("weft", "perf_collect", "", span(SPANS / 50), "ns/span");
     weft_collector_stop(collector);
-    yields(); /* warm */
+    yields(); /* warm-up */
     report("weft", "perf_yield_off", "", yields(), "ns/yield");
     must(weft_collector_start(collector), "weft_collector_start");
     report("weft", "perf_yield_on", "", yields(), "ns/yield");

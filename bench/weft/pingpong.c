@@ -1,4 +1,4 @@
-/* Two fibers hand a number to and fro through two unbuffered channels, 1,000,000 times. usage:
+/* Two fibers pass a number back and forth through two unbuffered channels, 1,000,000 times. usage:
  * pingpong WORKERS */
 #include "program.h"
 

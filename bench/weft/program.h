@@ -1,5 +1,5 @@
-/* What Weft's benchmark programs share: a check of results, a main fiber, and a countdown that
- * unparks its waiter. */
+/* The parts that Weft's benchmark programs share: a check of results, a main fiber, and a countdown
+ * that unparks its waiter. */
 #ifndef BENCH_WEFT_PROGRAM_H
 #define BENCH_WEFT_PROGRAM_H
 
@@ -20,7 +20,7 @@ static inline void must(int result, const char *what)
 /* Runs `body` as the main fiber of a pool whose worker 0 is this thread. */
 static inline void run_main_fiber(const char *workers, weft_fn body)
 {
-    /* Most of them are hogs, by intent. */
+    /* Most benchmark fibers are hogs, by intent. */
     struct weft_pool_opts opts = {.workers = (unsigned)atoi(workers), .hog_ns = -1};
     must(weft_run(body, NULL, NULL, &opts), "weft_run");
 }
@@ -36,7 +36,7 @@ static inline void countdown_init(struct countdown *countdown, long n)
     countdown->waiter = weft_self();
 }
 
-/* The waiter may be gone with its countdown as soon as `left` is zero, so its handle is read
+/* The waiter and its countdown may be gone as soon as `left` is zero, so the handle is read
  * before. */
 static inline void countdown_done(struct countdown *countdown)
 {

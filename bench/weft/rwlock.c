@@ -1,4 +1,4 @@
-/* 8 fibers on 2 workers lock for reading, every 20th time for writing. */
+/* 8 fibers on 2 workers take a read lock, and every 20th time a write lock. */
 #include "program.h"
 
 #include <weft/rwlock.h>

@@ -1,5 +1,5 @@
-/* 4 fibers send 500,000 numbers each, each through an unbuffered channel of its own, to a fifth
- * that selects over the four. usage: select WORKERS */
+/* 4 fibers send 500,000 numbers each, each fiber through its own unbuffered channel, to a fifth
+ * fiber that selects over the four. usage: select WORKERS */
 #include "program.h"
 
 enum { CHANNELS = 4, EACH = 500000 };

@@ -1,6 +1,6 @@
-/* 100,000 fibers sleep 0 to 1000 ms each, one worker: CPU time of the process, all together. The
- * first round also makes the stacks; its floor, the same fibers without the sleep, is beside it.
- * The second round finds them warm. */
+/* 100,000 fibers sleep 0 to 1000 ms each on one worker: CPU time of the whole process. The first
+ * round also creates the stacks; its floor, the same fibers without the sleep, is measured too. The
+ * second round finds the stacks warm. */
 #include "program.h"
 
 #include <sys/resource.h>
@@ -45,7 +45,7 @@ static double sleep_round(void)
     return cpu_ms() - before;
 }
 
-/* All at rest at once, as in the first round, but woken by hand. */
+/* All fibers are parked at once, as in the first round, but are unparked explicitly. */
 static void *floor_round(void *arg)
 {
     static weft_fiber fibers[FIBERS];

@@ -1,5 +1,5 @@
-/* Spawns 1,000,000 fibers that only count, and waits for them: all at once (`spawn`), or for every
- * 1,000 before the next (`spawnb`). usage: spawn spawn|spawnb WORKERS */
+/* Spawns 1,000,000 fibers that only count, and waits for them: all at once (`spawn`), or in batches
+ * of 1,000 (`spawnb`). usage: spawn spawn|spawnb WORKERS */
 #include "program.h"
 
 enum { FIBERS = 1000000 };

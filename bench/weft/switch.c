@@ -1,9 +1,10 @@
-/* The raw switch between two contexts, no scheduler: lean as fibers do it by default, and full with
- * the FP control words as fibers with fp_env do it.
+/* The raw switch between two contexts without a scheduler: lean, as fibers switch by default, and
+ * full, with the FP control words, as fibers with fp_env switch.
  *
- * The switch is inline and saves only what its surroundings need, which in an empty loop is
- * nothing. Here both sides keep six values alive across it, as many as a called switch would
- * save. */
+ * The switch is inline and saves only the values that the surrounding code needs, which in an empty
+ * loop is nothing. Here both sides keep six values alive across it, as many as a called switch
+ * would save.
+ */
 #include "../measure.h"
 
 #include "fiber/context.h"
@@ -12,7 +13,7 @@ enum { STACK_BYTES = 16384, ROUNDS = 50000000 };
 
 static struct weft__context base, other;
 
-/* Makes the compiler believe that the six values are used and changed here. */
+/* Makes the compiler assume that the six values are used and changed here. */
 #define TOUCH(v)                                                                                   \
     __asm__ volatile("" : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3]), "+r"(v[4]), "+r"(v[5]))
 
@@ -37,7 +38,7 @@ static void answer_full(void)
     }
 }
 
-/* The answering side is entered by a jump: the stack is moved to where a call would have left
+/* The other side is entered by a jump: the stack pointer is set to where a call would have left
  * it. */
 static void start_other(void (*answer)(void))
 {

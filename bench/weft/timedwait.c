@@ -1,6 +1,6 @@
-/* A wait with a deadline that is signalled, with so many other timers pending: two fibers of one
- * worker park with a deadline and unpark each other. Beside it, as the limit, the same in the same
- * process before there were any others. Usage: timedwait OTHERS */
+/* A signalled wait with a deadline, while many other timers are pending: two fibers of one worker
+ * park with a deadline and unpark each other. The limit is the same in the same process before the
+ * other timers were set. Usage: timedwait OTHERS */
 #include "program.h"
 
 enum { ROUNDS = 1000000 };
@@ -57,7 +57,7 @@ static void *ask(void *arg)
     char suffix[32] = "_0";
     if (others) {
         snprintf(suffix, sizeof suffix, "_%ldk", others / 1000);
-        wait_rounds(); /* to warm up */
+        wait_rounds(); /* warm-up */
         report("limit", "timedwait", suffix, wait_rounds(), "ns");
     }
     set_others();

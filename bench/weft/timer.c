@@ -1,8 +1,9 @@
-/* Timers by their callback objects, in a pool of one worker:
- *   timer_bulk   1,000,000 with random times of 1 to 60 s are set, then all are cancelled
- *   timer_once   one timer is set and cancelled, again and again
- *   timer_late   how late a lone timer's callback is called in a pool that is idle
- * Usage: timer bulk|once|late */
+/* Timers with callbacks, in a pool of one worker:
+ *   timer_bulk   1,000,000 timers with random times of 1 to 60 s are set, then all are cancelled
+ *   timer_once   one timer is set and cancelled repeatedly
+ *   timer_late   the lateness of a single timer's callback in an idle pool
+ * Usage: timer bulk|once|late
+ */
 #include "program.h"
 
 enum { TIMERS = 1000000, PAIRS = 20000000, SHOTS = 1000 };

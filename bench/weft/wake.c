@@ -1,5 +1,5 @@
-/* From the submit of a fiber by a plain thread to its first instruction, in a pool of one idle
- * worker, unpinned: the worker has parked (`wake`), or is still spinning after its last fiber
+/* The time from the submit of a fiber by a plain thread to its first instruction, in a pool of one
+ * idle worker, unpinned: the worker has parked (`wake`), or still spins after its last fiber
  * (`wake_spin`). */
 #include "program.h"
 

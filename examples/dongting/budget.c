@@ -1,7 +1,7 @@
-/* Dongting: new Fiber("...", group, frame, false, signalCountInEachRound). The page advises a low
- * count for what runs often; it is the other way round. The count is how many times in one round a
- * fiber may be woken: two that wake one another go on for so long, and everybody else waits for
- * that. */
+/* Dongting: new Fiber("...", group, frame, false, signalCountInEachRound). Dongting's page advises
+ * a low count for fibers that run often; the opposite is true. The count is the number of times
+ * that a fiber may be woken in one round: two fibers that wake one another continue for that long,
+ * while all other fibers wait. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -22,7 +22,7 @@ static enum weft_step play(weft_frame *f, struct weft_got got)
     struct player *self = (struct player *)f;
     (void)got;
     exchanged++;
-    weft_cond_signal(&turn[1 - self->side]); /* it goes to the front */
+    weft_cond_signal(&turn[1 - self->side]); /* goes to the front */
     return over ? weft_frame_return(f, NULL)
                 : weft_frame_await_cond(f, &self->wait, &turn[self->side], WEFT_FOREVER,
                                         WEFT_THEN(play));
@@ -30,7 +30,7 @@ static enum weft_step play(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind playing = {.name = "player", .start = play};
 
-/* Once per round. */
+/* Runs once per round. */
 static void *watch(void *arg)
 {
     for (int i = 0; i < ROUNDS; i++) {

@@ -1,13 +1,13 @@
 /* Dongting: Fiber.call(subFrame, resumePoint), handle(ex), doFinally(), setResult, throw;
- * HandlerFrame. A frame calls another and goes on in a step with its result. What that one throws
- * is for `handle`, once; `finally` comes on every way out. */
+ * HandlerFrame. A frame calls another frame and continues in a step with the result. An error that
+ * the called frame throws goes to `handle`, once; `finally` runs on every exit path. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
 
-/* --- the frame that is called: a / b, or an error ------------------------------------------- */
+/* --- the called frame: a / b, or an error --------------------------------------------------- */
 
 struct divide {
     weft_frame frame;
@@ -36,7 +36,7 @@ static struct divide *divide_new(intptr_t a, intptr_t b)
     return sub;
 }
 
-/* --- the frame that calls --------------------------------------------------------------------- */
+/* --- the calling frame ------------------------------------------------------------------------ */
 
 struct ratio {
     weft_frame frame;
@@ -59,8 +59,7 @@ static enum weft_step ratio(weft_frame *f, struct weft_got got)
                : weft_frame_throw(f, -ENOMEM, "no frame");
 }
 
-/* protected FrameCallResult handle(Throwable ex): it may return a result, wait, call, or throw
- * on. */
+/* protected FrameCallResult handle(Throwable ex): may return a result, wait, call, or throw. */
 static enum weft_step ratio_handle(weft_frame *f, const weft_error *error)
 {
     printf("caught: %s\n", weft_error_message(error));
@@ -79,7 +78,7 @@ static enum weft_step ratio_finally(weft_frame *f)
 static const struct weft_frame_kind ratio_kind = {
     .name = "ratio", .start = ratio, .handle = ratio_handle, .finally = ratio_finally};
 
-/* --- HandlerFrame: the result or the error of a frame, and nothing is thrown ------------------ */
+/* --- HandlerFrame: returns the result or the error of a frame; does not throw ----------------- */
 
 static enum weft_step tried(weft_frame *f, struct weft_got got)
 {

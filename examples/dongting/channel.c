@@ -1,5 +1,5 @@
-/* Dongting: group.newChannel(), offer, take, takeAll, fireOffer. The channel has a bound and an
- * end; of several consumers that wait each offer wakes one, and none is forgotten. */
+/* Dongting: group.newChannel(), offer, take, takeAll, fireOffer. The channel is bounded and can be
+ * closed; each offer wakes one of the waiting consumers, and no consumer is forgotten. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -20,7 +20,7 @@ static enum weft_step take(weft_frame *f, struct weft_got got);
 static enum weft_step took(weft_frame *f, struct weft_got got)
 {
     struct consumer *self = (struct consumer *)f;
-    if (got.status == -EPIPE) { /* closed, and nothing is left: not the same as a timeout */
+    if (got.status == -EPIPE) { /* closed and empty: not the same as a timeout */
         return weft_frame_return(f, NULL);
     }
     self->taken++;
@@ -47,12 +47,11 @@ static void *offer(void *arg)
     return arg;
 }
 
-/* takeAll: what is there, in one call. */
+/* takeAll: receives all available items in one call. */
 static void *take_all(void *arg)
 {
     int items[8];
-    ssize_t n =
-        weft_chan_recv_many(channel, items, 8, WEFT_FOREVER); /* -EPIPE: closed, and empty */
+    ssize_t n = weft_chan_recv_many(channel, items, 8, WEFT_FOREVER); /* -EPIPE: closed and empty */
     for (ssize_t i = 0; i < n; i++) {
         sum += items[i];
         ++*(int *)arg;
@@ -66,8 +65,8 @@ int main(void)
     weft_group *group;
     static struct consumer consumers[CONSUMERS];
     int at_once = 0;
-    /* .group = group would make it the group's own, without atomic operations. This one is for
-     * everybody. */
+    /* .group = group would make the channel the group's own, without atomic operations. This
+     * channel is open to all threads. */
     if (weft_dispatcher_create(&dispatcher, NULL) || weft_dispatcher_start(dispatcher) ||
         weft_group_create(dispatcher, &group, NULL) ||
         weft_chan_create(&channel, sizeof(int), &(struct weft_chan_opts){.capacity = 8})) {

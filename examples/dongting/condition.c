@@ -1,6 +1,6 @@
 /* Dongting: group.newCondition(), await, signal, signalAll, await on two conditions. The condition
- * belongs to the group: no lock, no atomic operation; used from elsewhere it stops the program,
- * with both names. A wait tells why it ended. */
+ * belongs to the group: no lock, no atomic operation; use from outside the group stops the program
+ * with a message that names the owner and the user. A wait returns the reason for its end. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -8,7 +8,7 @@
 static weft_cond full, closed;
 static int boxes, taken;
 
-/* Waits for either; got.value is the one that was signalled. */
+/* Waits for either condition; got.value is the signalled one. */
 struct taker {
     weft_frame frame;
     struct weft_wait waits[2];
@@ -45,7 +45,8 @@ static enum weft_step too_late(weft_frame *f, struct weft_got got)
     return weft_frame_go(f, NULL, WEFT_THEN(wait_for_either));
 }
 
-/* First a wait that nobody ends. A deadline in the past only looks; "for ever" is WEFT_FOREVER. */
+/* First a wait that is never signalled. A deadline in the past only tries; WEFT_FOREVER waits
+ * forever. */
 static enum weft_step start(weft_frame *f, struct weft_got got)
 {
     struct taker *self = (struct taker *)f;
@@ -56,7 +57,8 @@ static enum weft_step start(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind taking = {.name = "taker", .start = start};
 
-/* With a stack the wait is a call; the mutex is NULL, because nobody else runs. */
+/* In a fiber with a stack the wait is a call; the mutex is NULL, because no other fiber runs
+ * meanwhile. */
 static weft_cond ready;
 static bool is_ready;
 
@@ -76,7 +78,7 @@ static void *bring(void *arg)
 
 static void *open_up(void *arg)
 {
-    weft_sleep(WEFT_MS(3)); /* the taker has given up once */
+    weft_sleep(WEFT_MS(3)); /* the taker has timed out once */
     is_ready = true;
     weft_cond_signal(&ready);
     return arg;

@@ -1,5 +1,5 @@
 /* Dongting: new Dispatcher("my-dispatcher"), start, startGroup, fireFiber, stop(timeout),
- * shutdownFuture.get(). A group is there as soon as it is made, and stop waits. */
+ * shutdownFuture.get(). A group exists as soon as it is created, and stop waits. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -38,19 +38,19 @@ int main(void)
         }
     }
 
-    /* group.requestShutdown(), and its shutdownFuture. Nothing is cancelled: the fibers end by
+    /* group.requestShutdown() and its shutdownFuture. No fiber is cancelled: the fibers end by
      * themselves. */
     weft_group_stop(groups[0]);
     int err = weft_future_wait(weft_group_finished(groups[0]), weft_after(WEFT_SECONDS(10)));
 
-    /* dispatcher.stop(new DtTime(10, SECONDS)) for the rest; the answer is how many groups were
+    /* dispatcher.stop(new DtTime(10, SECONDS)) for the remaining groups; returns how many were
      * late. */
     const char *late[2];
     int overdue = weft_dispatcher_stop(dispatcher, weft_after(WEFT_SECONDS(10)), late, 2);
 
-    struct weft_group_stats stats; /* ShareStatus: what a group shows to other threads */
+    struct weft_group_stats stats; /* ShareStatus: readable by other threads */
     weft_group_stats(groups[1], &stats);
     bool finished = stats.state == WEFT_GROUP_FINISHED && stats.fibers == 0;
-    weft_dispatcher_destroy(dispatcher); /* and its groups */
+    weft_dispatcher_destroy(dispatcher); /* also destroys its groups */
     return err || overdue || !finished || counters[0].value != 2000 || counters[1].value != 2000;
 }

@@ -1,12 +1,12 @@
 /* Dongting: group.getExecutor(): submit, schedule, scheduleAtFixedRate, scheduleWithFixedDelay,
- * cancel. What runs there runs in the group, in a fiber with a stack; a periodic task that fails
- * goes on. */
+ * cancel. The tasks run in the group, in a fiber with a stack; a periodic task continues after a
+ * failure. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <weft/weft.h>
 
-static long total; /* the group's */
+static long total; /* belongs to the group */
 static weft_event thrice = WEFT_EVENT_INIT;
 
 static int add(void *arg, void **value)
@@ -34,7 +34,7 @@ static int never(void *arg, void **value)
     return 0;
 }
 
-/* Decided with a value, or by an error. */
+/* Completed with a value or an error. */
 static int result_of(weft_future *future, intptr_t *value)
 {
     void *got = NULL;
@@ -71,11 +71,11 @@ int main(void)
     ok &= weft_group_call(group, &too_much, add, (void *)1000) == 0;
     ok &= result_of(too_much, &value) == -ERANGE; /* ExecutionException */
     ok &= weft_event_wait(&thrice, WEFT_FOREVER) == 0;
-    ok &= weft_schedule_cancel(cancelled) == 0 && !ran; /* else the group would wait for it */
+    ok &= weft_schedule_cancel(cancelled) == 0 && !ran; /* otherwise the group would wait for it */
     ok &= result_of(weft_schedule_over(cancelled), &value) == -ECANCELED;
 
     weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL,
-                         0); /* the periodic one ends with the group */
+                         0); /* the periodic task ends with the group */
     weft_schedule_stats(often, &stats);
     ok &= stats.runs >= 3 && stats.failures == 1 && stats.last_error == -EIO;
     ok &= weft_group_call(group, NULL, add, NULL) == -ESHUTDOWN; /* RejectedExecutionException */

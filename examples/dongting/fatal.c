@@ -1,6 +1,6 @@
 /* Dongting: checkReentry, fatalError, "request shutdown of the group". A step that does two things
- * is a fatal error: every frame of the fiber handles it, the group is asked to stop, and its future
- * fails with it. Other groups go on. */
+ * is a fatal error: every frame of the fiber handles it, the group is asked to stop, and the
+ * group's future fails with the error. Other groups continue. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -11,11 +11,11 @@ struct caller {
     weft_frame frame, sub;
 };
 
-/* Suspends twice. */
+/* A step that suspends twice. */
 static enum weft_step sloppy(weft_frame *f, struct weft_got got)
 {
     (void)got;
-    (void)weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(sloppy)); /* `return` is missing */
+    (void)weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(sloppy)); /* missing `return` */
     return weft_frame_sleep(f, weft_after(WEFT_MS(1)), WEFT_THEN(sloppy));
 }
 
@@ -45,7 +45,7 @@ static enum weft_step handle(weft_frame *f, const weft_error *error)
 static const struct weft_frame_kind calling = {
     .name = "calling", .start = call, .handle = handle, .finally = clean_up};
 
-/* Instead of stderr. */
+/* Prints to stdout instead of stderr. */
 static void on_error(weft_fiber fiber, const char *name, const weft_error *error)
 {
     (void)fiber;
@@ -53,7 +53,7 @@ static void on_error(weft_fiber fiber, const char *name, const weft_error *error
     weft_error_print(error, stdout);
 }
 
-/* A fiber of the same group sees that it is to end, one of another group need not. */
+/* A fiber of the same group sees the stop; a fiber of another group does not. */
 static void *wait_for_stop(void *arg)
 {
     *(int *)arg += weft_group_sleep(WEFT_FOREVER) == 0;

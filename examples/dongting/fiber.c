@@ -1,5 +1,6 @@
 /* Dongting: new Fiber("process-request", group, frame), fiber.start(), join, sleep, daemon. A frame
- * is a struct of yours; its steps are functions. A join has the fiber's result, and its error. */
+ * is a user-defined struct; its steps are functions. A join returns the fiber's result or its
+ * error. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -26,8 +27,8 @@ static enum weft_step execute(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind process_request = {.name = "process-request", .start = execute};
 
-/* The same with a stack: blocking-looking code. Both kinds live in one group, and join one
- * another. */
+/* The same in a fiber with a stack: blocking-looking code. One group can have both kinds, and they
+ * join one another. */
 static void *process_with_stack(void *arg)
 {
     weft_sleep(WEFT_MS(1));
@@ -84,7 +85,7 @@ int main(void)
         weft_group_spawn_frame(group, NULL, &parent.frame, NULL)) {
         return 1;
     }
-    weft_group_stop(group); /* it finishes when its fibers have ended */
+    weft_group_stop(group); /* finishes when its fibers have ended */
     int err = weft_dispatcher_run(dispatcher);
     weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
     weft_dispatcher_destroy(dispatcher);

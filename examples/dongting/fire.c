@@ -1,6 +1,6 @@
-/* Dongting: fireFiber, fireXxx, doInDispatcherThread: what other threads may do. Everything is
- * taken in at once, and refused once the group has finished; inside of the group it is done on the
- * spot. */
+/* Dongting: fireFiber, fireXxx, doInDispatcherThread: the calls for other threads. The group takes
+ * all posted work at once, and refuses it once the group has finished; inside the group a post is a
+ * direct call. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -9,14 +9,14 @@
 enum { THREADS = 4, EACH = 1000 };
 
 static weft_group *group;
-static long total; /* the group's: no lock, no atomic */
+static long total; /* belongs to the group: no lock, no atomic */
 
 static void add(void *arg)
 {
     total += (long)arg;
 }
 
-/* The same without an allocation: in memory of one's own. */
+/* The same without an allocation, in caller-provided memory. */
 struct message {
     struct weft_post post;
     long number;
@@ -40,7 +40,7 @@ static void *fire(void *arg)
 static void *inside(void *arg)
 {
     long before = total;
-    weft_group_post(group, add, (void *)5); /* on the spot */
+    weft_group_post(group, add, (void *)5); /* called at once */
     *(bool *)arg = total == before + 5;
     return NULL;
 }

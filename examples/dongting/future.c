@@ -1,6 +1,6 @@
 /* Dongting: group.newFuture(), await, fireComplete, fireCompleteExceptionally, cancel, convert. A
- * plain thread decides; what a future failed with is thrown in the frame that waits, whether it
- * failed before or after. */
+ * plain thread completes the futures; a failure is thrown in the waiting frame, whether it happened
+ * before or after the wait began. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>

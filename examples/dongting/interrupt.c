@@ -1,5 +1,5 @@
-/* Dongting: fiber.interrupt(), FiberInterruptException. It ends one wait, that in which the fiber
- * is or its next; a frame gets -EINTR in `handle`. One that must not be ended so holds a shield. */
+/* Dongting: fiber.interrupt(), FiberInterruptException. An interrupt ends one wait, the current or
+ * the next one; a frame gets -EINTR in `handle`. A shield protects a wait from interrupts. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -32,9 +32,9 @@ static enum weft_step handle(weft_frame *f, const weft_error *error)
     if (weft_error_code(error) != -EINTR) {
         return weft_frame_rethrow(f);
     }
-    weft_error_print(error, stdout); /* where the fiber was, not who interrupted it */
+    weft_error_print(error, stdout); /* where the fiber was, not the interrupter */
     return weft_frame_sleep(f, weft_after(WEFT_MS(1)),
-                            WEFT_THEN(slept_on)); /* it was for one wait */
+                            WEFT_THEN(slept_on)); /* it ended only one wait */
 }
 
 static const struct weft_frame_kind sleeping = {
@@ -42,7 +42,7 @@ static const struct weft_frame_kind sleeping = {
 
 static void *interrupt(void *fiber)
 {
-    weft_interrupt(*(weft_fiber *)fiber); /* it sleeps */
+    weft_interrupt(*(weft_fiber *)fiber); /* the fiber sleeps */
     return NULL;
 }
 
@@ -62,7 +62,7 @@ int main(void)
             return 1;
         }
     }
-    weft_interrupt(fibers[1]); /* it has not begun: kept for its first wait */
+    weft_interrupt(fibers[1]); /* not started yet: kept for its first wait */
     if (weft_group_spawn(group, NULL, interrupt, &fibers[0], NULL)) {
         return 1;
     }

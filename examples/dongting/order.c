@@ -1,6 +1,7 @@
-/* Dongting: readyFibers, readyFibersNextRound1, readyFibersNextRound2: in which order fibers run. A
- * wake by an object goes to the front, a new fiber to the back, or to the front if it is told to, a
- * yield to the next turn; what has used up its wakes for this round waits for the next turn too. */
+/* Dongting: readyFibers, readyFibersNextRound1, readyFibersNextRound2: the order in which fibers
+ * run. A wake by an object goes to the front, a new fiber to the back (or to the front by option),
+ * a yield to the next turn; a fiber that has used up its wakes for this round also waits for the
+ * next turn. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -41,14 +42,14 @@ static void *first(void *arg)
     weft_spawn(NULL, waiter, a, NULL);
     weft_spawn(NULL, waiter, b, NULL);
     weft_spawn(NULL, waiter, c, NULL);
-    do { /* on a busy machine the time may be over before the sleep begins */
+    do { /* on a busy machine the deadline may pass before the sleep begins */
         weft_sleep(WEFT_MS(1));
-    } while (waiting < 3); /* they wait; a new round has begun, and each may be woken once in it */
+    } while (waiting < 3); /* all wait; in the new round each may be woken once */
     weft_spawn(NULL, yielder, y, NULL);
     weft_spawn(NULL, starter, n, NULL);
     weft_cond_signal(&cond);       /* a, to the front */
-    weft_cond_signal_later(&cond); /* b, behind what is ready */
-    weft_cond_broadcast(&cond);    /* c, and who else there is, before a */
+    weft_cond_signal_later(&cond); /* b, after the ready fibers */
+    weft_cond_broadcast(&cond);    /* c and all other waiters, before a */
     weft_group_spawn(weft_group_self(), NULL, starter, f,
                      &(struct weft_member_opts){.front = true}); /* start(fiber, addFirst) */
     return arg;

@@ -1,6 +1,6 @@
-/* Dongting: PerfCallback, SimplePerfCallback: accept, onEvent, printStats, and statistics every now
- * and then. FIBER_D_POLL is WEFT_PERF_POLL, FIBER_D_WORK is WEFT_PERF_WORK; the wait in the queue
- * has an event of its own. */
+/* Dongting: PerfCallback, SimplePerfCallback: accept, onEvent, printStats, and periodic statistics.
+ * FIBER_D_POLL is WEFT_PERF_POLL, FIBER_D_WORK is WEFT_PERF_WORK; the wait in the queue has a
+ * separate event. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -23,13 +23,13 @@ static void on_event(unsigned type, int64_t cost_ns, uint64_t count, uint64_t su
 static void *work(void *arg)
 {
     int i = 0;
-    do { /* on a busy machine it may come too late to sleep */
+    do { /* on a busy machine it may be too late to sleep */
         weft_sleep(WEFT_US(500));
     } while (++i < 20 || !atomic_load(&polls));
     return arg;
 }
 
-/* callback.printStats() every so often, as a fiber of the group. */
+/* Calls callback.printStats() periodically, as a fiber of the group. */
 static void *report(void *collector)
 {
     while (weft_group_sleep(weft_after(WEFT_MS(5))) != 0) {

@@ -1,6 +1,6 @@
 /* Dongting: run(), fill(), pollTimeout = 100 ms ("default 50 ms"). A dispatcher sleeps until there
- * is something to do; who wants it to wake now and then all the same says so by max_poll_ns. Or
- * there is no run(): the loop is one's own, and lends its thread. */
+ * is work; max_poll_ns makes it wake periodically as well. Without run(), the program has its own
+ * loop and lends its thread. */
 #include <poll.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -14,8 +14,8 @@ static void *beat(void *arg)
     return NULL;
 }
 
-/* How a thread of its own waits: at most 100 ms, and after 4 rounds without work, so that what
- * follows at once finds it awake. */
+/* How the dispatcher's own thread waits: at most 100 ms, and only after 4 rounds without work, so
+ * that work which follows at once finds it awake. */
 static int with_a_thread(int *beats)
 {
     weft_dispatcher *dispatcher;
@@ -31,7 +31,7 @@ static int with_a_thread(int *beats)
     return 0;
 }
 
-/* poll(2) for a descriptor and until a deadline, rounded up. */
+/* poll(2) on a descriptor until a deadline, rounded up. */
 static void wait_for(int fd, int64_t deadline)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};

@@ -1,6 +1,6 @@
 /* Dongting: DefaultPoolFactory, ByteBufferPool, RefBuffer, "release in finally". Buffers come from
- * pools of the dispatcher's thread, by size classes, and go back there from wherever they are
- * freed; so do frames made by weft_frame_new. */
+ * the pools of the dispatcher's thread, by size classes, and return there from any thread that
+ * frees them; so do frames created by weft_frame_new. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static enum weft_step start(weft_frame *f, struct weft_got got)
     return weft_frame_yield(f, WEFT_THEN(used));
 }
 
-/* try { ... } finally { buffer.release(); } - on every way out, a cancel among them. */
+/* try { ... } finally { buffer.release(); } - on every exit path, including a cancel. */
 static enum weft_step release(weft_frame *f)
 {
     weft_buf_free(((struct session *)f)->buf);
@@ -50,7 +50,7 @@ int main(void)
     weft_dispatcher *dispatcher;
     weft_group *group;
     struct weft_buf_stats stats;
-    /* factory.setBufferSize, setMaxPoolSize: classes are fixed, and what is kept is limited in
+    /* factory.setBufferSize, setMaxPoolSize: classes are fixed, and the cached memory is limited in
      * bytes. */
     weft_buf_set_limits(
         &(struct weft_buf_limits){.worker_class = FIBERS * BYTES, .worker = 2 * FIBERS * BYTES});

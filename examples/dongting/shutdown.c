@@ -1,6 +1,6 @@
 /* Dongting: requestShutdown, sleepUntilShouldStop, isShouldStop, daemon fibers,
- * dispatcher.stop(timeout). Daemons are cancelled with their cleanups; at the deadline what is left
- * is shown, then, if one likes, cancelled too, and stop says whose it was. */
+ * dispatcher.stop(timeout). Daemons are cancelled and run their cleanups; at the deadline the
+ * remaining fibers are dumped and, by option, cancelled too, and stop returns the late groups. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,17 +8,17 @@
 
 static int flushed, cleaned;
 
-/* A loop that does something now and then until the group is to stop. */
+/* A loop that works periodically until the group stops. */
 static void *flush_now_and_then(void *arg)
 {
     while (weft_group_sleep(weft_after(WEFT_MS(1))) == -ETIMEDOUT) { /* sleepUntilShouldStop(1) */
         flushed++;
     }
-    flushed++; /* the last time */
+    flushed++; /* the last flush */
     return arg;
 }
 
-/* The same without a stack. */
+/* The same as a frame fiber, without a stack. */
 struct ticker {
     weft_frame frame;
     struct weft_wait wait;
@@ -42,7 +42,7 @@ static enum weft_step ticked(weft_frame *f, struct weft_got got)
 
 static const struct weft_frame_kind ticking = {.name = "ticker", .start = tick};
 
-/* A daemon: it does not hold the group open, and ends as every fiber does. */
+/* A daemon: it does not hold the group open, and ends like any other fiber. */
 struct monitor {
     weft_frame frame;
 };
@@ -62,7 +62,7 @@ static enum weft_step clean_up(weft_frame *f)
 static const struct weft_frame_kind monitoring = {
     .name = "monitor", .start = watch, .finally = clean_up};
 
-/* One that does not look. */
+/* A fiber that ignores the stop. */
 static void *wait_for_ever(void *arg)
 {
     return weft_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
@@ -90,10 +90,10 @@ int main(void)
         weft_group_spawn(bad, &stuck, wait_for_ever, &stuck, NULL)) {
         return 1;
     }
-    weft_group_stop(good); /* requestShutdown(), and its future */
+    weft_group_stop(good); /* requestShutdown() and its future */
     weft_future_wait(weft_group_finished(good), WEFT_FOREVER);
     int overdue = weft_dispatcher_stop(dispatcher, weft_after(WEFT_MS(20)), late, 2);
-    if (overdue == -EBUSY) { /* a busy machine: it has not ended within a second after its cancel */
+    if (overdue == -EBUSY) { /* busy machine: not ended within a second after the cancel */
         weft_dispatcher_stop(dispatcher, WEFT_FOREVER, NULL, 0);
         overdue = 1;
     }

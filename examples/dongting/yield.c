@@ -1,5 +1,5 @@
 /* Dongting: "avoid long blocking": a long operation that yields after every 100 of 1000 pieces of
- * work, so that the others of its group, and other groups, get their turn. */
+ * work, so that the other fibers of its group, and other groups, get their turn. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,9 +1,10 @@
-/* galay names encryption and compression as what its compute schedulers are for. Here the blocks of
- * a file are compressed by zlib on isolated pools (one thread each), while the fiber that reads and
- * writes stays on its own pool: the blocks may take as long as they like, I/O never waits for them.
+/* galay's page recommends compute schedulers for encryption and compression. Here zlib compresses
+ * the blocks of a file on isolated pools (one thread each), while the fiber that reads and writes
+ * stays on its own pool: however long a block takes, I/O never waits for it.
  *
- *   compress FILE FILE.gz   writes what gunzip reads: a gzip member for each block
- *   compress                compresses a text of its own, and checks what comes back */
+ *   compress FILE FILE.gz   writes a file for gunzip: a gzip member for each block
+ *   compress                compresses a generated text, and checks the result
+ */
 /* needs: zlib */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,8 +41,8 @@ static void *compress_block(void *arg)
     return NULL;
 }
 
-/* Reads up to AT_ONCE blocks and starts a fiber for each; *started says how many, after an error
- * too. */
+/* Reads up to AT_ONCE blocks and starts a fiber for each; *started is their number, also after an
+ * error. */
 static int start_blocks(int in, struct block *blocks, int *started)
 {
     for (*started = 0; *started < AT_ONCE; ++*started) {
@@ -62,7 +63,8 @@ static int start_blocks(int in, struct block *blocks, int *started)
     return 0;
 }
 
-/* In the order of the file, whichever is ready first. All are joined: they use the blocks. */
+/* Writes the blocks in file order, whichever is ready first. Joins all fibers, because they use the
+ * blocks. */
 static int write_blocks(int out, struct block *blocks, int n, int err)
 {
     for (int i = 0; i < n; i++) {
@@ -112,8 +114,8 @@ static void *compress_file(void *arg)
     return err ? arg : NULL;
 }
 
-/* 5 MiB of text go in through a temporary file; what gzip's own reader makes of the output must be
- * the same. */
+/* 5 MiB of text go in through a temporary file; gzip's own reader must reproduce the same text from
+ * the output. */
 enum { LINES = 100000 };
 
 static void *compress_itself(void *arg)

@@ -1,7 +1,7 @@
-/* galay: workerLoop and stop(). The loop waits for a task for 100 ms at a time, to look whether it
- * should end, and works off what is left before it does. Here a worker sleeps until it is woken,
- * and a stop drains too; it may also have a deadline. What a drain waits for includes what tasks
- * spawn meanwhile. */
+/* galay: workerLoop and stop(). galay's loop waits for a task for 100 ms at a time, to check
+ * whether it should end, and runs the remaining tasks before it ends. A Weft worker sleeps until it
+ * is woken, and a stop also drains; it may have a deadline. A drain also waits for fibers that
+ * tasks spawn meanwhile. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -18,7 +18,7 @@ static void *follow_up(void *arg)
 
 static void *task(void *arg)
 {
-    weft_yield(); /* a coroutine that is not done goes back to its scheduler's queue */
+    weft_yield(); /* an unfinished coroutine returns to its scheduler's queue */
     weft_spawn(NULL, follow_up, arg, NULL);
     return follow_up(arg);
 }
@@ -30,7 +30,7 @@ int main(void)
         return 1;
     }
     for (int i = 0; i < TASKS; i++) {
-        weft_crew_submit(crew, task, NULL); /* before start: they wait for it */
+        weft_crew_submit(crew, task, NULL); /* before start: the tasks wait for it */
     }
     if (weft_crew_start(crew) || weft_crew_stop(crew, WEFT_STOP_DRAIN, WEFT_FOREVER)) {
         return 1;

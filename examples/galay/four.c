@@ -1,5 +1,5 @@
-/* galay: ComputeScheduler cs1, cs2, cs3, cs4; and a switch (i % 4) that deals tasks out to them.
- * Members of a crew are pools, so they can also be addressed one by one. */
+/* galay: ComputeScheduler cs1, cs2, cs3, cs4; and a switch (i % 4) that distributes tasks.
+ * Members of a crew are pools, so they can also be addressed individually. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,6 +1,6 @@
 /* galay: an I/O coroutine hands a heavy computation to a compute scheduler and awaits an
- * AsyncWaiter; the I/O thread is not blocked. Here it is one call. `waiter` below is galay's way,
- * spelled out. */
+ * AsyncWaiter; the I/O thread is not blocked. In Weft this is one call. `waiter` below spells out
+ * galay's form. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -18,7 +18,7 @@ static void *heavy(void *arg)
     return (void *)result;
 }
 
-/* AsyncWaiter<long>: a value, and the fiber to wake when it is there. */
+/* AsyncWaiter<long>: a value, and the fiber to wake when the value is set. */
 struct waiter {
     long value;
     weft_fiber fiber;
@@ -56,7 +56,7 @@ int main(void)
         return 1;
     }
     weft_join(fiber, &ok, WEFT_FOREVER);
-    weft_pool_stop(io, WEFT_STOP_DRAIN, WEFT_FOREVER); /* first those who may still ask */
+    weft_pool_stop(io, WEFT_STOP_DRAIN, WEFT_FOREVER); /* first the pool that calls the other */
     weft_crew_stop(compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_destroy(io);
     weft_crew_destroy(compute);

@@ -1,6 +1,6 @@
 /* galay: MpscChannel<int> channel; channel.send(42) on a compute scheduler; auto result = co_await
- * channel.recv() on the I/O scheduler; recvBatch and tryRecv beside it. galay's channel has no
- * bound and no close; this one has both. */
+ * channel.recv() on the I/O scheduler; also recvBatch and tryRecv. galay's channel is unbounded and
+ * has no close; this channel is bounded and can be closed. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -34,7 +34,7 @@ static void *io_task(void *arg)
             sum += batch[i];
         }
     }
-    err = weft_chan_recv(channel, &value, 0); /* tryRecv; nothing comes any more */
+    err = weft_chan_recv(channel, &value, 0); /* tryRecv; the channel is closed */
     printf("then %d, then %s\n", sum, err == -EPIPE ? "closed" : "what?");
     return value == 42 && sum == 6 && n == -EPIPE && err == -EPIPE ? arg : NULL;
 }

@@ -1,6 +1,6 @@
-/* galay: belongScheduler. The first spawn fixes a coroutine's scheduler; one that ran elsewhere for
- * a computation is spawned back to it. Here a fiber has a home: wakes bring it there, and a scoped
- * hop ends there. */
+/* galay: belongScheduler. The first spawn fixes a coroutine's scheduler; a coroutine that ran
+ * elsewhere for a computation is spawned back to it. In Weft a fiber has a home pool: wakes queue
+ * it there, and a scoped migration ends there. */
 #include <stdio.h>
 #include <weft/weft.h>
 

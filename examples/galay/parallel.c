@@ -1,5 +1,5 @@
 /* galay: class SchedulerPool, N single-thread schedulers and a round-robin index over them, which
- * its users write themselves. A weft_crew is that class; it also knows the least loaded member. */
+ * users write themselves. A weft_crew is that class; it can also pick the least loaded member. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -7,7 +7,7 @@
 enum { SCHEDULERS = 4, TASKS = 100 };
 
 static atomic_int done;
-static atomic_uint seen; /* a bit for each member that ran something */
+static atomic_uint seen; /* one bit per member that ran a task */
 
 static void *compute(void *arg)
 {

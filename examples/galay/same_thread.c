@@ -1,5 +1,5 @@
 /* galay: MpscChannel<int>; a producer on a compute scheduler sends, a consumer on the I/O scheduler
- * receives. The wake goes to the consumer's own scheduler, and costs less where both are on one
+ * receives. The wake queues the consumer on its own scheduler, and costs less if both run on one
  * thread. */
 #include <stdio.h>
 #include <weft/weft.h>
@@ -21,7 +21,7 @@ static void *consume(void *arg)
     weft_crew *compute = arg;
     weft_fiber near, far;
     long value, sum = 0;
-    /* One producer beside the consumer, one on another scheduler. */
+    /* One producer on the consumer's scheduler, one on another. */
     if (weft_spawn(&near, produce, NULL, NULL) ||
         weft_crew_spawn(compute, &far, produce, NULL, NULL)) {
         return NULL;

@@ -1,7 +1,7 @@
 /* galay: AsyncWaiter<int> waiter; compute->spawn(heavyCompute(&waiter)); int result = co_await
- * waiter.wait(); weft_oneshot is that object, on the stack of the one who waits: the fiber is
- * suspended, its thread is not. A notify that comes first is kept, a second one is refused. What
- * galay has not: a deadline, a cancel, and close, for one that will not notify. */
+ * waiter.wait(); weft_oneshot is that object, on the waiter's stack: the wait suspends the fiber,
+ * not its thread. A notify before the wait is kept, a second notify is refused. Weft adds a
+ * deadline, a cancel, and a close for the case that no notify will come. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>
@@ -22,7 +22,7 @@ static void *heavy_compute(void *waiter)
 
 static void *gives_up(void *waiter)
 {
-    weft_oneshot_close(waiter); /* there will be no result */
+    weft_oneshot_close(waiter); /* no result will come */
     return NULL;
 }
 
@@ -38,7 +38,7 @@ static void *io_task(void *arg)
     printf("compute result: %ld, back on pool %s\n", (long)result,
            weft_pool_name(weft_pool_self()));
 
-    /* Notified before anybody waits; a second time. */
+    /* Notifies before the wait, and a second time. */
     weft_oneshot early = WEFT_ONESHOT_INIT;
     int first = weft_oneshot_notify(&early, NULL), second = weft_oneshot_notify(&early, NULL);
     int kept = weft_oneshot_wait(&early, NULL, WEFT_FOREVER);
@@ -64,7 +64,7 @@ int main(void)
         weft_join(task, &result, WEFT_FOREVER)) {
         return 1;
     }
-    weft_pool_stop(both.io, WEFT_STOP_DRAIN, WEFT_FOREVER); /* first those who ask */
+    weft_pool_stop(both.io, WEFT_STOP_DRAIN, WEFT_FOREVER); /* first the pool that waits */
     weft_pool_stop(both.compute, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_destroy(both.io);
     weft_pool_destroy(both.compute);

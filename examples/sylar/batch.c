@@ -1,5 +1,5 @@
-/* sylar: schedule(begin, end). Many tasks, one lock, one wake-up; all of them or, on an error,
- * none. */
+/* sylar: schedule(begin, end). Many tasks with one lock and one wake-up; on an error, none of them
+ * runs. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,6 +1,6 @@
-/* sylar: schedule(cb, thread). A bound task runs on its thread; in sylar it loses the binding when
- * it first waits, here it keeps it for life. Workers are named by index, 0 .. n-1, not by kernel
- * thread id. */
+/* sylar: schedule(cb, thread). A bound task runs on its thread; in sylar it loses the binding at
+ * its first wait, in Weft it keeps the binding for life. Workers are identified by index, 0 .. n-1,
+ * not by kernel thread id. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void *stay(void *arg)
     return NULL;
 }
 
-/* YieldToHold(), then what stay does. */
+/* YieldToHold(), then the same as stay. */
 static void *hold(void *arg)
 {
     return weft_park(WEFT_FOREVER) == 0 ? stay(arg) : arg;
@@ -45,7 +45,7 @@ int main(void)
         return 1;
     }
     weft_fiber_detach(late);
-    /* schedule(fiber, thread) of a fiber in HOLD; it is -EBUSY until the fiber is there. */
+    /* schedule(fiber, thread) of a fiber in HOLD; returns -EBUSY until the fiber is parked. */
     if (weft_pool_spawn(pool, &held, hold, (void *)2L, NULL)) {
         return 1;
     }

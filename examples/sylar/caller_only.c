@@ -1,5 +1,5 @@
-/* sylar: Scheduler sc(1, true). The caller is the only thread, so nothing runs before stop(), and
- * everything runs inside it. weft_pool_run and weft_pool_poll let it run earlier. */
+/* sylar: Scheduler sc(1, true). The caller is the only thread, so no task runs before stop(), and
+ * all tasks run inside it. weft_pool_run and weft_pool_poll can run tasks earlier. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -9,7 +9,7 @@ static void *task(void *again)
 {
     ran++;
     if (again) {
-        weft_spawn(NULL, task, NULL, NULL); /* a fiber may go on scheduling while the pool stops */
+        weft_spawn(NULL, task, NULL, NULL); /* a fiber may still spawn while the pool stops */
     }
     return NULL;
 }

@@ -1,5 +1,5 @@
-/* sylar's caller thread has to call stop() to take part. Here it may also lend itself until one
- * fiber has ended (weft_pool_run), or work off what is ready and go on (weft_pool_poll; see
+/* sylar's caller thread must call stop() to run tasks. In Weft it may also run fibers until one
+ * fiber has ended (weft_pool_run), or until no fiber is ready (weft_pool_poll; see
  * host_epoll.c). */
 #include <stdio.h>
 #include <weft/weft.h>
@@ -36,7 +36,7 @@ int main(void)
     bool by_run = result == &sum && sum == 10;
 
     weft_pool_submit(pool, add, &sum);
-    weft_pool_poll(pool); /* returns when nothing is ready any more */
+    weft_pool_poll(pool); /* returns when no fiber is ready */
     bool by_poll = sum == 11;
 
     weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);

@@ -1,4 +1,4 @@
-/* sylar: dump(os), and the numbers behind it: size, active, idle, stopping, thread ids. */
+/* sylar: dump(os) and its numbers: size, active, idle, stopping, thread ids. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -29,11 +29,11 @@ static void *look(void *arg)
     if (!out) {
         return NULL;
     }
-    weft_pool_dump(weft_pool_self(), out, 100); /* for a person */
+    weft_pool_dump(weft_pool_self(), out, 100); /* for people */
     fclose(out);
     fputs(text, stdout);
 
-    struct weft_pool_stats pool; /* for a program: m_threadCount, m_activeThreadCount, ... */
+    struct weft_pool_stats pool; /* for programs: m_threadCount, m_activeThreadCount, ... */
     weft_pool_stats(weft_pool_self(), &pool);
     struct weft_worker_stats worker;
     weft_worker_stats(weft_pool_self(), (unsigned)weft_worker_self(), &worker); /* m_threadIds */

@@ -1,5 +1,5 @@
 /* sylar: Fiber::GetThis, YieldToReady, YieldToHold, getState. INIT is created, READY ready, EXEC
- * running, HOLD waiting, TERM done; there is no EXCEPT, C has no exceptions. */
+ * running, HOLD waiting, TERM done; there is no EXCEPT, because C has no exceptions. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -12,7 +12,7 @@ static bool is(weft_fiber fiber, enum weft_fiber_state state)
 static void *held(void *arg)
 {
     weft_yield();                      /* Fiber::YieldToReady() */
-    int err = weft_park(WEFT_FOREVER); /* Fiber::YieldToHold(), until somebody schedules it */
+    int err = weft_park(WEFT_FOREVER); /* Fiber::YieldToHold(), until the unpark */
     return err == 0 && is(weft_self(), WEFT_FIBER_RUNNING) ? arg : NULL; /* Fiber::GetThis() */
 }
 
@@ -33,7 +33,7 @@ static void *watch(void *arg)
         weft_yield();
     }
     weft_join(fiber, &ok, WEFT_FOREVER);
-    return seen && ok && weft_unpark(fiber) < 0 ? arg : NULL; /* the handle is stale, and says so */
+    return seen && ok && weft_unpark(fiber) < 0 ? arg : NULL; /* the handle is stale */
 }
 
 int main(void)

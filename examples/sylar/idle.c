@@ -1,6 +1,6 @@
-/* sylar: idle() and tickle(). There an idle thread of the plain Scheduler spins; here it looks for
- * a few microseconds and then sleeps in the kernel, with no periodic wake-up, until there is
- * work. */
+/* sylar: idle() and tickle(). An idle thread of sylar's plain Scheduler spins; a Weft worker
+ * searches for a few microseconds and then sleeps in the kernel until there is work, without
+ * periodic wake-ups. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -40,7 +40,7 @@ int main(void)
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     int64_t burnt = cpu_ns() - before;
 
-    weft_pool_spawn(pool, &fiber, task, pool, NULL); /* tickle() is part of it */
+    weft_pool_spawn(pool, &fiber, task, pool, NULL); /* includes tickle() */
     weft_join(fiber, &result, WEFT_FOREVER);
     weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
     weft_pool_destroy(pool);

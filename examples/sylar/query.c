@@ -1,12 +1,13 @@
-/* sylar: the demo project "paramquery", a service that looks parameters up in Redis.
+/* sylar: the demo project "paramquery", a service that looks up parameters in Redis.
  *
  *   GET /param/NAME   the value, or 404        PUT /param/NAME   sets it to the body
  *
- * Each request is one blocking-looking piece of code: take a connection from the pool, write a
- * command, read the reply, give the connection back.
+ * Each request is one blocking-looking function: take a connection from the pool, write a command,
+ * read the reply, return the connection.
  *
  *   query 127.0.0.1:8080 127.0.0.1:6379   serves until it is interrupted
- *   query                                 starts a Redis of its own, asks itself, and ends */
+ *   query                                 starts its own Redis, sends itself requests, and ends
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,8 +31,8 @@ static int append_bulk(weft_writer *writer, const void *bytes, size_t n, int64_t
     return err ? err : weft_writer_append(writer, "\r\n", 2, deadline);
 }
 
-/* GET, or SET with a value. The length of the reply's text, which is in `reply` (VALUE_MAX bytes);
- * -ENOENT: no such parameter; -EPROTO: Redis refused. */
+/* Sends GET, or SET with a value. Returns the length of the reply's text, which is in `reply`
+ * (VALUE_MAX bytes); -ENOENT: no such parameter; -EPROTO: Redis rejected the command. */
 static ssize_t exchange(int fd, const char *name, const void *value, size_t n, char *reply,
                         int64_t deadline)
 {
@@ -120,7 +121,7 @@ static int put_param(weft_http *req, void *arg)
     if (!value) {
         return -ENOMEM;
     }
-    /* Longer bodies do not come here: the route's limit is VALUE_MAX. */
+    /* Longer bodies do not reach this handler: the route's limit is VALUE_MAX. */
     while (n < VALUE_MAX && (got = weft_http_read(req, value + n, VALUE_MAX - n)) > 0) {
         n += (size_t)got;
     }
@@ -139,9 +140,9 @@ static int put_param(weft_http *req, void *arg)
 /* --- the program --------------------------------------------------------------------------- */
 
 static char redis_address[128];
-static const char *http_address; /* NULL: asks itself */
+static const char *http_address; /* NULL: self-test */
 
-/* Sends the request and prints the response. -EPROTO: it is not the expected one. */
+/* Sends the request and prints the response. Returns -EPROTO if it is not the expected response. */
 static int print_response(const char *address, const char *request, const char *status,
                           const char *body)
 {
@@ -150,7 +151,7 @@ static int print_response(const char *address, const char *request, const char *
     int fd = weft_connect(address, weft_after(2 * SECOND));
     int err = fd < 0 ? fd : weft_write_all(fd, request, strlen(request), NULL, WEFT_FOREVER);
     if (!err) {
-        weft_read_full(fd, response, sizeof response - 1, &n, WEFT_FOREVER); /* to its end */
+        weft_read_full(fd, response, sizeof response - 1, &n, WEFT_FOREVER); /* to the end */
         response[n] = '\0';
         const char *got = strstr(response, "\r\n\r\n");
         printf("%.12s %s\n", response, got ? got + 4 : "");
@@ -211,7 +212,8 @@ static void *serve(void *arg)
         fprintf(stderr, "query: cannot use %s: %s\n", redis_address, strerror(-err));
         return arg;
     }
-    /* The first requests find connections; a Redis of our own may take a moment to listen. */
+    /* Connections are open before the first request; a newly started Redis may take a moment to
+     * listen. */
     for (int tries = 0; (err = weft_connpool_fill(redis, weft_after(SECOND))) && tries < 500;
          tries++) {
         weft_sleep(SECOND / 50);
@@ -230,7 +232,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* In a folder of its own, on a Unix socket. */
+/* Starts Redis in a temporary folder, on a Unix socket. */
 static int with_own_redis(void)
 {
     char folder[] = "/tmp/weft-query-XXXXXX", path[64];

@@ -1,5 +1,5 @@
-/* sylar: Scheduler sc(3, true, "demo"); sc.start(); sc.schedule(...); sc.stop();
- * Three workers of which the caller is one; functions and fibers are scheduled alike. */
+/* sylar: Scheduler sc(3, true, "demo"); sc.start(); sc.schedule(...); sc.stop(); Three workers, one
+ * of which is the caller; functions and fibers are scheduled alike. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

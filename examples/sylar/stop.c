@@ -1,4 +1,5 @@
-/* sylar: start() and stop(). What it asserts is an answer here, and a stop may have a deadline. */
+/* sylar: start() and stop(). Where sylar asserts, Weft returns an error, and a stop may have a
+ * deadline. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,14 +13,14 @@ static void *wait_for_ever(void *arg)
     return weft_park(WEFT_FOREVER) == -ECANCELED ? arg : NULL;
 }
 
-/* On a plain thread that is not the caller: the pool's only worker is elsewhere. */
+/* Runs on a plain thread that is not the caller: the pool's only worker is another thread. */
 static void *stop_from_outside(void *arg)
 {
     answer[0] = weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
     return arg;
 }
 
-/* In a fiber of the pool: the stop has begun, but this fiber cannot wait for its own end. */
+/* Runs in a fiber of the pool: the stop has begun, but this fiber cannot wait for its own end. */
 static void *stop_from_inside(void *arg)
 {
     answer[1] = weft_pool_stop(pool, WEFT_STOP_DRAIN, WEFT_FOREVER);
@@ -51,9 +52,9 @@ static bool with_deadline(void)
         weft_pool_spawn(pool, &fiber, wait_for_ever, &pool, NULL)) {
         return false;
     }
-    /* sylar would wait for ever for a fiber in HOLD. Here it is cancelled after 10 ms. */
+    /* sylar would wait forever for a fiber in HOLD. Weft cancels it after 10 ms. */
     int err = weft_pool_stop(pool, WEFT_STOP_DRAIN, weft_after(WEFT_MS(10)));
-    while (err == -EBUSY) { /* a busy machine: it has not ended within a second after that */
+    while (err == -EBUSY) { /* busy machine: not ended within a second */
         err = weft_pool_stop(pool, WEFT_STOP_CANCEL, WEFT_FOREVER);
     }
     weft_join(fiber, &cancelled, WEFT_FOREVER);

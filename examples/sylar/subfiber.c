@@ -1,5 +1,5 @@
-/* sylar: a child fiber cannot switch to another child; it schedules it instead and the scheduler
- * runs it. Here every fiber may spawn, and wait for, any other. */
+/* sylar: a child fiber cannot switch to another child; it schedules the other child and the
+ * scheduler runs it. In Weft every fiber may spawn and join any other. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,4 +1,4 @@
-/* sylar: switchTo(thread). The running fiber moves: to another worker, or to another scheduler. */
+/* sylar: switchTo(thread). The running fiber migrates to another worker or to another scheduler. */
 #include <stdio.h>
 #include <weft/weft.h>
 
@@ -7,9 +7,9 @@ static weft_pool *first, *second;
 static void *move(void *arg)
 {
     bool ok = weft_switch_to(first, 1) == 0 && weft_worker_self() == 1;
-    ok &= weft_switch_to(first, 1) == 0; /* already there: nothing happens */
+    ok &= weft_switch_to(first, 1) == 0; /* already there: a no-op */
     ok &= weft_switch_to(second, WEFT_ANY_WORKER) == 0 && weft_pool_self() == second;
-    ok &= weft_switch_to(first, 99) < 0 && weft_pool_self() == second; /* an error: it stays */
+    ok &= weft_switch_to(first, 99) < 0 && weft_pool_self() == second; /* an error: stays */
     return ok ? arg : NULL;
 }
 

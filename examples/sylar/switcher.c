@@ -1,6 +1,7 @@
-/* sylar: { SchedulerSwitcher s(&target); ... }. A block on another scheduler, then back to the one
- * before. In C the end of the block is a call, and a bound fiber comes back to its very worker. A
- * cancel does not skip it: it ends waits with -ECANCELED, and the code after them runs on. */
+/* sylar: { SchedulerSwitcher s(&target); ... }. A block runs on another scheduler, then the fiber
+ * returns to the previous one. In C the end of the block is a call, and a bound fiber returns to
+ * the same worker. A cancel does not skip that call: it ends waits with -ECANCELED, and the code
+ * after them runs. */
 #include <errno.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,7 +1,7 @@
 /* sylar: IOManager::addEvent(fd, event, cb), delEvent, cancelEvent, cancelAll. A callback for a
- * descriptor runs as a fiber of the pool and may wait. In sylar an event fires once and is armed
- * again by hand, and a callback cannot tell a cancel from readiness; here it is called as long as
- * the descriptor is ready, and is told the reason. */
+ * descriptor runs as a fiber of the pool and may wait. In sylar an event fires once and must be
+ * re-armed, and a callback cannot tell a cancel from readiness; in Weft the callback is called as
+ * long as the descriptor is ready, and receives the reason. */
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>

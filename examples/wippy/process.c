@@ -1,7 +1,8 @@
 /* Wippy: type Process interface { Init(ctx, method, input) error; Step(events, out) error; Close()
- * }. The same three as a weft_actor_kind. `method` chooses the entry point; here the kind may list
- * those it has, and another is refused before init is called. Close is called once, whatever the
- * end was; an init that failed leaves nothing behind, and is not closed. */
+ * }. A weft_actor_kind has the same three functions. `method` chooses the entry point; a kind may
+ * list its methods, and any other method is refused before init is called. Close is called exactly
+ * once, however the actor ends; an init that failed leaves nothing behind, and close is not
+ * called. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,14 +23,14 @@ static int counter_init(weft_actor *self, const char *method, const weft_buf *in
     return c->left < 0 ? -EINVAL : 0;
 }
 
-/* May be called without events: the first time, and after weft_out_continue. */
+/* May be called without events: at the first step, and after weft_out_continue. */
 static int counter_step(weft_actor *self, const struct weft_actor_event *events, size_t n,
                         weft_out *out)
 {
     struct counter *c = weft_actor_state(self);
     (void)events, (void)n;
     if (c->left-- > 0) {
-        weft_out_continue(out); /* out.Continue(): again, after others */
+        weft_out_continue(out); /* out.Continue(): step again, after others */
     } else {
         weft_out_done(out, weft_buf_copy(&c->step, sizeof c->step)); /* out.Done(result) */
     }
@@ -67,7 +68,7 @@ int main(void)
     }
     weft_buf_free(input);
     weft_buf_free(bad);
-    weft_host_stop(host, NULL, WEFT_FOREVER); /* both end by themselves */
+    weft_host_stop(host, NULL, WEFT_FOREVER); /* both actors end by themselves */
     weft_host_destroy(host);
     printf("unknown method: %d, init refused: %d, closed: %d\n", unknown, refused,
            atomic_load(&closed));

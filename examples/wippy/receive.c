@@ -1,6 +1,7 @@
-/* Wippy's Lua processes: process.listen(topic) gives a channel, what nobody listens to falls into
- * the inbox, and code looks blocking. A fiber actor is that: weft_receive_topic for one topic,
- * weft_receive for whatever comes next. What is not wanted now stays in order. */
+/* Wippy's Lua processes: process.listen(topic) returns a channel, messages of other topics go to
+ * the inbox, and code looks blocking. A fiber actor does the same: weft_receive_topic for one
+ * topic, weft_receive for the next message of any topic. Messages that do not match stay queued in
+ * order. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -10,13 +11,14 @@ static int shop(weft_actor *self, weft_buf **result)
     const struct weft_actor_event *event;
     char seen[16] = "";
     (void)self;
-    if (weft_receive_topic(&event, "open", WEFT_FOREVER)) { /* until then nobody is served */
+    if (weft_receive_topic(&event, "open", WEFT_FOREVER)) { /* serves only then */
         return -1;
     }
-    while (weft_receive_topic(&event, "urgent", 0) == 0) { /* these first */
+    while (weft_receive_topic(&event, "urgent", 0) == 0) { /* urgent messages first */
         strcat(seen, (char *)event->buf->data);
     }
-    while (weft_receive(&event, 0) == 0 && event->kind == WEFT_EVENT_MESSAGE) { /* then the rest */
+    while (weft_receive(&event, 0) == 0 &&
+           event->kind == WEFT_EVENT_MESSAGE) { /* then the others */
         strcat(seen, (char *)event->buf->data);
     }
     *result = weft_buf_copy(seen, strlen(seen) + 1);

@@ -1,7 +1,7 @@
 /* Wippy: the scheduler implements relay.Receiver; Send finds the target in the byPID map, pushes an
- * event, wakes the process. Here a PID leads to its actor without a map, whichever host it lives
- * on, and never to a later one; and a weft_receiver stands for what is not an actor of this
- * program: another node, a router, a double in a test. */
+ * event and wakes the process. In Weft a PID leads to its actor without a map, on any host, and
+ * never to a later actor; a weft_receiver stands for a target outside this program's actors:
+ * another node, a router, a test double. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

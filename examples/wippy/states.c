@@ -1,7 +1,7 @@
-/* Wippy: Ready -> Running -> Blocked | Idle | Complete. The same five, by these names. A message
- * does not wake one that is blocked: it is kept until the completion has come (Wippy's page says
- * Send wakes Idle only, later versions wake both). One that is idle is woken by either, so none is
- * ever asleep with something to do. */
+/* Wippy: Ready -> Running -> Blocked | Idle | Complete. Weft has the same five states with the same
+ * names. A message does not wake a blocked actor: it is kept until the completion has come (Wippy's
+ * page says Send wakes Idle only, later versions wake both). Both messages and completions wake an
+ * idle actor, so no actor sleeps with work to do. */
 #include <stdio.h>
 #include <weft/weft.h>
 

@@ -1,7 +1,7 @@
 /* Wippy: stats of the scheduler (executed, stolen, queue lengths) and of each process (pid, parent,
- * state, steps, start). The same by weft_host_stats, weft_actor_look and weft_each_actor, as a page
- * by weft_actor_dump, and at /debug/actors of `weft serve`. And the way of one message over all
- * actors. */
+ * state, steps, start). Weft has the same in weft_host_stats, weft_actor_look and weft_each_actor,
+ * as a page by weft_actor_dump, and at /debug/actors of `weft serve`. It also traces one message
+ * across all actors. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,6 +1,7 @@
 /* Wippy: on shutdown the scheduler sends a cancel event to every process and waits for them, or for
- * the deadline. The same; only that workers stay until all is over, so that a process may clean up
- * by a command and wait for its completion. Who does not end is ended at the deadline. */
+ * the deadline. Weft does the same, but its workers keep running until the end, so that an actor
+ * may clean up by a command and wait for its completion. An actor that does not exit is killed at
+ * the deadline. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static int polite(weft_actor *self, const struct weft_actor_event *events, size_
             weft_out_command(out, WEFT_COMMAND_OWN, 0, NULL);
             weft_out_wait(out);
         } else {
-            weft_out_done(out, NULL); /* it is flushed */
+            weft_out_done(out, NULL); /* flushed */
         }
     }
     return 0;
@@ -59,12 +60,12 @@ int main(void)
         return 1;
     }
     int forced = weft_host_stop(host, "shutdown", weft_after(WEFT_SECONDS(1)));
-    while (forced == -EBUSY) { /* a busy machine: not all have ended within a second after that */
+    while (forced == -EBUSY) { /* busy machine: some have not ended within a second */
         forced = weft_host_stop(host, NULL, WEFT_FOREVER);
     }
     weft_host_destroy(host);
     printf("%d flushed, %d closed, %d by force\n", atomic_load(&flushed), atomic_load(&closed),
            forced);
-    /* Where others have the CPU for a second the polite one may be forced, too. */
+    /* If other programs use the CPU for a second, the well-behaved actor may be forced, too. */
     return atomic_load(&flushed) + forced >= 2 && forced >= 1 && atomic_load(&closed) == 2 ? 0 : 1;
 }

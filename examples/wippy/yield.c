@@ -1,7 +1,8 @@
 /* Wippy: a step writes yields (commands with tags) to its output and gets EventYieldComplete{Tag,
- * Data, Error} for each, in any order. The same here: weft_out_command, WEFT_EVENT_COMPLETE. A
- * handler is found by the command's number in the host's registry, may complete at once or later
- * from any thread, and an unknown number is an error event, not the actor's end. */
+ * Data, Error} for each, in any order. Weft has the same: weft_out_command, WEFT_EVENT_COMPLETE.
+ * The command's number selects a handler in the host's registry; the handler may complete at once
+ * or later from any thread. An unknown number results in an error event, and the actor
+ * continues. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -57,7 +58,7 @@ static int step(weft_actor *self, const struct weft_actor_event *events, size_t 
         --*pending;
     }
     if (*pending > 0) {
-        weft_out_wait(out); /* Blocked: until a completion */
+        weft_out_wait(out); /* Blocked until a completion */
     } else {
         weft_out_done(out, NULL);
     }
@@ -78,7 +79,7 @@ int main(void)
         weft_actor_spawn(host, &pid, &kind, NULL, NULL)) {
         return 1;
     }
-    int late = weft_host_handle(host, 302, later, NULL); /* frozen by the first actor */
+    int late = weft_host_handle(host, 302, later, NULL); /* the first actor froze the registry */
     pthread_join(thread, NULL);
     weft_actor_join(pid, NULL, WEFT_FOREVER);
     weft_host_stop(host, NULL, WEFT_FOREVER);

@@ -1,7 +1,8 @@
-/* libuv: a mutex list drained whole by one uv_async, the usual way to post into a loop.
- * Timers by uv_timer_start and uv_timer_stop, on the loop's thread, as they must be.
- * Echo: each message is written by uv_try_write from the callback that read it.
- * Usage: libuv crosspost|wake|timer_bulk|timer_once|echo PORT */
+/* libuv: a list under a mutex, drained whole by one uv_async, the usual way to post into a loop.
+ * Timers by uv_timer_start and uv_timer_stop, on the loop's thread, as libuv requires.
+ * Echo: the callback that read a message writes it by uv_try_write.
+ * Usage: libuv crosspost|wake|timer_bulk|timer_once|echo PORT
+ */
 #include "../../measure.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* State Threads 1.9, one worker by nature. Usage: st WORKLOAD [FIBERS or PORT] */
+/* State Threads 1.9, which always has one worker. Usage: st WORKLOAD [FIBERS or PORT] */
 #include "../../measure.h"
 
 #include <arpa/inet.h>
@@ -159,5 +159,5 @@ int main(int argc, char **argv)
         echo(atoi(argv[2]));
     else if (!strcmp(workload, "memory") && argc > 2)
         memory(atoi(argv[2]));
-    _exit(0); /* threads that never end are left behind */
+    _exit(0); /* skips threads that never end */
 }
